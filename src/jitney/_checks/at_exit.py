@@ -8,7 +8,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TextIO
 
 from .._owners import shorten
 
@@ -44,10 +44,10 @@ class _Failing:
     # Python flushes only streams that are not closed.
     closed = False
 
-    def __init__(self, stream: Any):
+    def __init__(self, stream: TextIO | None):
         self._stream = stream
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
     def flush(self) -> None:

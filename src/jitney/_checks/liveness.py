@@ -13,28 +13,24 @@ of its type, and so does `flagged`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from jax.dtypes import float0
 
-from .._jax.jaxprs import is_literal, opened, runs, scan_parts, while_parts
+from .._jax.jaxprs import is_literal, opened, runs, scan_parts
 from .._jax.trees import extended, issubdtype
-from .._jax.typed import Atom, Aval, JaxprEqn
+from .._jax.typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn
 
 Used = tuple[bool, ...]
 
 
 def is_empty(aval: Aval) -> bool:
     """Return whether an array has no elements and can be rebuilt from its shape and dtype alone."""
-    if 0 not in [size for size in getattr(aval, "shape", ()) if isinstance(size, int)]:
+    sizes = [size for size in getattr(aval, "shape", ()) if isinstance(size, int)]
+    if 0 not in sizes or getattr(aval, "weak_type", False):
         return False
-    return not (
-        getattr(aval, "weak_type", False)
-        or aval.dtype == float0
-        or issubdtype(aval.dtype, extended)
-    )
+    return aval.dtype != float0 and not issubdtype(aval.dtype, extended)
 
 
 def _is_needed(atom: Atom) -> bool:
@@ -58,9 +54,13 @@ class Liveness:
     """Liveness analysis, memoised by program and set of live results."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, Used], tuple[Any, Live]] = {}
+        self._known: dict[tuple[int, Used], tuple[Jaxpr, Live]] = {}
 
-    def of(self, program: Any, used: Sequence[bool]) -> Live:
+    def of(
+        self,
+        program: AnyJaxpr,
+        used: Sequence[bool],
+    ) -> Live:
         """Return what the given results of a program need."""
         plain, _ = opened(program)
         # The entry holds the program, so that its id is not given to another object.
@@ -69,12 +69,8 @@ class Liveness:
             self._known[key] = (plain, self._of(plain, key[1]))
         return self._known[key][1]
 
-    def _of(self, plain: Any, used: Used) -> Live:
-        needed = {
-            atom
-            for atom, is_used in zip(plain.outvars, used, strict=True)
-            if is_used and _is_needed(atom)
-        }
+    def _of(self, plain: Jaxpr, used: Used) -> Live:
+        needed = set(_needed(plain.outvars, used))
 
         # Walk backwards. An equation is live if one of its results is, or if it has effects.
         results: dict[int, Used] = {}
@@ -82,9 +78,9 @@ class Liveness:
             mine = tuple(atom in needed for atom in eqn.outvars)
             if any(mine) or eqn.effects:
                 results[id(eqn)] = mine
-                read = zip(eqn.invars, self.inputs(eqn, mine), strict=True)
-                needed.update(atom for atom, is_read in read if is_read and _is_needed(atom))
-        return Live(tuple(atom in needed for atom in plain.invars), results)
+                needed.update(_needed(eqn.invars, self.inputs(eqn, mine)))
+        inputs = tuple(atom in needed for atom in plain.invars)
+        return Live(inputs, results)
 
     def inputs(self, eqn: JaxprEqn, used: Used) -> Used:
         """Transfer function: the operands of an equation that its live results need."""
@@ -99,18 +95,17 @@ class Liveness:
         if name == "scan":
             # Constants and rows are live if the body reads them. A carry can be live without being
             # read by the body: its last value is a result.
-            fixed, _, rows = scan_parts(
-                eqn, list(self.of(params["jaxpr"], self.loop_results(eqn, used)).inputs)
-            )
-            carry = self.loop_results(eqn, used)[: len(eqn.invars) - len(fixed) - len(rows)]
-            return (*fixed, *carry, *rows)
+            results = self.loop_results(eqn, used)
+            body = self.of(params["jaxpr"], results).inputs
+            fixed, carry, rows = scan_parts(eqn, list(body))
+            return (*fixed, *results[: len(carry)], *rows)
         if name == "while":
             carry = self.loop_results(eqn, used)
-            test, turn = (
-                self.of(params["cond_jaxpr"], (True,)).inputs,
-                self.of(params["body_jaxpr"], carry).inputs,
-            )
-            return (*test[: params["cond_nconsts"]], *turn[: params["body_nconsts"]], *carry)
+            test = self.of(params["cond_jaxpr"], (True,)).inputs
+            body = self.of(params["body_jaxpr"], carry).inputs
+            of_test = test[: params["cond_nconsts"]]
+            of_body = body[: params["body_nconsts"]]
+            return (*of_test, *of_body, *carry)
         # Primitives without a rule need all of their operands.
         return (True,) * len(eqn.invars)
 
@@ -120,18 +115,25 @@ class Liveness:
 
         The results of a `while`, and the first results of a `scan`, are its carry.
         """
+        params = eqn.params
         if eqn.primitive.name == "scan":
-            _, carry, _ = scan_parts(eqn, list(range(len(eqn.invars))))
-            return self._fixpoint(eqn.params["jaxpr"], used, carry)
+            positions = list(range(len(eqn.invars)))
+            _, carry, _ = scan_parts(eqn, positions)
+            return self._fixpoint(params["jaxpr"], used, carry)
         # The condition decides how many iterations run, so the carries that it reads are live.
-        tested, told, _ = while_parts(eqn, list(eqn.invars))
-        asked = self.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(tested) :]
-        used = tuple(map(any, zip(used, asked, strict=True)))
-        return self._fixpoint(
-            eqn.params["body_jaxpr"], used, range(len(told), len(told) + len(used))
-        )
+        condition = self.of(params["cond_jaxpr"], (True,))
+        read = condition.inputs[params["cond_nconsts"] :]
+        used = tuple(map(any, zip(used, read, strict=True)))
+        first = params["body_nconsts"]
+        carry = range(first, first + len(used))
+        return self._fixpoint(params["body_jaxpr"], used, carry)
 
-    def _fixpoint(self, body: object, used: Used, carry: Sequence[int]) -> Used:
+    def _fixpoint(
+        self,
+        body: AnyJaxpr,
+        used: Used,
+        carry: Sequence[int],
+    ) -> Used:
         """Least fixpoint of `loop_results`: repeat until the body reads no further carry.
 
         Args:
@@ -142,9 +144,16 @@ class Liveness:
         while True:
             inputs = self.of(body, used).inputs
             # The set only grows and is bounded by the number of results, so this ends.
-            more = tuple(
-                mine or (i < len(carry) and inputs[carry[i]]) for i, mine in enumerate(used)
-            )
-            if more == used:
+            more = list(used)
+            for i, position in enumerate(carry):
+                more[i] = more[i] or inputs[position]
+            if tuple(more) == used:
                 return used
-            used = more
+            used = tuple(more)
+
+
+def _needed(atoms: Sequence[Atom], live: Used) -> Iterator[Atom]:
+    """Live atoms, without literals and arrays that have no elements."""
+    for atom, is_live in zip(atoms, live, strict=True):
+        if is_live and _is_needed(atom):
+            yield atom

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, Never
+from typing import Final, NamedTuple, Never, Protocol
 
 import numpy as np
 
@@ -34,13 +34,21 @@ programs may be queued on the device.
 """
 
 
+class Readable(Protocol):
+    """Array on a device that may still be computed."""
+
+    def is_ready(self) -> bool:
+        """Return whether it can be read without waiting."""
+        ...
+
+
 class PendingFlag(NamedTuple):
     """Flag that one call returned. A plain tuple, since every call creates one."""
 
     # The flag on its device, not read yet.
-    value: Any
+    value: Readable
     table: CheckTable
-    where: Any
+    where: object
     # Number of the call of its function, as `stats.calls` counts.
     call: int
     # Position among all calls of the process.
@@ -69,7 +77,7 @@ class PendingFlags:
         self._lock = threading.RLock()
         self._here = threading.local()
         # Queues outlive their threads: `wait` still has to read them.
-        self._threads: list[tuple[weakref.ref[Any], Numbers]] = []
+        self._threads: list[tuple[weakref.ref[_Mine], Numbers]] = []
         self._order = itertools.count()
         self._is_registered = False
 
@@ -89,7 +97,13 @@ class PendingFlags:
             else:
                 self._take(numbers, oldest)
 
-    def add(self, value: object, table: CheckTable, where: object, call: int) -> None:
+    def add(
+        self,
+        value: Readable,
+        table: CheckTable,
+        where: object,
+        call: int,
+    ) -> None:
         """Append the number of a call to the queue of this thread."""
         self._mine().append(PendingFlag(value, table, where, call, next(self._order)))
 
@@ -123,12 +137,11 @@ class PendingFlags:
                 self._is_registered = True
             # A new thread is the occasion to drop the queues of ended threads that are empty or
             # went well.
-            left = self._threads
-            self._threads = [
-                (thread, numbers)
-                for thread, numbers in left
-                if thread() is not None or self._holds_more(numbers)
-            ]
+            threads: list[tuple[weakref.ref[_Mine], Numbers]] = []
+            for thread, numbers in self._threads:
+                if thread() is not None or self._holds_more(numbers):
+                    threads.append((thread, numbers))
+            self._threads = threads
             self._threads.append((weakref.ref(mine), mine.numbers))
         return mine.numbers
 
@@ -144,9 +157,9 @@ class PendingFlags:
     def _raise_of(self, threads: Sequence[Numbers]) -> None:
         """Read all numbers of these queues, and raise the error of the first failed call."""
         # Blocking comes first, while every number is still in its queue: an interrupt loses none.
-        read = [
-            (numbers, number, _failure(number)) for numbers in threads for number in numbers.copy()
-        ]
+        read: list[tuple[Numbers, PendingFlag, Failure | None]] = []
+        for numbers in threads:
+            read += [(numbers, number, _failure(number)) for number in numbers.copy()]
         # Only failures that this thread has removed are its own to raise.
         mine: list[tuple[Numbers, Failure]] = []
         try:
@@ -154,11 +167,8 @@ class PendingFlags:
                 if self._take(numbers, number) and failure is not None:
                     mine.append((numbers, failure))
             if mine:
-                _raise(
-                    sorted(
-                        (failure for _, failure in mine), key=lambda failure: failure.number.order
-                    )
-                )
+                failures = [failure for _, failure in mine]
+                _raise(sorted(failures, key=lambda failure: failure.number.order))
         except Exception:
             raise
         # An interrupt, such as `KeyboardInterrupt`: no error has been raised, so the failures go

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 
 from .._jax.trees import extended, issubdtype
 from .table import split_code
 
 
-def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[str]]) -> list[Any]:
+def with_checks(
+    results: Sequence[jax.Array],
+    number: Any,
+    checks: Sequence[Sequence[str]],
+) -> list[jax.Array]:
     """Make one result depend on the checks, so that Equinox raises where one has failed.
 
     The caller treats these checks like any others of Equinox.
@@ -31,12 +36,16 @@ def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[s
         return out
     # Any result can carry the checks: take the smallest one that is not a PRNG key, if there is
     # one.
-    at = min(
-        range(len(out)), key=lambda i: (issubdtype(out[i].dtype, extended), math.prod(out[i].shape))
-    )
+    ranks = [(issubdtype(x.dtype, extended), math.prod(x.shape)) for x in out]
+    at = ranks.index(min(ranks))
     failed, index = split_code(number)
     for place, messages in enumerate(checks):
+        has_failed = failed == place
         out[at] = eqx.branched_error_if(
-            out[at], failed == place, index, tuple(messages), on_error="raise"
+            out[at],
+            has_failed,
+            index,
+            tuple(messages),
+            on_error="raise",
         )
     return out

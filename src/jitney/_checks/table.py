@@ -7,11 +7,12 @@ message in the lower 16 as a signed number. 0 means that no check has failed.
 from __future__ import annotations
 
 import threading
-from typing import Any, Never, TypeVar
+from typing import Never, TypeVar
 
 from jax import Array
 
 from .._jax.equinox_checks import fail
+from .._jax.typed import JaxprEqn
 
 # Bits of the message index.
 _BITS = 16
@@ -27,12 +28,12 @@ class CheckTable:
     """Checks of all programs of one function, by number. 0 means no check."""
 
     def __init__(self) -> None:
-        self._checks: list[Any] = []
+        self._checks: list[JaxprEqn] = []
         # Keyed by the identity of a callback, which `_checks` keeps alive.
         self._numbers: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def code(self, callback: Any) -> int:
+    def code(self, callback: JaxprEqn) -> int:
         """Return the code of a check with its first message, and number the check if it is new.
 
         The codes of its other messages differ in the lower bits: `message_bits` of a negative
@@ -56,7 +57,7 @@ class CheckTable:
         fail(self._checks[check], index)
 
     @property
-    def callbacks(self) -> tuple[Any, ...]:
+    def callbacks(self) -> tuple[JaxprEqn, ...]:
         """Callbacks of the checks, in the order of their numbers."""
         return tuple(self._checks)
 

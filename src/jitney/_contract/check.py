@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.tree_util
@@ -28,6 +28,8 @@ from .._signature.hints import (
     UnionHint,
 )
 from .kinds import (
+    AnyArray,
+    Child,
     accepts,
     arrays_in,
     bearable,
@@ -60,13 +62,18 @@ class BindingScope:
     """Scope in which axis names are bound: one per call, and one per instance of a module."""
 
     sizes: AxisBindings
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     # False inside a module, where values other than arrays are not checked.
     strict: bool = True
     leaf: str | None = None
 
 
-def mismatch_of(hint: Hint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
+def mismatch_of(
+    hint: Hint,
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     """Mismatch between a value and its hint, or None. Sizes are bound on the way."""
     match hint:
         case ArrayHint():
@@ -91,15 +98,16 @@ def mismatch_of(hint: Hint, value: object, path: str, scope: BindingScope) -> Mi
             return None
 
 
-def _fit_array(hint: ArrayHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_array(
+    hint: ArrayHint,
+    value: Any,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     if not is_array(value):
-        if not scope.strict:
+        if not scope.strict or (hint.array_like and _number_allowed(hint, value)):
             return None
-        return (
-            None
-            if hint.array_like and _number_allowed(hint, value)
-            else _not_an_array(hint, value, path)
-        )
+        return _not_an_array(hint, value, path)
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
         # The argument may have had 64 bits before JAX converted it.
         if (wide := wider(value.dtype)) is not None and hint.allows(wide):
@@ -113,7 +121,11 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: BindingScope) -> M
     return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
 
 
-def _in_32_bits(hint: ArrayHint, value: Any, path: str) -> Mismatch:
+def _in_32_bits(
+    hint: ArrayHint,
+    value: AnyArray,
+    path: str,
+) -> Mismatch:
     """Mismatch for an annotation of 64 bits, whatever the argument was: the body sees the dtype
     after JAX's conversion.
     """
@@ -133,24 +145,33 @@ def _number_allowed(hint: ArrayHint, value: object) -> bool:
     wanted = next(name for kind, name in kinds.items() if isinstance(value, kind))
     # An int passes for a float, as in Python.
     names = [wanted, "float"] if wanted == "int" else [wanted]
-    allowed = hint.dtypes or tuple(names)
-    return any(
-        isinstance(item, str) and item.startswith(name) for item in allowed for name in names
-    )
+    allowed = [item for item in hint.dtypes or names if isinstance(item, str)]
+    return any(item.startswith(tuple(names)) for item in allowed)
 
 
-_NUMBERS: tuple[tuple[Any, ...], ...] = (
-    (bool, "bool"),
-    (int, "int32", "int64", "int8", "uint8", "uint32"),
-    (float, "float32", "float64", "float16"),
-    (complex, "complex64", "complex128"),
+class _Number(NamedTuple):
+    """Type of Python's numbers, with the dtypes that a number of it may become."""
+
+    kind: type[Any]
+    dtypes: tuple[str, ...]
+
+
+_NUMBERS = (
+    _Number(bool, ("bool",)),
+    _Number(int, ("int32", "int64", "int8", "uint8", "uint32")),
+    _Number(float, ("float32", "float64", "float16")),
+    _Number(complex, ("complex64", "complex128")),
 )
 
 
 _LARGEST = sys.float_info.max
 
 
-def _not_an_array(hint: ArrayHint, value: object, path: str) -> Mismatch:
+def _not_an_array(
+    hint: ArrayHint,
+    value: object,
+    path: str,
+) -> Mismatch:
     rule = "An annotation says what the body sees, and nothing is converted in silence."
     if is_number(value):
         fix, rule = (
@@ -175,23 +196,28 @@ def _as_array(hint: ArrayHint, value: Any) -> str:
     """Advice for passing a Python number where an array is annotated. It never suggests annotating
     `int` or `bool`, which would make the argument static.
     """
-    own = next(n for n, (kind, *_) in enumerate(_NUMBERS) if isinstance(value, kind))
+    own = next(i for i, number in enumerate(_NUMBERS) if isinstance(value, number.kind))
     # An int may become a float or complex array, but True does not become 1.0.
     wider = _NUMBERS[own : None if own else 1]
-    kind = next(
-        (kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None
-    )
+    kind = next((number.kind for number in wider if _allows_any(hint, number.dtypes)), None)
     if kind is None or (kind is not int and is_number(value) and abs(value) > _LARGEST):
         return "pass an array, or correct the annotation."
     fix = f"pass `jnp.asarray({repr_of(kind(value))})`"
-    return (
-        f"{fix}, or annotate it `{kind.__name__}`, which is traced."
-        if kind in (float, complex)
-        else f"{fix}."
-    )
+    if kind not in (float, complex):
+        return f"{fix}."
+    return f"{fix}, or annotate it `{kind.__name__}`, which is traced."
 
 
-def _fit_static(hint: StaticHint, value: Any, path: str, scope: BindingScope) -> Mismatch | None:
+def _allows_any(hint: ArrayHint, dtypes: Sequence[str]) -> bool:
+    return any(hint.allows(np.dtype(name)) for name in dtypes)
+
+
+def _fit_static(
+    hint: StaticHint,
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     fits = bearable(value, hint.hint)
     if fits is None:
         scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
@@ -201,18 +227,22 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: BindingScope) ->
     # An array for a static hint has its own fix: to annotate it as an array.
     if is_array(value):
         name = suggest(value.dtype)
+        axes = "" if len(value.shape) == 0 else "..."
         return Mismatch(
             f"{path!r} is {describe(value)}, and is annotated `{hint.text}`.",
             f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be"
             " an array.",
-            f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a'
-            f" plain `{hint.text}`.",
+            f'annotate it `{name}[Array, "{axes}"]`, or pass a plain `{hint.text}`.',
             "J214",
         )
     return _wrong_kind(hint, value, path)
 
 
-def _wrong_kind(hint: Hint, value: object, path: str) -> Mismatch:
+def _wrong_kind(
+    hint: Hint,
+    value: object,
+    path: str,
+) -> Mismatch:
     return Mismatch(
         f"{path!r} is {describe(value)}, not {named(hint.text)}.",
         "An argument must be what its annotation says.",
@@ -221,16 +251,19 @@ def _wrong_kind(hint: Hint, value: object, path: str) -> Mismatch:
     )
 
 
-def _fit_union(hint: UnionHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_union(
+    hint: UnionHint,
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
 
     # Inside a module only the alternatives of the value's kind are tried.
-    options = (
-        hint.options
-        if scope.strict
-        else [option for option in hint.options if accepts(option, value)]
-    )
+    options = hint.options
+    if not scope.strict:
+        options = tuple(option for option in options if accepts(option, value))
     if not options:
         return None
     for option in options:
@@ -250,27 +283,39 @@ def _fit_union(hint: UnionHint, value: object, path: str, scope: BindingScope) -
     )
 
 
-def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: BindingScope) -> str:
+def _mapped_fix(
+    options: Sequence[Hint],
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> str:
     """Advice for a value that fits an alternative without its first axis. `vmap` goes by the rank
     of an annotation, and a union has several ranks.
     """
-    if not (getattr(value, "shape", ()) and hasattr(value, "dtype")):
+    element = _first_element(value)
+    if element is None:
         return ""
-    before, element = scope.sizes.copy(), jax.ShapeDtypeStruct(value.shape[1:], value.dtype)
-    fitting = [
-        option.text for option in options if mismatch_of(option, element, path, scope) is None
-    ]
+    before = scope.sizes.copy()
+    fits = [mismatch_of(option, element, path, scope) is None for option in options]
     scope.sizes.restore(before)
-    return (
-        f"; if `vmap` is to map its first axis, annotate it {fitting[0].replace(chr(39), chr(34))}"
-        " alone"
-        if fitting
-        else ""
-    )
+    if not any(fits):
+        return ""
+    text = options[fits.index(True)].text.replace("'", '"')
+    return f"; if `vmap` is to map its first axis, annotate it {text} alone"
+
+
+def _first_element(value: object) -> jax.ShapeDtypeStruct | None:
+    """Abstract element of an array along its first axis; None if there is no axis."""
+    if is_array(value) and value.shape:
+        return jax.ShapeDtypeStruct(value.shape[1:], value.dtype)
+    return None
 
 
 def _fit_container(
-    hint: ContainerHint, value: Any, path: str, scope: BindingScope
+    hint: ContainerHint,
+    value: Any,
+    path: str,
+    scope: BindingScope,
 ) -> Mismatch | None:
     if not isinstance(value, hint.kind):
         return _wrong_kind(hint, value, path) if scope.strict else None
@@ -294,23 +339,25 @@ def _fit_container(
     return None
 
 
-def _fit_tree(hint: TreeHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_tree(
+    hint: TreeHint,
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     # jaxtyping accepts None for every PyTree.
     if value is None:
         return None
     leaves, structure = flatten_to(hint.leaf, value)
-    problem = (
-        None if hint.structure is None else _fit_structure(hint.structure, structure, path, scope)
-    )
-    if problem is not None:
-        return problem
+    if hint.structure is not None:
+        problem = _fit_structure(hint.structure, structure, path, scope)
+        if problem is not None:
+            return problem
     for index, (keys, leaf) in enumerate(leaves):
-        # `?n` binds a size for each position in the named structure.
-        inner = (
-            scope
-            if hint.structure is None
-            else replace(scope, leaf=f"leaf {index} of {hint.structure}")
-        )
+        inner = scope
+        if hint.structure is not None:
+            # `?n` binds a size for each position in the named structure.
+            inner = replace(scope, leaf=f"leaf {index} of {hint.structure}")
         problem = mismatch_of(hint.leaf, leaf, path + jax.tree_util.keystr(keys), inner)
         if problem is not None:
             return problem
@@ -318,15 +365,17 @@ def _fit_tree(hint: TreeHint, value: object, path: str, scope: BindingScope) -> 
     return None
 
 
-def _fit_structure(name: str, structure: object, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_structure(
+    name: str,
+    structure: Hashable,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     known = scope.sizes.structures
+    own = structure, repr(path)
     if name.isidentifier():
-        first, setter = known.setdefault(name, (structure, repr(path)))
-        return (
-            None
-            if first == structure
-            else _two_structures(name, (first, setter), (structure, repr(path)))
-        )
+        first = known.setdefault(name, own)
+        return None if first[0] == structure else _two_structures(name, first, own)
     pieces = [piece for piece in name.split() if piece != "..."]
     missing = [piece for piece in pieces if piece not in known]
     if missing:
@@ -334,7 +383,7 @@ def _fit_structure(name: str, structure: object, path: str, scope: BindingScope)
             f"{path!r}: structure '{name}' is not checked: '{missing[0]}' is not bound before it"
         )
         return None
-    tree: Any = 0
+    tree: object = 0
 
     # "T S" is a tree of structure T whose leaves are trees of structure S: each further name
     # replaces every leaf.
@@ -350,22 +399,18 @@ def _fit_structure(name: str, structure: object, path: str, scope: BindingScope)
         fits = _starts_with(structure, tree)
     else:
         fits = structure == wanted
-    return (
-        None
-        if fits
-        else _two_structures(name, (wanted, "the arguments before it"), (structure, repr(path)))
-    )
+    return None if fits else _two_structures(name, (wanted, "the arguments before it"), own)
 
 
-def _replace(new: object, _old: object) -> Any:
+def _replace(new: object, _old: object) -> object:
     return new
 
 
-def _dummy(structure: Any) -> Any:
+def _dummy(structure: Any) -> object:
     return jax.tree_util.tree_unflatten(structure, [0] * structure.num_leaves)
 
 
-def _starts_with(structure: object, prefix: object) -> bool:
+def _starts_with(structure: Hashable, prefix: object) -> bool:
     try:
         jax.tree_util.tree_map(_replace, prefix, _dummy(structure))
     except ValueError:
@@ -373,16 +418,19 @@ def _starts_with(structure: object, prefix: object) -> bool:
     return True
 
 
-def _ends_with(structure: object, wanted: object) -> bool:
+def _ends_with(structure: Hashable, wanted: object) -> bool:
     def at_end(node: object) -> bool:
         return jax.tree_util.tree_structure(node) == wanted
 
-    return all(
-        at_end(node) for node in jax.tree_util.tree_leaves(_dummy(structure), is_leaf=at_end)
-    )
+    nodes = jax.tree_util.tree_leaves(_dummy(structure), is_leaf=at_end)
+    return all(map(at_end, nodes))
 
 
-def _two_structures(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
+def _two_structures(
+    name: str,
+    first: tuple[object, str],
+    second: tuple[object, str],
+) -> Mismatch:
     return Mismatch(
         f"tree structure '{name}' is {first[0]} from {first[1]} and {second[0]} from {second[1]}.",
         f"Every tree annotated with '{name}' must have the same structure.",
@@ -390,7 +438,12 @@ def _two_structures(name: str, first: tuple[object, str], second: tuple[object, 
     )
 
 
-def _fit_module(hint: ModuleHint, value: object, path: str, scope: BindingScope) -> Mismatch | None:
+def _fit_module(
+    hint: ModuleHint,
+    value: object,
+    path: str,
+    scope: BindingScope,
+) -> Mismatch | None:
     cls = value.__class__
     fits = bearable(value, hint.cls)
     if fits is None and scope.strict:
@@ -400,11 +453,9 @@ def _fit_module(hint: ModuleHint, value: object, path: str, scope: BindingScope)
     children = list(children_of(hint, value, path))
 
     # The fields may be used in braces (`{width}`), as may `self`.
-    own = (
-        {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)}
-        if children
-        else {}
-    )
+    own: dict[str, object] = {}
+    if children:
+        own = {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)}
     inside = BindingScope(AxisBindings(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
 
@@ -429,25 +480,26 @@ def _fit_module(hint: ModuleHint, value: object, path: str, scope: BindingScope)
     return None if problem is None else _per_instance(problem, value)
 
 
-def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
+def _lead(children: Sequence[Child]) -> tuple[int, ...]:
     """Extra leading axes of all fields if they agree, as in modules made under `vmap`; ()
     otherwise.
     """
     lead: set[tuple[int, ...]] = set()
     for hint, value, _ in children:
-        array = next(arrays_in(hint), None) if isinstance(hint, ArrayHint | UnionHint) else None
-        if array is not None and array.rank is not None and is_array(value):
-            lead.add(tuple(value.shape[: max(0, len(value.shape) - array.rank)]))
+        if not isinstance(hint, ArrayHint | UnionHint) or not is_array(value):
+            continue
+        array = next(arrays_in(hint), None)
+        if array is not None and array.rank is not None:
+            extra = max(0, len(value.shape) - array.rank)
+            lead.add(tuple(value.shape[:extra]))
     return next(iter(lead)) if len(lead) == 1 else ()
 
 
 def _per_instance(problem: Mismatch, value: object) -> Mismatch:
     if not problem.rule.startswith("Every argument"):
         return problem
-    return replace(
-        problem,
-        rule=problem.rule.replace("Every argument", f"Every field of one `{type(value).__name__}`"),
-    )
+    field = f"Every field of one `{type(value).__name__}`"
+    return replace(problem, rule=problem.rule.replace("Every argument", field))
 
 
 def fits_alone(hint: Hint, value: object) -> bool:

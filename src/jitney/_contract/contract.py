@@ -127,15 +127,11 @@ def _first_name(note: str) -> str:
 
 def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
     """Warn about fields whose annotations cannot be resolved. Parameters have their own warning."""
-    told = [
-        note
-        for note in notes
-        if isinstance(note, Unresolved) and _first_name(note) not in contract.unresolved
-    ]
-    if told:
-        text = format_error(
-            contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX
-        )
+    unresolved = [note for note in notes if isinstance(note, Unresolved)]
+    fields = [note for note in unresolved if _first_name(note) not in contract.unresolved]
+    if fields:
+        what = f"{'; '.join(dict.fromkeys(fields))}."
+        text = format_error(contract.where, what, UNRESOLVED_RULE, UNRESOLVED_FIX)
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
@@ -150,7 +146,10 @@ UNRESOLVED_FIX = (
 
 
 def check_result(
-    contract: Contract, result: object, sizes: AxisBindings, arguments: Mapping[str, object]
+    contract: Contract,
+    result: object,
+    sizes: AxisBindings,
+    arguments: Mapping[str, object],
 ) -> None:
     """Compare a result with a contract, under the sizes that the arguments bound.
 
@@ -158,11 +157,18 @@ def check_result(
         ContractError: If the result does not fit.
     """
     scope = BindingScope(sizes.copy(), arguments)
-    _raise(contract.where, _of_result(mismatch_of(contract.result, result, "result", scope)))
-    _raise(contract.where, _of_result(settle(scope.sizes, arguments)))
+    problem = mismatch_of(contract.result, result, "result", scope)
+    _raise(contract.where, _of_result(problem))
+    problem = settle(scope.sizes, arguments)
+    _raise(contract.where, _of_result(problem))
 
 
-def matches(hint: Hint, value: object, path: str, argument: str) -> Iterator[Match]:
+def matches(
+    hint: Hint,
+    value: object,
+    path: str,
+    argument: str,
+) -> Iterator[Match]:
     """Array leaves of a value, each with the annotation that applies to it. Nothing is compared."""
     for inner, leaf, where in _leaves(hint, value, path, strict=True):
         yield Match(where, argument, inner, leaf)
@@ -176,8 +182,12 @@ def all_matches(contract: Contract, arguments: Mapping[str, object]) -> Iterator
 
 
 def _leaves(
-    hint: Hint, value: object, path: str, *, strict: bool
-) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
+    hint: Hint,
+    value: object,
+    path: str,
+    *,
+    strict: bool,
+) -> Iterator[tuple[ArrayHint | ScalarHint, object, str]]:
     match hint:
         case ArrayHint():
             if is_array(value) or (strict and hint.array_like and is_number(value)):
@@ -194,12 +204,11 @@ def _leaves(
                 yield from _leaves(chosen, value, path, strict=strict)
         case _:
             for inner, child, where in children_of(hint, value, path):
-                yield from _leaves(
-                    inner, child, where, strict=strict and not isinstance(hint, ModuleHint)
-                )
+                is_strict = strict and not isinstance(hint, ModuleHint)
+                yield from _leaves(inner, child, where, strict=is_strict)
 
 
-def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Values of a parameter with their paths; `*args` and `**kwargs` have several."""
     name = parameter.name
     if name not in arguments:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABCMeta
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Protocol, TypeGuard, Union, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import jax.tree_util
 import numpy as np
 
 from .._errors import repr_of
+from .._jax.trees import Path
 from .._jax.typed import DType
 from .._signature.annotations import fields_of
 from .._signature.hints import (
@@ -40,7 +41,21 @@ from .sizes import Mismatch
 _OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 
 
-def is_array(value: object) -> bool:
+class AnyArray(Protocol):
+    """Value with a shape and a dtype: an array, a tracer, or `jax.ShapeDtypeStruct`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+
+Child = tuple[Hint, object, str]
+"""Part of a value, with its hint and its path."""
+
+
+def is_array(value: object) -> TypeGuard[AnyArray]:
     """Return whether a value has a shape and a dtype, as jaxtyping does."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
@@ -71,7 +86,11 @@ def arrays_in(hint: Hint) -> Iterator[ArrayHint]:
             return
 
 
-def children_of(hint: Hint, value: object, path: str) -> Iterator[tuple[Hint, Any, str]]:
+def children_of(
+    hint: Hint,
+    value: object,
+    path: str,
+) -> Iterator[Child]:
     """Children of a value with their hints and paths; none if the value is of another kind than the
     hint.
     """
@@ -80,11 +99,10 @@ def children_of(hint: Hint, value: object, path: str) -> Iterator[tuple[Hint, An
             for keys, child in flatten_to(leaf, value)[0]:
                 yield leaf, child, path + jax.tree_util.keystr(keys)
         case ContainerHint(kind=kind) if isinstance(value, kind):
-            yield from (
-                _items(hint, value, path)
-                if not isinstance(value, Mapping)
-                else _entries(hint, value, path)
-            )
+            if isinstance(value, Mapping):
+                yield from _entries(hint, value, path)
+            else:
+                yield from _items(hint, value, path)
         case ModuleHint() if _is_node(value) and dataclasses.is_dataclass(value):
             hints = fields_of(type(value))
             for item in dataclasses.fields(value):
@@ -94,24 +112,30 @@ def children_of(hint: Hint, value: object, path: str) -> Iterator[tuple[Hint, An
             return
 
 
-def _items(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
+def _items(
+    hint: ContainerHint,
+    value: Any,
+    path: str,
+) -> Iterator[Child]:
     for index, child in enumerate(value):
         if hint.variadic or index < len(hint.items):
             name = f".{hint.keys[index]}" if hint.keys else f"[{index}]"
-            yield hint.items[0 if hint.variadic else index], child, path + name
+            position = 0 if hint.variadic else index
+            yield hint.items[position], child, path + name
 
 
-def _entries(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
+def _entries(
+    hint: ContainerHint,
+    value: Mapping[object, object],
+    path: str,
+) -> Iterator[Child]:
     for key, child in value.items():
         if hint.variadic or key in hint.keys:
-            yield (
-                hint.items[0 if hint.variadic else hint.keys.index(key)],
-                child,
-                f"{path}[{key!r}]",
-            )
+            position = 0 if hint.variadic else hint.keys.index(key)
+            yield hint.items[position], child, f"{path}[{key!r}]"
 
 
-def flatten_to(leaf: Hint, tree: object) -> tuple[list[tuple[Any, Any]], Any]:
+def flatten_to(leaf: Hint, tree: object) -> tuple[list[tuple[Path, object]], Hashable]:
     """Flatten a tree down to values of the leaf hint's kind, whatever their shape and dtype, as
     jaxtyping does.
     """
@@ -144,7 +168,11 @@ def accepts(hint: Hint, value: object) -> bool:
             return True
 
 
-def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
+def fit_scalar(
+    hint: ScalarHint,
+    value: Any,
+    path: str,
+) -> Mismatch | None:
     """Mismatch if a value is not a number of rank 0, or None."""
     rule = f"`{hint.kind}` is a number of rank 0: a Python number, or an array without axes."
     if not is_array(value):
@@ -167,7 +195,9 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
         )
 
     # An array of integers fits `float`, as a Python int does.
-    kinds = (np.floating, np.integer, *((np.complexfloating,) if hint.kind == "complex" else ()))
+    kinds = (np.floating, np.integer)
+    if hint.kind == "complex":
+        kinds = (*kinds, np.complexfloating)
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
     suggestion = f'annotate `{suggest(value.dtype)}[Array, ""]`, or cast it with `.astype(...)`.'
@@ -179,7 +209,7 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
     )
 
 
-def bearable(value: Any, hint: Any) -> bool | None:
+def bearable(value: object, hint: Any) -> bool | None:
     """Return whether a value satisfies a hint according to beartype; None if beartype cannot read
     the hint.
 
@@ -214,7 +244,7 @@ def _is_plain(hint: object) -> bool:
     )
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Short description of a value, for messages."""
     if is_array(value):
         return f"an array of dtype {dtype_text(value)} and shape {tuple(value.shape)}"
@@ -222,27 +252,32 @@ def describe(value: Any) -> str:
         return "None"
     if is_number(value) or isinstance(value, str):
         return f"the {type(value).__name__} {repr_of(value)}"
-    return f"{'an' if type(value).__name__[:1].lower() in 'aeio' else 'a'} {type(value).__name__}"
+    name = type(value).__name__
+    article = "an" if name[:1].lower() in "aeio" else "a"
+    return f"{article} {name}"
 
 
 def named(kind: str) -> str:
     """Name of a type with its article, for messages."""
-    return f"{'an' if kind[:1].lower() in ('a', 'e', 'i', 'o') else 'a'} `{kind}`"
+    article = "an" if kind[:1].lower() in ("a", "e", "i", "o") else "a"
+    return f"{article} `{kind}`"
 
 
-def dtype_text(value: Any) -> str:
+def dtype_text(value: AnyArray) -> str:
     """Name of the dtype of an array, for messages."""
     return str(value.dtype)
 
 
-def wider(dtype: DType) -> np.dtype[Any] | None:
+def wider(dtype: DType) -> DType | None:
     """The 64-bit dtype (complex: 128) that JAX converts to this one while x64 is disabled; None if
     there is none.
     """
     names = {"int32": "int64", "uint32": "uint64", "float32": "float64", "complex64": "complex128"}
     options: Any = jax.config
     name = names.get(str(dtype))
-    return None if name is None or options.jax_enable_x64 else np.dtype(name)
+    if name is None or options.jax_enable_x64:
+        return None
+    return np.dtype(name)
 
 
 def suggest(dtype: DType) -> str:

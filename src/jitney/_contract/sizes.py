@@ -7,7 +7,7 @@ difference: an expression may refer to an axis that a later argument binds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,17 +46,23 @@ class Later:
     text: str
 
 
+Bound = tuple[int, str]
+"""Size of an axis, with the value that set it."""
+Variadic = tuple[bool, tuple[int, ...], str]
+"""True if the axes may be broadcast; their sizes, and the value that set them."""
+Structure = tuple[Hashable, str]
+"""Structure of a tree, with the value that set it."""
+
+
 @dataclass
 class AxisBindings:
     """Bindings of one check, each with the value that set it. `who` is quoted: `'t'`,
     `'model.layers[0].weight'`.
     """
 
-    bound: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(
-        default_factory=dict[str, tuple[bool, tuple[int, ...], str]]
-    )
-    structures: dict[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
+    bound: dict[str, Bound] = field(default_factory=dict[str, Bound])
+    variadic: dict[str, Variadic] = field(default_factory=dict[str, Variadic])
+    structures: dict[str, Structure] = field(default_factory=dict[str, Structure])
     later: list[Later] = field(default_factory=list[Later])
     notes: list[str] = field(default_factory=list[str])
 
@@ -133,13 +139,17 @@ def _align(
     dims, rank = hint.dims, len(shape)
     at = next((i for i, dim in enumerate(dims) if dim.variadic), None)
     if at is None:
-        return (list(zip(dims, range(rank), strict=True)) if rank == len(dims) else None), None
-    after = len(dims) - at - 1
-    if rank < at + after:
+        if rank != len(dims):
+            return None, None
+        return list(zip(dims, range(rank), strict=True)), None
+
+    before, after = dims[:at], dims[at + 1 :]
+    if rank < len(before) + len(after):
         return None, None
-    single = (*dims[:at], *dims[at + 1 :])
-    pairs = list(zip(single, (*range(at), *range(rank - after, rank)), strict=True))
-    return pairs, (dims[at], shape[at : rank - after])
+    end = rank - len(after)
+    pairs = list(zip(before, range(at), strict=True))
+    pairs += zip(after, range(end, rank), strict=True)
+    return pairs, (dims[at], shape[at:end])
 
 
 def _fit_axis(
@@ -176,7 +186,11 @@ def _fit_axis(
 
 
 def _fit_variadic(
-    dim: Dim, part: tuple[int, ...], who: str, sizes: AxisBindings, leaf: str | None
+    dim: Dim,
+    part: tuple[int, ...],
+    who: str,
+    sizes: AxisBindings,
+    leaf: str | None,
 ) -> Mismatch | None:
     """Compare axes with a variadic dim by jaxtyping's rule: `*#name` may broadcast against the
     others, `*name` may not.
@@ -216,19 +230,28 @@ def _key(dim: Dim, leaf: str | None) -> str:
 # Messages.
 
 
-def two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
+def two_sizes(
+    name: str,
+    first: tuple[object, str],
+    second: tuple[object, str],
+) -> Mismatch:
     """Mismatch for an axis that has different sizes in two arguments."""
-    apart = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
-    together = f"{first[0]} and {second[0]}, both from {first[1]}"
+    sizes = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
+    if first[1] == second[1]:
+        sizes = f"{first[0]} and {second[0]}, both from {first[1]}"
     return Mismatch(
-        f"axis '{name}' has two sizes, {together if first[1] == second[1] else apart}.",
+        f"axis '{name}' has two sizes, {sizes}.",
         f"Every argument annotated with '{name}' must agree on it.",
         "pass equal sizes, or rename the axis in one annotation.",
         "J210",
     )
 
 
-def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Mismatch:
+def _wrong_rank(
+    hint: ArrayHint,
+    shape: tuple[int, ...],
+    who: str,
+) -> Mismatch:
     rank = hint.rank
     least = len(hint.dims) - 1
     wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
@@ -246,7 +269,13 @@ def _axes(count: int) -> str:
     return "1 axis" if count == 1 else f"{count} axes"
 
 
-def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatch:
+def _wrong_fixed(
+    dim: Dim,
+    size: int,
+    axis: int,
+    who: str,
+    text: str,
+) -> Mismatch:
     return Mismatch(
         f"{who} has size {size} along axis {axis}, and {text} says {dim.size}.",
         "A number in a shape is the only size that fits.",
@@ -256,23 +285,33 @@ def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatc
 
 
 def _wrong_expression(
-    expr: str, value: float, size: int, who: str, text: str, sizes: AxisBindings
+    expr: str,
+    value: float,
+    size: int,
+    who: str,
+    text: str,
+    sizes: AxisBindings,
 ) -> Mismatch:
+    names = names_in(expr)
     used = [
-        f"{name}={got} from {by}"
-        for name, (got, by) in sizes.bound.items()
-        if name in names_in(expr)
+        f"{name}={bound} from {setter}"
+        for name, (bound, setter) in sizes.bound.items()
+        if name in names
     ]
-    given = f" with {', '.join(used)}" if used else ""
+    values = f" with {', '.join(used)}" if used else ""
     return Mismatch(
-        f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
+        f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{values}.",
         "A size that is written as an expression must equal its value.",
         "pass an array of that size, or correct the expression in the annotation.",
         "J210",
     )
 
 
-def evaluate(expr: str, sizes: Mapping[str, object], arguments: Mapping[str, object]) -> Any:
+def evaluate(
+    expr: str,
+    sizes: Mapping[str, object],
+    arguments: Mapping[str, object],
+) -> Any:
     """Evaluate a symbolic size, or return an `Unknown`. Braces are filled in from the arguments
     first, as in an f-string: `{self.dim}+1`.
     """

@@ -98,7 +98,7 @@ class LossScale(eqx.Module):
     def scale(self, loss: T) -> T:
         """Multiply a loss, or a tree of losses, by the factor. Each keeps its dtype."""
 
-        def scaled(leaf: object) -> Any:
+        def scaled(leaf: object) -> object:
             if not _is_inexact(leaf):
                 return leaf
             array = jnp.asarray(leaf)
@@ -112,7 +112,7 @@ class LossScale(eqx.Module):
         Gradients of a low dtype come back in float32, which has room for small ones.
         """
 
-        def unscaled(leaf: object) -> Any:
+        def unscaled(leaf: object) -> object:
             return _over(_wide(leaf), self.factor) if _is_inexact(leaf) else leaf
 
         return tree_map(unscaled, grads)
@@ -123,23 +123,27 @@ class LossScale(eqx.Module):
         If the gradient was not finite, the factor is lowered and one more step counts as skipped.
         After `period` finite steps the factor is raised.
         """
-        streak: Any = self.streak
-        is_there = isinstance(self.streak, jax.Array) and not isinstance(self.streak, Tracer)
-        if is_there and streak.is_ready():
+        if _is_ready(self.streak):
             # Outside of `jit`, and only if the number is there: this must not wait for the device.
             self.check()
         streak = jnp.maximum(self.streak, 0) + 1
         raised = streak >= self.period
         # `streak` counts finite steps upwards, and steps that were skipped at the least factor
         # downwards.
-        stuck = jnp.where(self.factor <= self.least, jnp.minimum(self.streak, 0) - 1, 0)
-        higher = jnp.where(raised, jnp.minimum(self.factor * self.growth, self.most), self.factor)
+        downwards = jnp.minimum(self.streak, 0) - 1
+        stuck = jnp.where(self.factor <= self.least, downwards, 0)
+        larger = jnp.minimum(self.factor * self.growth, self.most)
+        higher = jnp.where(raised, larger, self.factor)
         lower = jnp.maximum(self.factor / self.growth, self.least)
 
+        factor = jnp.where(finite, higher, lower)
+        upwards = jnp.where(raised, 0, streak)
+        streak = jnp.where(finite, upwards, stuck)
+        skipped = jnp.where(finite, self.skipped, self.skipped + 1)
         changed = (
-            jnp.where(finite, higher, lower).astype(jnp.float32),
-            jnp.where(finite, jnp.where(raised, 0, streak), stuck).astype(jnp.int32),
-            jnp.where(finite, self.skipped, self.skipped + 1).astype(jnp.int32),
+            factor.astype(jnp.float32),
+            streak.astype(jnp.int32),
+            skipped.astype(jnp.int32),
         )
         return eqx.tree_at(_numbers, self, changed)
 
@@ -190,44 +194,56 @@ class LossScale(eqx.Module):
     @staticmethod
     def all_finite(tree: object) -> Bool[Array, ""]:
         """Return whether no floating-point or complex number of a tree is a NaN or an infinity."""
-        leaves = [leaf for leaf in jax.tree.leaves(tree) if _is_inexact(leaf)]
-        return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves], bool))
+        leaves = filter(_is_inexact, jax.tree.leaves(tree))
+        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]
+        return jnp.all(jnp.array(finite, bool))
 
     @staticmethod
-    def select(finite: Bool[Array, ""], new: T, old: T) -> T:
+    def select(
+        finite: Bool[Array, ""],
+        new: T,
+        old: T,
+    ) -> T:
         """Return the new tree if the step was finite, else the old one. Leaves that are not
         arrays are the new tree's.
         """
 
-        def chosen(a: Any, b: Any) -> Any:
+        def chosen(a: Any, b: Any) -> object:
             return jnp.where(finite, a, b) if eqx.is_array(a) else a
 
         return tree_map(chosen, new, old)
 
 
-def _numbers(scale: LossScale) -> tuple[Any, Any, Any]:
+def _numbers(scale: LossScale) -> tuple[Array, Array, Array]:
     return scale.factor, scale.streak, scale.skipped
 
 
+def _is_ready(count: Any) -> bool:
+    """Return whether a count has a value that can be read without waiting."""
+    if isinstance(count, Tracer) or not hasattr(count, "is_ready"):
+        return False
+    return count.is_ready()
+
+
 def _is_inexact(leaf: Any) -> bool:
-    return (
-        issubdtype(leaf.dtype, np.inexact)
-        if hasattr(leaf, "dtype")
-        else isinstance(leaf, (float, complex))
-    )
+    if hasattr(leaf, "dtype"):
+        return issubdtype(leaf.dtype, np.inexact)
+    return isinstance(leaf, (float, complex))
 
 
-def _wide(leaf: object) -> Any:
+def _wide(leaf: object) -> jax.Array:
     array = jnp.asarray(leaf)
-    return (
-        array.astype(jnp.float32) if array.dtype.itemsize < np.dtype(np.float32).itemsize else array
-    )
+    if array.dtype.itemsize < np.dtype(np.float32).itemsize:
+        return array.astype(jnp.float32)
+    return array
 
 
-def _over(array: jax.Array, factor: Any) -> Any:
+def _over(array: jax.Array, factor: jax.Array) -> jax.Array:
     """Divide an array by the factor, a complex one by parts: complex division turns infinities
     into NaN.
     """
     if jnp.iscomplexobj(array):
-        return jax.lax.complex(_over(array.real, factor), _over(array.imag, factor))
+        real = _over(array.real, factor)
+        imaginary = _over(array.imag, factor)
+        return jax.lax.complex(real, imaginary)
     return array / factor.astype(array.dtype)

@@ -20,9 +20,9 @@ import jax
 from .._errors import shortlist
 from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
 from .._jax.primitives import CALLS, REMATS
-from .._jax.typed import Aval, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW, Policy
-from .product_labels import Label, ProductInterpreter, ProductSite
+from .product_labels import Label, Labelled, ProductInterpreter, ProductSite
 from .products import SOLVERS, holds_products, low_product, solves
 
 # A call of up to so many equations is inlined: then the labels of its products show what they share
@@ -46,28 +46,19 @@ class Tally:
     @property
     def lines(self) -> list[str]:
         """Lines for the plan."""
-        cast = (
-            ", ".join(f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items())
-            or "no product is cast"
-        )
-        kept = [f"{_products(count)} in float32: {name}" for name, count in self.stays.items()]
+        cast = [f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items()]
+        lines = [", ".join(cast) or "no product is cast"]
         if self.pinned:
-            kept = [
-                f"{_products(sum(self.pinned.values()))} in float32, by"
-                f" {shortlist(list(self.pinned))}",
-                *kept,
-            ]
+            pinned = _products(sum(self.pinned.values()))
+            lines.append(f"{pinned} in float32, by {shortlist(list(self.pinned))}")
+        for reason, count in self.stays.items():
+            lines.append(f"{_products(count)} in float32: {reason}")
 
         alone = [f"{name} ({_products(count)})" for name, count in self.alone.items()]
-        left = (
-            [
-                f"left alone, with {'their' if len(alone) > 1 else 'its'} own rule or loop:"
-                f" {', '.join(alone)}"
-            ]
-            if alone
-            else []
-        )
-        return [cast, *kept, *left]
+        if alone:
+            whose = "their" if len(alone) > 1 else "its"
+            lines.append(f"left alone, with {whose} own rule or loop: {', '.join(alone)}")
+        return lines
 
 
 _TALLIES: ContextVar[list[Tally] | None] = ContextVar("tallies", default=None)
@@ -85,8 +76,11 @@ def tallies() -> Generator[list[Tally]]:
 
 
 def autocast(
-    closed: object, arrays: Sequence[object], labels: Sequence[Label], policy: Policy
-) -> tuple[list[Any], list[ProductSite]]:
+    closed: AnyJaxpr,
+    arrays: Sequence[Array],
+    labels: Sequence[Label],
+    policy: Policy,
+) -> tuple[list[Array], list[ProductSite]]:
     """Evaluate a program under a policy; return its results and its products.
 
     Args:
@@ -101,9 +95,21 @@ def autocast(
         collected.append(walk.tally)
     # Without exceptions no path matters. Dropping the paths lets calls of one function share one
     # cast program.
-    told = labels if policy.exceptions else [Label((), label.leaf, label.exact) for label in labels]
-    out, _ = walk.run(closed, arrays, told)
-    return out, walk.sites
+    if not policy.exceptions:
+        labels = [Label((), label.leaf, label.exact) for label in labels]
+    results, _ = walk.run(closed, arrays, labels)
+    return results, walk.sites
+
+
+@dataclass(frozen=True)
+class _CastProgram:
+    """Program with its products cast."""
+
+    program: AnyJaxpr
+    # Labels of its results.
+    origins: Sequence[Label]
+    # The program before: as long as it is held, its id is not given to another object.
+    source: AnyJaxpr
 
 
 class _Autocast(ProductInterpreter):
@@ -111,23 +117,33 @@ class _Autocast(ProductInterpreter):
         self.policy = policy
         self.tally = Tally()
         self.sites: list[ProductSite] = []
-        self.converted: dict[Any, tuple[Any, Sequence[Label], Any]] = {}
+        self.converted: dict[tuple[int, tuple[Label, ...]], _CastProgram] = {}
 
-    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        site: ProductSite,
+    ) -> list[Array]:
         self.sites.append(site)
-        type_, said_by = self.policy.of(site.paths, site.source)
+        type_, exception = self.policy.of(site.paths, site.source)
         if site.stays is not None:
             self.tally.stays[site.stays] += 1
         elif type_ in LOW:
             self.tally.cast[type_] += 1
-            return [low_product(eqn, operands[0], operands[1], LOW[type_], operands[2:])]
+            x, y, *rest = operands
+            return [low_product(eqn, x, y, LOW[type_], rest)]
         else:
-            self.tally.pinned[f"`{said_by or 'default'}`"] += 1
+            self.tally.pinned[f"`{exception or 'default'}`"] += 1
         return bound(eqn, operands)
 
     def other(
-        self, eqn: JaxprEqn, operands: Sequence[jax.Array], labels: Sequence[Label], source: str
-    ) -> tuple[list[Any], list[Label]] | None:
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        source: str,
+    ) -> Labelled | None:
         count = sum(map(holds_products, programs(eqn.params)))
         if count == 0:
             return None
@@ -135,27 +151,31 @@ class _Autocast(ProductInterpreter):
 
         if name == "cond":
             branches = [self.cast(branch, labels[1:], source) for branch in params["branches"]]
-            return (
-                bound(eqn, operands, branches=tuple(program for program, _ in branches)),
-                branches[0][1],
-            )
+            cast_branches = tuple(program for program, _ in branches)
+            _, origins = branches[0]
+            return bound(eqn, operands, branches=cast_branches), origins
+
         # A loop that contains a solve is an iteration of Newton's kind; see the end.
         if name == "while" and not solves(eqn):
             fixed, inside, carry = while_parts(eqn, list(labels))
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
             body, origins = self.cast(params["body_jaxpr"], [*inside, *carry], source)
-            return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), origins
+            results = bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body)
+            return results, origins
 
         if name == "scan" or name in REMATS:
             body, origins = self.cast(params["jaxpr"], labels, source)
             return bound(eqn, operands, jaxpr=body), origins
 
         if name in CALLS and not name.startswith("custom"):
-            program = params[CALLS[name]]
-            if len(opened(program)[0].eqns) <= _SMALL:
+            parameter = CALLS[name]
+            program = params[parameter]
+            plain, _ = opened(program)
+            if len(plain.eqns) <= _SMALL:
                 return self.run(program, operands, labels, source)
             body, origins = self.cast(program, labels, source)
-            return bound(eqn, operands, **{CALLS[name]: body}), origins
+            return bound(eqn, operands, **{parameter: body}), origins
+
         # Record the reason why the products stay.
         if name in SOLVERS or name == "while":
             self.tally.stays["inside a solve or an iteration of Newton's kind"] += count
@@ -163,32 +183,46 @@ class _Autocast(ProductInterpreter):
             self.tally.alone[name_of(eqn)] += count
         return None
 
-    def cast(self, jaxpr: object, labels: Sequence[Label], source: str) -> tuple[Any, list[Label]]:
+    def cast(
+        self,
+        jaxpr: AnyJaxpr,
+        labels: Sequence[Label],
+        source: str,
+    ) -> tuple[AnyJaxpr, list[Label]]:
         """Return a program with its products cast, and the labels of its results.
 
         Memoised, so that one sub-jaxpr stays one.
         """
         key = (id(jaxpr), tuple(labels))
-        if key not in self.converted:
-            traced: list[Label] = []
+        converted = self.converted.get(key)
+        if converted is None:
+            converted = self._cast(jaxpr, labels, source)
+            self.converted[key] = converted
+        return converted.program, list(converted.origins)
 
-            def program(*arrays: object) -> list[Any]:
-                out, traced[:] = self.run(jaxpr, arrays, labels, source)
-                return out
+    def _cast(
+        self,
+        jaxpr: AnyJaxpr,
+        labels: Sequence[Label],
+        source: str,
+    ) -> _CastProgram:
+        origins: list[Label] = []
 
-            new = jax.make_jaxpr(program)(*(_abstract(var.aval) for var in opened(jaxpr)[0].invars))
-            self.converted[key] = (
-                # `params` hold open and closed jaxprs: return the kind that came in.
-                new if type(new) is type(jaxpr) else opened(new)[0],
-                traced,
-                jaxpr,
-            )
-        new, origins, _ = self.converted[key]
-        return new, list(origins)
+        def program(*arrays: jax.Array) -> list[Array]:
+            out, origins[:] = self.run(jaxpr, arrays, labels, source)
+            return out
+
+        plain, _ = opened(jaxpr)
+        arguments = [_abstract(var.aval) for var in plain.invars]
+        closed: Any = jax.make_jaxpr(program)(*arguments)
+        # `params` hold open and closed jaxprs: return the kind that came in.
+        cast = closed if type(closed) is type(jaxpr) else opened(closed)[0]
+        return _CastProgram(cast, origins, jaxpr)
 
 
-def _abstract(aval: Aval) -> Any:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
+    weak_type = getattr(aval, "weak_type", False)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak_type)
 
 
 def _products(count: int) -> str:

@@ -9,22 +9,27 @@ same program in the wide type decides: if it has a finite number on that line, t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from .._jax.jaxprs import is_literal, opened, programs, runs, source_of
 from .._jax.trees import issubdtype
-from .._jax.typed import DType
+from .._jax.typed import AnyJaxpr, Atom, DType, Jaxpr, NumPyArray
 
-# An array with the line that it is written on.
-_Constant = tuple[Any, str]
+_Constant = tuple[NumPyArray, str]
+"""An array with the line that it is written on."""
+_Known = Mapping[Atom, _Constant]
+"""Variables of a program that are constants."""
 # Primitives whose result has the numbers of their operand.
 _MOVED = ("broadcast_in_dim", "copy", "expand_dims", "reshape", "squeeze", "transpose")
 
 
-def lost_constants(wide: object, narrow: object, low: DType) -> list[tuple[float, str]]:
+def lost_constants(
+    wide: AnyJaxpr,
+    narrow: AnyJaxpr,
+    low: DType,
+) -> list[tuple[float, str]]:
     """Finite numbers of a program that are infinite in a low type, each with its line.
 
     Args:
@@ -32,71 +37,80 @@ def lost_constants(wide: object, narrow: object, low: DType) -> list[tuple[float
         narrow: The same program, traced with arguments in the low type.
         low: The low type.
     """
-    meant = Counter(source for array, source in _constants(wide, {}, "") if np.isinf(array).any())
-    infinite = Counter(
-        source
-        for array, source in _constants(narrow, {}, "")
-        if array.dtype == low and np.isinf(array).any()
-    )
-    found: dict[str, float] = {}
+    meant: Counter[str] = Counter()
+    for array, source in _constants(wide, {}, ""):
+        meant[source] += bool(np.isinf(array).any())
+    infinite: Counter[str] = Counter()
+    for array, source in _constants(narrow, {}, ""):
+        infinite[source] += bool(array.dtype == low and np.isinf(array).any())
+
+    lost: dict[str, float] = {}
     for array, source in _constants(wide, {}, ""):
         # Every infinity of this line is one in the wide program too.
         if infinite[source] <= meant[source]:
             continue
         finite = array[np.isfinite(array)]
         with np.errstate(over="ignore"):
-            lost = finite[np.isinf(finite.astype(low))]
-        if lost.size:
-            found.setdefault(source, float(lost.flat[0]))
-    return [(number, source) for source, number in found.items()]
+            too_large = finite[np.isinf(finite.astype(low))]
+        if too_large.size:
+            lost.setdefault(source, float(too_large.flat[0]))
+    return [(number, source) for source, number in lost.items()]
 
 
 def _constants(
-    program: object, given: Mapping[Any, _Constant], seen_at: str
+    program: AnyJaxpr,
+    arguments: _Known,
+    seen_at: str,
 ) -> Iterator[_Constant]:
     """Real constants that equations read, converted ones too.
 
-    `given` holds the arguments of the program that are constants outside.
+    `arguments` holds the arguments of the program that are constants outside.
     """
     plain, values = opened(program)
-    known = {
-        **{
-            var: (np.asarray(value), "")
-            for var, value in zip(plain.constvars, values, strict=True)
-            if _is_real(value)
-        },
-        **given,
-    }
+    known: dict[Atom, _Constant] = {}
+    for var, value in zip(plain.constvars, values, strict=True):
+        if _is_real(value):
+            known[var] = np.asarray(value), ""
+    known.update(arguments)
+
     for eqn in plain.eqns:
         source = source_of(eqn, seen_at)
-        read = [_read(atom, known, source) for atom in eqn.invars]
-        yield from (constant for constant in read if constant is not None)
+        operands = [_read(atom, known, source) for atom in eqn.invars]
+        yield from filter(None, operands)
+
+        # The result of a move or a conversion is a constant if its operand is.
         name = eqn.primitive.name
-        if name in _MOVED and read[0] is not None:
-            known[eqn.outvars[0]] = read[0]
-        elif (
-            name == "convert_element_type"
-            and read[0] is not None
-            and issubdtype(eqn.params["new_dtype"], np.floating)
-        ):
-            with np.errstate(over="ignore"):
-                converted = read[0][0].astype(eqn.params["new_dtype"])
-            known[eqn.outvars[0]] = converted, read[0][1]
+        moved = operands[0] if operands else None
+        if moved is not None and name in _MOVED:
+            known[eqn.outvars[0]] = moved
+        if moved is not None and name == "convert_element_type":
+            array, line = moved
+            dtype = eqn.params["new_dtype"]
+            if issubdtype(dtype, np.floating):
+                with np.errstate(over="ignore"):
+                    known[eqn.outvars[0]] = array.astype(dtype), line
+
         # Constants are followed into calls only; the arguments of other sub-jaxprs are not matched
         # to operands.
         called = runs(eqn)
         for inner in programs(eqn.params):
-            names = opened(inner)[0].invars
-            passed = (
-                {var: constant for var, constant in zip(names, read, strict=True) if constant}
-                if inner is called
-                else {}
-            )
+            passed = _passed(inner, operands) if inner is called else {}
             yield from _constants(inner, passed, source)
     yield from (known[atom] for atom in plain.outvars if not is_literal(atom) and atom in known)
 
 
-def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant | None:
+def _passed(called: AnyJaxpr, operands: Sequence[_Constant | None]) -> _Known:
+    """Arguments of a called program that are constants."""
+    plain: Jaxpr = opened(called)[0]
+    pairs = zip(plain.invars, operands, strict=True)
+    return {var: constant for var, constant in pairs if constant is not None}
+
+
+def _read(
+    atom: Atom,
+    known: _Known,
+    source: str,
+) -> _Constant | None:
     if is_literal(atom):
         return (np.asarray(atom.val), source) if _is_real(atom.val) else None
     if atom not in known:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -53,31 +53,31 @@ class Policy:
     @property
     def types(self) -> list[str]:
         """Low types that occur in the policy."""
-        return [
-            name
-            for name in dict.fromkeys((self.default, *(type_ for _, type_ in self.exceptions)))
-            if name in LOW
-        ]
+        names = [self.default, *(type_ for _, type_ in self.exceptions)]
+        return [name for name in dict.fromkeys(names) if name in LOW]
 
-    def of(self, paths: Sequence[Tokens], source: str) -> tuple[str, str | None]:
+    def of(
+        self,
+        paths: Sequence[Tokens],
+        source: str,
+    ) -> tuple[str, str | None]:
         """Type of a product, and the exception that decides it; None for the default.
 
         Args:
             paths: Paths that feed the product.
             source: Line of the product, "net.py:12 (layer)".
         """
-        line = source.partition(" ")[0]
-        fitting = [
-            (is_line(name), len(tokens(name)), i, name, type_)
-            for i, (name, type_) in enumerate(self.exceptions)
-            if (
-                line == name if is_line(name) else any(within(tokens(name), path) for path in paths)
-            )
-        ]
+        line, _, _ = source.partition(" ")
+        fitting: list[tuple[bool, int, int]] = []
+        for i, (name, _) in enumerate(self.exceptions):
+            fits = name == line if is_line(name) else _occurs(name, paths)
+            if fits:
+                # Ordered by: a line before a path, the longer path, the later exception.
+                fitting.append((is_line(name), len(tokens(name)), i))
         if not fitting:
             return self.default, None
-        # Ordered by: a line before a path, the longer path, the later exception.
-        *_, name, type_ = max(fitting)
+        _, _, last = max(fitting)
+        name, type_ = self.exceptions[last]
         return type_, name
 
     def unmatched(self, paths: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -86,19 +86,24 @@ class Policy:
         """
         known = [tokens(path) for path in paths]
         for name, _ in self.exceptions:
-            if is_line(name) or any(within(tokens(name), path) for path in known):
+            if is_line(name) or _occurs(name, known):
                 continue
-            spans = [
-                path[i:j]
-                for path in known
-                for i in range(len(path))
-                for j in range(i + 1, len(path) + 1)
-            ]
-            parts = list(dict.fromkeys(map(path_text, spans)))
-            return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(
-                dict.fromkeys(paths)
-            )[:4]
+            parts = dict.fromkeys(path_text(span) for path in known for span in _spans(path))
+            close = difflib.get_close_matches(name, list(parts), n=3, cutoff=0.5)
+            return name, close or list(dict.fromkeys(paths))[:4]
         return None
+
+
+def _occurs(name: str, paths: Sequence[Tokens]) -> bool:
+    parts = tokens(name)
+    return any(within(parts, path) for path in paths)
+
+
+def _spans(path: Tokens) -> Iterator[Tokens]:
+    """Consecutive parts of a path."""
+    for first in range(len(path)):
+        for end in range(first + 1, len(path) + 1):
+            yield path[first:end]
 
 
 def path_text(path: Tokens) -> str:

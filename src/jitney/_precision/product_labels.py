@@ -14,11 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
-from .._jax.typed import Aval, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import Tokens, path_text
 from .products import LINEAR, MOVES, is_product, near_solves
 
@@ -44,6 +42,9 @@ class Label:
 
 NOWHERE = Label(())
 
+Labelled = tuple[list[Array], list[Label]]
+"""Results of a program or an equation, and the label of each."""
+
 
 @dataclass(frozen=True, eq=False)
 class _LabelledValue:
@@ -56,7 +57,7 @@ class _LabelledValue:
         written: True if it is a literal of the program.
     """
 
-    data: Any
+    data: Array
     label: Label
     moved: _LabelledValue | None = None
     written: bool = False
@@ -95,38 +96,60 @@ class ProductInterpreter(ABC):
     """
 
     def run(
-        self, jaxpr: object, operands: Sequence[object], labels: Sequence[Label], seen_at: str = ""
-    ) -> tuple[list[Any], list[Label]]:
+        self,
+        jaxpr: AnyJaxpr,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        seen_at: str = "",
+    ) -> Labelled:
         """Evaluate a program; return its results and their labels.
 
         `seen_at` is the line of the equation that holds the program.
         """
         return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
-    def plain(self, eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[Any]:
+    def plain(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+    ) -> list[Array]:
         """Results of an equation that is neither a product nor holds programs."""
         return bound(eqn, operands)
 
-    def number(self, value: object, aval: Aval) -> Any:
+    def number(self, value: Any, aval: Aval) -> Array:
         """Value of a literal, where a value with this abstract value is read."""
         del aval
         return value
 
     @abstractmethod
-    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        site: ProductSite,
+    ) -> list[Array]:
         """Results of a product."""
 
     @abstractmethod
     def other(
-        self, eqn: JaxprEqn, operands: Sequence[jax.Array], labels: Sequence[Label], source: str
-    ) -> tuple[list[Any], list[Label]] | None:
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        source: str,
+    ) -> Labelled | None:
         """Results of an equation that holds programs; None to bind it as it is."""
 
 
 class _Feeding:
     """Evaluation of one program, with its products."""
 
-    def __init__(self, walk: ProductInterpreter, jaxpr: Any, seen_at: str):
+    def __init__(
+        self,
+        walk: ProductInterpreter,
+        jaxpr: AnyJaxpr,
+        seen_at: str,
+    ):
         self.walk = walk
         self.jaxpr = jaxpr
         self.seen_at = seen_at
@@ -135,47 +158,49 @@ class _Feeding:
         self.feeds: dict[_LabelledValue, list[Tokens]] = {}
 
     def go(
-        self, operands: Sequence[object], labels: Sequence[Label]
-    ) -> tuple[list[Any], list[Label]]:
-        constants = [_LabelledValue(data, NOWHERE) for data in opened(self.jaxpr)[1]]
-        values = [_LabelledValue(data, label) for data, label in zip(operands, labels, strict=True)]
-        out = interpret(self.jaxpr, values, self.step, constants=constants, constant=self.number)
-        return [value.data for value in out], [value.label for value in out]
+        self,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+    ) -> Labelled:
+        _, constants = opened(self.jaxpr)
+        results = interpret(
+            self.jaxpr,
+            [_LabelledValue(data, label) for data, label in zip(operands, labels, strict=True)],
+            self.step,
+            constants=[_LabelledValue(data, NOWHERE) for data in constants],
+            constant=self.number,
+        )
+        return _apart(results)
 
-    def number(self, data: object, aval: Aval, _: object) -> _LabelledValue:
+    def number(
+        self,
+        data: Any,
+        aval: Aval,
+        _: object,
+    ) -> _LabelledValue:
         return _LabelledValue(self.walk.number(data, aval), NOWHERE, written=True)
 
-    def step(self, eqn: JaxprEqn, inputs: list[_LabelledValue]) -> list[_LabelledValue]:
-        operands, labels = [value.data for value in inputs], [value.label for value in inputs]
+    def step(
+        self,
+        eqn: JaxprEqn,
+        inputs: list[_LabelledValue],
+    ) -> list[_LabelledValue]:
         if is_product(eqn):
-            site = self.site(eqn, inputs)
-            # The module is the owner of an array: the path without its last part.
-            owners = [
-                label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path
-                for label in labels[:2]
-            ]
-            deepest = (
-                [path for path, label in zip(owners, labels, strict=False) if label.leaf]
-                if _parameters(labels)
-                else owners
-            )
-            with at_line_of(eqn):
-                (out,) = self.walk.product(eqn, operands, site)
-            return [_LabelledValue(out, join_labels([Label(path) for path in deepest]))]
-        inside = (
-            self.walk.other(eqn, operands, labels, source_of(eqn, self.seen_at))
-            if programs(eqn.params)
-            else None
-        )
-        if inside is not None:
-            return [_LabelledValue(data, label) for data, label in zip(*inside, strict=True)]
+            return [self.product(eqn, inputs)]
+
+        operands, labels = _apart(inputs)
+        if programs(eqn.params):
+            source = source_of(eqn, self.seen_at)
+            inside = self.walk.other(eqn, operands, labels, source)
+            if inside is not None:
+                return [_LabelledValue(data, label) for data, label in zip(*inside, strict=True)]
+
         # Other equations pass labels on.
         name = eqn.primitive.name
         if name == "optimization_barrier":
-            out = self.walk.plain(eqn, operands)
             return [
                 _LabelledValue(data, value.label, value.origin)
-                for data, value in zip(out, inputs, strict=True)
+                for data, value in zip(self.walk.plain(eqn, operands), inputs, strict=True)
             ]
         origin = None
         if name in MOVES:
@@ -184,21 +209,41 @@ class _Feeding:
             origins = {value.origin for value in moved}
             # Numbers of two arrays are a value of their own.
             origin = origins.pop() if len(origins) == 1 else None
-        known = set(labels) - {NOWHERE}
-        # A weight that is scaled by a value of no origin is still that weight.
-        label = known.pop() if len(known) == 1 and name in LINEAR else join_labels(labels)
-        out = self.walk.plain(eqn, operands)
-        return [
-            _LabelledValue(data, label, origin if i == 0 else None) for i, data in enumerate(out)
-        ]
+        label = _label_of_results(name, labels)
+        results: list[_LabelledValue] = []
+        for data in self.walk.plain(eqn, operands):
+            # Only the first result is the data of the operand.
+            results.append(_LabelledValue(data, label, None if results else origin))
+        return results
 
-    def site(self, eqn: JaxprEqn, inputs: Sequence[_LabelledValue]) -> ProductSite:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        inputs: Sequence[_LabelledValue],
+    ) -> _LabelledValue:
+        operands, labels = _apart(inputs)
+        site = self.site(eqn, inputs)
+
+        # If a module's own array is a factor, the module of that array decides.
+        deciding = labels[:2]
+        if _parameters(labels):
+            deciding = [label for label in deciding if label.leaf]
+        modules = [Label(_owner(label)) for label in deciding]
+
+        with at_line_of(eqn):
+            (out,) = self.walk.product(eqn, operands, site)
+        return _LabelledValue(out, join_labels(modules))
+
+    def site(
+        self,
+        eqn: JaxprEqn,
+        inputs: Sequence[_LabelledValue],
+    ) -> ProductSite:
         """Paths, line and restrictions of a product."""
-        factors, labels = (
-            [value.origin for value in inputs[:2]],
-            [value.label for value in inputs[:2]],
-        )
-        parameters, shared = _parameters(labels), list[Tokens]()
+        factors = [value.origin for value in inputs[:2]]
+        labels = [value.label for value in inputs[:2]]
+        parameters = _parameters(labels)
+        shared: list[Tokens] = []
         if parameters:
             for factor in factors:
                 if not factor.written:
@@ -208,26 +253,51 @@ class _Feeding:
         # the forward pass, and the product counts as that array's. Otherwise it is fed by plain
         # arguments and by modules.
         else:
-            known = [factor for factor in factors if not factor.written] if is_backward(eqn) else []
-            shared = [path for factor in known for path in self.feeds.get(factor, ())]
-            others = [label for label in labels if not label.leaf]
+            if is_backward(eqn):
+                shared = self.forward_paths(factors)
             leaves = [label.path for label in labels if label.leaf]
-            paths = [*shared, *leaves] if shared else [*leaves, join_labels(others).path]
-        exact = any(label.exact for label in labels)
-        stays = (
-            "its exact dtype is annotated"
-            if exact
-            else "a solve or factorisation is next to it"
-            if eqn.outvars[0] in self.near
-            else None
-        )
-        own = bool(parameters or shared)
+            computed = join_labels([label for label in labels if not label.leaf])
+            paths = [*shared, *leaves] if shared else [*leaves, computed.path]
+
+        stays = None
+        if any(label.exact for label in labels):
+            stays = "its exact dtype is annotated"
+        elif eqn.outvars[0] in self.near:
+            stays = "a solve or factorisation is next to it"
         return ProductSite(
-            tuple(dict.fromkeys(path for path in paths if path)),
+            tuple(dict.fromkeys(filter(None, paths))),
             source_of(eqn, self.seen_at),
             stays,
-            own,
+            own=bool(parameters or shared),
         )
+
+    def forward_paths(self, factors: Sequence[_LabelledValue]) -> list[Tokens]:
+        """Paths of the module arrays that these factors were multiplied by before."""
+        paths: list[Tokens] = []
+        for factor in factors:
+            if not factor.written:
+                paths += self.feeds.get(factor, ())
+        return paths
+
+
+def _apart(values: Sequence[_LabelledValue]) -> Labelled:
+    """Split values into their data and their labels."""
+    return [value.data for value in values], [value.label for value in values]
+
+
+def _label_of_results(name: str, labels: Sequence[Label]) -> Label:
+    # A weight that is scaled by a value of no origin is still that weight.
+    known = set(labels) - {NOWHERE}
+    if len(known) == 1 and name in LINEAR:
+        return known.pop()
+    return join_labels(labels)
+
+
+def _owner(label: Label) -> Tokens:
+    """Module of a value: the path of an array of a module, without its last part."""
+    if label.leaf and len(label.path) > _ARRAY:
+        return label.path[:-1]
+    return label.path
 
 
 def _data_of(name: str, inputs: Sequence[_LabelledValue]) -> Sequence[_LabelledValue]:
@@ -261,8 +331,9 @@ def join_labels(labels: Sequence[Label]) -> Label:
         return Label(next(iter(deep), ()))
     # In sorted order the first and the last path have the shortest common prefix.
     first, last = min(deep), max(deep)
-    common = next(
-        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),
-        min(len(first), len(last)),
-    )
+    common = 0
+    for a, b in zip(first, last, strict=False):
+        if a != b:
+            break
+        common += 1
     return Label(first[:common])

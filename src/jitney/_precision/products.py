@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
 from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
-from .._jax.typed import AnyJaxpr, Atom, DType, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, Atom, DType, JaxprEqn, Var
 
 SINGLE = np.dtype(jnp.float32)
 SOLVERS = FACTORISATIONS | frozenset(
@@ -60,16 +59,18 @@ def is_product(eqn: JaxprEqn) -> bool:
     Inner products of vectors do not count, since they are reductions; nor does a product with an
     explicit precision.
     """
-    if eqn.primitive.name not in PRODUCTS or not all(
-        _is_single(atom) for atom in (*eqn.invars[:2], *eqn.outvars)
-    ):
+    if eqn.primitive.name not in PRODUCTS:
+        return False
+    if not all(map(_is_single, (*eqn.invars[:2], *eqn.outvars))):
         return False
     if not _is_default(eqn.params.get("precision")):
         return False
     if eqn.primitive.name != "dot_general":
         return True
+
     (contracted, _), (batch, _) = eqn.params["dimension_numbers"]
-    return len(contracted) > 0 and len(eqn.outvars[0].aval.shape) > len(batch)
+    rank = len(eqn.outvars[0].aval.shape)
+    return len(contracted) > 0 and rank > len(batch)
 
 
 def _is_single(atom: Atom) -> bool:
@@ -102,8 +103,12 @@ def holds_products(jaxpr: AnyJaxpr) -> int:
 
 
 def low_product(
-    eqn: JaxprEqn, x: Any, y: object, low: np.dtype[Any], rest: Sequence[object] = ()
-) -> Any:
+    eqn: JaxprEqn,
+    x: Array,
+    y: Array,
+    low: DType,
+    rest: Sequence[Array] = (),
+) -> jax.Array:
     """Product with its factors rounded to a low type, accumulated in float32.
 
     The factors of the derivative's products are rounded too: left to JAX, the transposed product
@@ -115,27 +120,49 @@ def low_product(
     digits = jax.numpy.finfo(low)
 
     # Rounded to the grid of the low type, but still float32: for devices without kernels.
-    def rounded(x: Any) -> Any:
+    def rounded(x: Array) -> jax.Array:
         return jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
 
-    def plain(x: Any, y: object, out: np.dtype[Any], rest: Sequence[object]) -> Any:
+    def plain(
+        x: Array,
+        y: Array,
+        out: DType,
+        rest: Sequence[Array],
+    ) -> jax.Array:
         if native:
-            return bound(eqn, [_as(x, low), _as(y, low), *rest], preferred_element_type=out)[0]
-        result = bound(eqn, [rounded(x), rounded(y), *rest])[0]
+            operands = [_as(x, low), _as(y, low), *rest]
+            return bound(eqn, operands, preferred_element_type=out)[0]
+        operands = [rounded(x), rounded(y), *rest]
+        result = bound(eqn, operands)[0]
         return result if out == SINGLE else rounded(result)
 
-    def product(x: jax.Array, y: object, *rest: object) -> Any:
+    def product(
+        x: jax.Array,
+        y: jax.Array,
+        *rest: jax.Array,
+    ) -> jax.Array:
         return plain(x, y, SINGLE, rest)
 
     # The product rule. `symbolic_zeros` leaves out the product of a factor that is not
     # differentiated.
-    def derivative(primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Any, Any]:
-        (x, y, *rest), (dx, dy, *_) = primals, tangents
+    def derivative(
+        primals: tuple[jax.Array, ...], tangents: tuple[jax.Array | SymbolicZero, ...]
+    ) -> tuple[jax.Array, jax.Array]:
+        x, y, *rest = primals
+        dx, dy, *_ = tangents
         out = ruled(x, y, *rest)
-        parts = [plain(dx, y, low, rest)] if not isinstance(dx, SymbolicZero) else []
-        parts += [plain(x, dy, low, rest)] if not isinstance(dy, SymbolicZero) else []
-        tangent = jax.numpy.zeros_like(out) if not parts else _as(parts[0], SINGLE)
-        return out, tangent if len(parts) < 2 else _as(parts[1], SINGLE) + tangent
+        terms: list[jax.Array] = []
+        if not isinstance(dx, SymbolicZero):
+            terms.append(plain(dx, y, low, rest))
+        if not isinstance(dy, SymbolicZero):
+            terms.append(plain(x, dy, low, rest))
+        if not terms:
+            return out, jnp.zeros_like(out)
+
+        tangent = _as(terms[0], SINGLE)
+        for term in terms[1:]:
+            tangent = _as(term, SINGLE) + tangent
+        return out, tangent
 
     ruled = jax.custom_jvp(product)
     ruled.defjvp(derivative, symbolic_zeros=True)
@@ -153,29 +180,26 @@ def has_kernels(low: DType) -> bool:
     """
     if _elsewhere.get():
         return True
-    fuses = (
-        re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", ""))
-        is None
-    )
-    return not (fuses and low == jax.numpy.bfloat16 and jax.default_backend() == "cpu")
+    flags = os.environ.get("XLA_FLAGS", "")
+    fuses = re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", flags) is None
+    return not (fuses and low == jnp.bfloat16 and jax.default_backend() == "cpu")
 
 
-def _as(x: Any, dtype: DType) -> Any:
+def _as(x: Array, dtype: DType) -> jax.Array:
     return jax.lax.convert_element_type(x, dtype)
 
 
 def solves(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a solve or a factorisation, or holds one."""
-    return eqn.primitive.name in SOLVERS or any(
-        inner.primitive.name in SOLVERS for inner in _inside(eqn)
-    )
+    if eqn.primitive.name in SOLVERS:
+        return True
+    for program in programs(eqn.params):
+        if any(inner.primitive.name in SOLVERS for inner in equations(program)):
+            return True
+    return False
 
 
-def _inside(eqn: JaxprEqn) -> Sequence[Any]:
-    return [inner for program in programs(eqn.params) for inner in equations(program)]
-
-
-def near_solves(program: AnyJaxpr) -> set[Any]:
+def near_solves(program: AnyJaxpr) -> set[Var]:
     """Results of the products that feed a solve or factorisation, or that work on its result.
 
     Only moves and linear equations stand between: the Gram matrix of normal equations, a step along
@@ -185,18 +209,32 @@ def near_solves(program: AnyJaxpr) -> set[Any]:
     if not any(marked):
         return set()
     order = range(len(program.eqns))
-    # Products behind a solve, then products before one.
-    return _reached(program, marked, order, lambda eqn: (eqn.invars, eqn.outvars)) | _reached(
-        program, marked, reversed(order), lambda eqn: (eqn.outvars, eqn.invars)
-    )
+    behind = _reached(program, marked, order, _forwards)
+    before = _reached(program, marked, reversed(order), _backwards)
+    return behind | before
+
+
+def _forwards(eqn: JaxprEqn) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    return eqn.invars, eqn.outvars
+
+
+def _backwards(eqn: JaxprEqn) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    return eqn.outvars, eqn.invars
+
+
+Ends = Callable[[JaxprEqn], tuple[Sequence[Atom], Sequence[Atom]]]
+"""Variables of an equation at which a walk comes in, and those at which it goes out."""
 
 
 def _reached(
-    program: AnyJaxpr, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]
-) -> set[Any]:
+    program: AnyJaxpr,
+    marked: Sequence[bool],
+    order: Iterable[int],
+    ends: Ends,
+) -> set[Var]:
     """Results of the products that are reached from a solve in one direction of the program."""
-    near = set()
-    results = set()
+    near: set[Var] = set()
+    results: set[Var] = set()
     for i in order:
         eqn = program.eqns[i]
         here, there = ends(eqn)
@@ -210,7 +248,11 @@ def _reached(
     return results
 
 
-def breaks_low(jaxpr: AnyJaxpr, low: DType, seen_at: str = "") -> tuple[str, str] | None:
+def breaks_low(
+    jaxpr: AnyJaxpr,
+    low: DType,
+    seen_at: str = "",
+) -> tuple[str, str] | None:
     """First solve or factorisation of a low type in a program, with its line; None if there is
     none.
     """
@@ -225,5 +267,5 @@ def breaks_low(jaxpr: AnyJaxpr, low: DType, seen_at: str = "") -> tuple[str, str
     return None
 
 
-def _dtype(atom: Atom) -> Any:
+def _dtype(atom: Atom) -> object:
     return getattr(atom.aval, "dtype", None)

@@ -7,7 +7,7 @@ measure the error of an autocast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,12 +17,15 @@ import numpy as np
 from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
 from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
-from .._jax.typed import Aval, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW
-from .product_labels import Label, ProductInterpreter, ProductSite
+from .product_labels import Label, Labelled, ProductInterpreter, ProductSite
 from .products import holds_products, solves
 
 DOUBLE = np.dtype(np.float64)
+Carry = list[Array]
+MakeFunction = Callable[[AnyJaxpr, Sequence[Label]], Callable[..., list[Array]]]
+"""From a program and the labels of its arguments to a function that evaluates it."""
 
 
 class _Rebuild(ProductInterpreter):
@@ -31,8 +34,12 @@ class _Rebuild(ProductInterpreter):
     """
 
     def other(
-        self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str
-    ) -> tuple[list[Any], list[Label]] | None:
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        source: str,
+    ) -> Labelled | None:
         name, params = eqn.primitive.name, eqn.params
         if not self.enters(eqn):
             return None
@@ -40,59 +47,66 @@ class _Rebuild(ProductInterpreter):
         if called_program is not None:
             return self.run(called_program, operands, labels, source)
         if name == "custom_linear_solve":
-            given = list(zip(operands, labels, strict=True))
-            inside = solve_operands(eqn, given)
-            return self.run(
-                params["jaxprs"].solve,
-                [value for value, _ in inside],
-                [label for _, label in inside],
-                source,
-            )
+            solve = params["jaxprs"].solve
+            values = solve_operands(eqn, list(operands))
+            return self.run(solve, values, solve_operands(eqn, list(labels)), source)
         origins: list[Label] = []
 
-        def program(jaxpr: object, labels: Sequence[Label]) -> Any:
-            def run(*values: object) -> list[Any]:
+        def program(jaxpr: AnyJaxpr, labels: Sequence[Label]) -> Callable[..., list[Array]]:
+            def run(*values: jax.Array) -> list[Array]:
                 out, origins[:] = self.run(jaxpr, values, labels, source)
                 return out
 
             return run
 
         if name == "cond":
+            index, *arguments = operands
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return list(jax.lax.switch(operands[0], branches, *operands[1:])), origins
+            return list(jax.lax.switch(index, branches, *arguments)), origins
         if name == "while":
             return self.loop(eqn, operands, labels, program), origins
-        fixed, carry, rows = scan_parts(eqn, list(operands))
-        body = program(params["jaxpr"], labels)
-
-        def turn(carry: Any, row: Any) -> Any:
-            out = body(*fixed, *carry, *row)
-            return out[: len(carry)], out[len(carry) :]
-
-        last, ys = jax.lax.scan(
-            turn, carry, rows, length=params["length"], reverse=params["reverse"]
-        )
-        return [*last, *ys], origins
+        return self.scan(eqn, operands, program(params["jaxpr"], labels)), origins
 
     def enters(self, eqn: JaxprEqn) -> bool:
         """Return whether an equation that holds programs is rebuilt."""
         raise NotImplementedError
 
     def loop(
-        self, eqn: Any, operands: Sequence[jax.Array], labels: Sequence[Label], program: Any
-    ) -> list[Any]:
-        outside, inside, carry = while_parts(eqn, list(operands))
-        tested, told, carried = while_parts(eqn, list(labels))
-        test = program(eqn.params["cond_jaxpr"], [*tested, *carried])
-        body = program(eqn.params["body_jaxpr"], [*told, *carried])
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        program: MakeFunction,
+    ) -> list[Array]:
+        of_test, of_body, carry = while_parts(eqn, list(operands))
+        test_labels, body_labels, carry_labels = while_parts(eqn, list(labels))
+        test = program(eqn.params["cond_jaxpr"], [*test_labels, *carry_labels])
+        body = program(eqn.params["body_jaxpr"], [*body_labels, *carry_labels])
 
-        def goes_on(values: Any) -> Any:
-            return test(*outside, *values)[0]
+        def goes_on(values: Carry) -> Array:
+            return test(*of_test, *values)[0]
 
-        def turn(values: Any) -> Any:
-            return body(*inside, *values)
+        def turn(values: Carry) -> list[Array]:
+            return body(*of_body, *values)
 
         return list(jax.lax.while_loop(goes_on, turn, carry))
+
+    def scan(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        body: Callable[..., list[Array]],
+    ) -> list[Array]:
+        fixed, carry, rows = scan_parts(eqn, list(operands))
+        count = len(carry)
+
+        def turn(carry: Carry, row: Carry) -> tuple[list[Array], list[Array]]:
+            out = body(*fixed, *carry, *row)
+            return out[:count], out[count:]
+
+        length, reverse = eqn.params["length"], eqn.params["reverse"]
+        last, ys = jax.lax.scan(turn, carry, rows, length=length, reverse=reverse)
+        return [*last, *ys]
 
 
 class Probe(_Rebuild):
@@ -107,48 +121,72 @@ class Probe(_Rebuild):
             rounded.
     """
 
-    def __init__(self, low: str, chosen: Mapping[str, Any]):
-        self.digits: Any = jnp.finfo(LOW[low])
+    def __init__(
+        self,
+        low: str,
+        chosen: Mapping[str, Any],
+    ):
+        self.digits = jnp.finfo(LOW[low])
         self.chosen = chosen
         self.sites: list[ProductSite] = []
 
     def enters(self, eqn: JaxprEqn) -> bool:
         name = eqn.primitive.name
-        if (
-            sum(map(holds_products, programs(eqn.params))) == 0
-            or name.startswith("custom")
-            or (name == "while" and solves(eqn))
-        ):
+        if not any(map(holds_products, programs(eqn.params))) or name.startswith("custom"):
+            return False
+        if name == "while" and solves(eqn):
             return False
         return name in CALLS or name in ("cond", "while", "scan")
 
-    def product(self, eqn: Any, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        site: ProductSite,
+    ) -> list[Array]:
         self.sites.append(site)
         flag = self.chosen.get(site.key)
         if site.stays is not None or flag is None:
             return bound(eqn, operands)
         digits = self.digits
 
-        def low(x: Any, flag: Any) -> Any:
-            return jax.lax.select(flag, jax.lax.reduce_precision(x, digits.nexp, digits.nmant), x)
+        def low(x: Array, flag: Array) -> jax.Array:
+            rounded = jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
+            return jax.lax.select(flag, rounded, x)
 
-        def plain(x: Any, y: object, flag: object, rest: Sequence[object]) -> Any:
-            return bound(eqn, [low(x, flag), low(y, flag), *rest])[0]
+        def plain(
+            x: Array,
+            y: Array,
+            flag: Array,
+            rest: Sequence[Array],
+        ) -> jax.Array:
+            operands = [low(x, flag), low(y, flag), *rest]
+            return bound(eqn, operands)[0]
 
-        def product(x: jax.Array, y: object, flag: object, *rest: object) -> Any:
+        def product(
+            x: Array,
+            y: Array,
+            flag: Array,
+            *rest: Array,
+        ) -> jax.Array:
             return plain(x, y, flag, rest)
 
         # The flag is an argument: the rule is called in another trace, and must not close over a
         # tracer.
-        def derivative(primals: Any, tangents: Any) -> Any:
-            (x, y, flag, *rest), (dx, dy, *_) = primals, tangents
-            return ruled(*primals), low(plain(dx, y, flag, rest), flag) + low(
-                plain(x, dy, flag, rest), flag
-            )
+        def derivative(
+            primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+        ) -> tuple[jax.Array, jax.Array]:
+            x, y, flag, *rest = primals
+            dx, dy, *_ = tangents
+            value = ruled(*primals)
+            along_x = low(plain(dx, y, flag, rest), flag)
+            along_y = low(plain(x, dy, flag, rest), flag)
+            return value, along_x + along_y
 
         ruled = jax.custom_jvp(product)
         ruled.defjvp(derivative)
-        return [ruled(operands[0], operands[1], flag, *operands[2:])]
+        x, y, *rest = operands
+        return [ruled(x, y, flag, *rest)]
 
 
 _SET_APART = frozenset(
@@ -170,34 +208,50 @@ class Shadow(_Rebuild):
     def enters(self, eqn: JaxprEqn) -> bool:
         return eqn.primitive.name in HOLDERS
 
-    def number(self, value: Any, aval: Aval) -> Any:
+    def number(self, value: Any, aval: Aval) -> Array:
         return jnp.asarray(value, aval.dtype)
 
     def run(
-        self, jaxpr: object, operands: Sequence[object], labels: Sequence[Label], seen_at: str = ""
-    ) -> tuple[list[Any], list[Label]]:
-        out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
+        self,
+        jaxpr: AnyJaxpr,
+        operands: Sequence[Array],
+        labels: Sequence[Label],
+        seen_at: str = "",
+    ) -> Labelled:
+        doubles = [_double(x) for x in operands]
+        out, origins = super().run(jaxpr, doubles, labels, seen_at)
         return [_double(x) for x in out], origins
 
-    def product(self, eqn: JaxprEqn, operands: Sequence[jax.Array], site: ProductSite) -> list[Any]:
+    def product(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+        site: ProductSite,
+    ) -> list[Array]:
         del site
         return self.plain(eqn, operands)
 
-    def plain(self, eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[Any]:
-        name, values = eqn.primitive.name, [_double(x) for x in operands]
-        changed: dict[str, Any] = {}
-        for parameter in ("new_dtype", "dtype", "preferred_element_type"):
-            if parameter in eqn.params and _is_real(eqn.params[parameter]):
-                changed[parameter] = DOUBLE
+    def plain(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Array],
+    ) -> list[Array]:
+        name = eqn.primitive.name
+        doubles = [_double(x) for x in operands]
+        changed = {
+            parameter: DOUBLE
+            for parameter in ("new_dtype", "dtype", "preferred_element_type")
+            if _is_real(eqn.params.get(parameter))
+        }
         if name in _ANY_TYPE or name in (*PRODUCTS, "convert_element_type", "iota"):
-            return bound(eqn, values, **changed)
+            return bound(eqn, doubles, **changed)
 
         # Not known in float64: cast its operands back to the dtypes of the program.
-        given = [
-            jax.lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x
-            for x, a in zip(operands, eqn.invars, strict=True)
-        ]
-        return [_double(x) for x in bound(eqn, given)]
+        own: list[Array] = []
+        for x, atom in zip(operands, eqn.invars, strict=True):
+            is_real = _is_real(atom.aval)
+            own.append(jax.lax.convert_element_type(x, atom.aval.dtype) if is_real else x)
+        return [_double(x) for x in bound(eqn, own)]
 
 
 def _is_real(what: object) -> bool:
@@ -205,15 +259,18 @@ def _is_real(what: object) -> bool:
     return dtype is not None and issubdtype(dtype, np.floating)
 
 
-def _double(x: Any) -> Any:
-    return jax.lax.convert_element_type(x, DOUBLE) if _is_real(x) and x.dtype != DOUBLE else x
+def _double(x: Array) -> Array:
+    if not _is_real(x) or x.dtype == DOUBLE:
+        return x
+    return jax.lax.convert_element_type(x, DOUBLE)
 
 
-def in_double(closed: object, *arrays: object) -> list[Any]:
+def in_double(closed: AnyJaxpr, *arrays: Array) -> list[Array]:
     """Results of a program, computed in float64. Call it where float64 is enabled.
 
     Args:
         closed: The program.
         arrays: Its arguments, of any dtype.
     """
-    return Shadow().run(closed, arrays, [Label(())] * len(arrays))[0]
+    results, _ = Shadow().run(closed, arrays, [Label(())] * len(arrays))
+    return results

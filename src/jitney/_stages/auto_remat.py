@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import jax
 
@@ -19,6 +19,7 @@ from .. import _remat
 from .._axes import at_any_size
 from .._errors import Where
 from .._jax.memory import free_bytes, text
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.result import Outcome
@@ -42,13 +43,16 @@ class SavedBody:
         why: Reason for a line of the plan.
     """
 
-    fn: Callable[[Sequence[Any]], list[Any]]
+    fn: Callable[[Sequence[Array]], Sequence[Array]]
     again: bool
     why: str
 
 
 def choose_residuals(
-    where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: int
+    where: Where,
+    fn: Fn,
+    arrays: Sequence[Array],
+    budget: int,
 ) -> SavedBody:
     """Choose what to save so that the gradient of a function fits the budget.
 
@@ -89,19 +93,22 @@ class AutoRemat(Stage):
     name: str = field(default="saved", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         memory = request.options.memory
         if request.options.remat != AUTO or memory is None:
             return Skip("saved", 'no `remat="auto"` given')
         if not request.nested:
             return Skip("saved", _BY_ITSELF)
         budget = free_bytes() if memory == AUTO else int(memory)
-        return cls(
-            budget, request.where, f"what a gradient saves is chosen to fit into {text(budget)}"
-        )
+        why = f"what a gradient saves is chosen to fit into {text(budget)}"
+        return cls(budget, request.where, why)
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def saved(*arrays: object) -> Sequence[Any]:
+        def saved(*arrays: Array) -> Sequence[Array]:
             # Bytes are compared with a budget, which takes known sizes.
             if at_any_size():
                 return fn(*arrays)

@@ -8,7 +8,7 @@ It takes a dict of these policies by module path, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ import jax
 from .. import _precision
 from .._errors import OptionError, Where, shortlist
 from .._jax.debug_names import named_like
+from .._jax.typed import Array
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -46,7 +47,11 @@ class Autocast(Stage):
     name: str = field(default="precision", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         """Decide for a policy of products.
 
         Raises:
@@ -83,20 +88,14 @@ class Autocast(Stage):
                 code="J202",
             )
 
-        low = " and ".join(str(LOW[type_]) for type_ in policy.types)
-        what = (
-            f"products in {low}, accumulated in float32, the rest as it is"
-            if low
-            else "every product in float32"
-        )
-        said = shortlist([f"{name} in {type_}" for name, type_ in policy.exceptions])
+        what = "every product in float32"
+        if policy.types:
+            low = " and ".join(str(LOW[type_]) for type_ in policy.types)
+            what = f"products in {low}, accumulated in float32, the rest as it is"
+        exceptions = shortlist([f"{name} in {type_}" for name, type_ in policy.exceptions])
         slow = [emulated(type_) or "" for type_ in policy.types]
-        return cls(
-            policy,
-            labels_of(view),
-            request.where,
-            "; ".join(filter(None, [what, said, chosen, *slow])),
-        )
+        why = "; ".join(filter(None, [what, exceptions, chosen, *slow]))
+        return cls(policy, labels_of(view), request.where, why)
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         policy = self.policy
@@ -112,7 +111,7 @@ class Autocast(Stage):
                 code="J201",
             )
 
-        def cast(*arrays: object) -> Sequence[Any]:
+        def cast(*arrays: Array) -> Sequence[Array]:
             out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
             # Lines are known only from the trace, so exceptions that name one are checked here
@@ -145,10 +144,10 @@ def labels_of(view: View) -> tuple[_precision.Label, ...]:
     )
 
 
-def body_of(fn: Fn, arrays: Sequence[object]) -> Any:
+def body_of(fn: Callable[..., Sequence[object]], arrays: Sequence[object]) -> Any:
     """Trace a function of flat arrays into a closed jaxpr, even under `jax.disable_jit`."""
 
-    def body(*arrays: object) -> Sequence[Any]:
+    def body(*arrays: object) -> Sequence[object]:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003
@@ -171,13 +170,9 @@ def emulated(low: str) -> str | None:
 
     if device.platform == "cpu":
         flags = _cpu_flags()
-        return (
-            None
-            if flags & _UNITS[low]
-            else f"this CPU emulates {what}"
-            if flags
-            else f"most CPUs emulate {what}"
-        )
+        if flags & _UNITS[low]:
+            return None
+        return f"this CPU emulates {what}" if flags else f"most CPUs emulate {what}"
 
     capability = str(getattr(device, "compute_capability", ""))
     if low == "bf16" and capability.replace(".", "").isdigit() and float(capability) < _BF16_FROM:
@@ -190,16 +185,11 @@ def _cpu_flags() -> frozenset[str]:
     """CPU flags that Linux reports; empty on other systems."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
-    return frozenset(
-        next(
-            (
-                line.partition(":")[2].split()
-                for line in lines
-                if line.startswith(("flags", "Features"))
-            ),
-            (),
-        )
-    )
+    for line in lines:
+        if line.startswith(("flags", "Features")):
+            _, _, flags = line.partition(":")
+            return frozenset(flags.split())
+    return frozenset()
 
 
 def _is_exact(leaf: Leaf) -> bool:

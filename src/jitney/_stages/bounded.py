@@ -8,8 +8,8 @@ every size, and nothing is cut here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 
@@ -17,10 +17,11 @@ from .. import _axes
 from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
 from .._errors import AxisError, Where
 from .._jax.memory import budget_of, compiled_bytes, text
+from .._jax.typed import Array
 from .._view.result import Outcome
 from .._view.view import View
 from .sharding import Place
-from .stage import Fn, Request, Stage
+from .stage import Fn, Request, Shardings, Stage
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Bounded(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def bounded(*arrays: object) -> Any:
+        def bounded(*arrays: Array) -> Sequence[Array]:
             taken = compiled_bytes(fn, self.avals())
             if taken > self.budget:
                 raise Refused(
@@ -59,11 +60,11 @@ class Bounded(Stage):
     def avals(self) -> list[jax.ShapeDtypeStruct]:
         """Abstract arguments at the largest sizes."""
         largest = {symbol: high for symbol, (_, high) in ranges_at_hand().items()}
-        leaves = [
-            leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape))
-            for leaf in self.view.leaves
-        ]
-        return [leaf.abstract() for leaf in leaves]
+        avals: list[jax.ShapeDtypeStruct] = []
+        for leaf in self.view.leaves:
+            shape = tuple(evaluate(dim, largest) for dim in leaf.shape)
+            avals.append(leaf.reshaped(shape).abstract())
+        return avals
 
 
 @dataclass(frozen=True)
@@ -75,21 +76,26 @@ class Whole(Stage):
     where: Where = field(compare=False)
     why: str = field(compare=False)
     # Shardings of the arrays.
-    placed: tuple[Any, ...] | None = field(default=None, compare=False)
+    placed: Shardings | None = field(default=None, compare=False)
     name: str = field(default="chunk", compare=False)
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Whole:
-        budget, place = budget_of(request.where, request.options.memory), request.decided(Place)
-        why = f"no named axis to cut: all of it takes no more than {text(budget)}"
-        return cls(budget, view, request.where, why, None if place is None else place.shardings)
+        budget = budget_of(request.where, request.options.memory)
+        place = request.decided(Place)
+        return cls(
+            budget,
+            view,
+            request.where,
+            f"no named axis to cut: all of it takes no more than {text(budget)}",
+            None if place is None else place.shardings,
+        )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def whole(*arrays: object) -> Any:
+        def whole(*arrays: Array) -> Sequence[Array]:
             avals = [leaf.abstract() for leaf in self.view.leaves]
-            taken = compiled_bytes(
-                fn if self.placed is None else _axes.partition_safe(fn), avals, self.placed
-            )
+            compiled = fn if self.placed is None else _axes.partition_safe(fn)
+            taken = compiled_bytes(compiled, avals, self.placed)
             if taken > self.budget:
                 raise AxisError(
                     self.where,

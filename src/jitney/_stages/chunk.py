@@ -9,11 +9,11 @@ whose axes can be cut too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import jax
 
@@ -22,6 +22,7 @@ from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, ContractError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.named_axes import (
@@ -37,8 +38,8 @@ from .._view.result import Outcome
 from .._view.view import View
 from .bounded import Bounded, Whole, is_open
 from .sharding import Place
-from .stage import Fn, Request, Skip, Stage
-from .vmap import OneByOne, levels_of
+from .stage import Fn, Request, Shardings, Skip, Stage
+from .vmap import Dims, Levels, OneByOne, levels_of
 
 SYMBOL = "d0"
 CACHE_BYTES = 64 * 2**20
@@ -90,21 +91,17 @@ class Cut:
 
     def _beside(self, passes: _axes.Passes) -> str:
         """Describe the memory that is needed in addition to one chunk."""
-        out = ""
+        line = ""
         if passes.at_once:
-            names = ", ".join(
-                dict.fromkeys(
-                    f"`{spelled(node.op.name)}` at {node.op.place}"
-                    for node in passes.at_once
-                    if node.op.place
-                )
-            )
-            out = (
-                f"; {text(passes.held_bytes(self.size))} are there as a whole, for"
-                f" {names or 'what looks at all of it'}"
-            )
-        kept = passes.kept_bytes(-(-self.size // self.width))
-        return f"{out}; {text(kept)} are kept of what is carried into each chunk" if kept else out
+            operations = [node.op for node in passes.at_once]
+            names = [f"`{spelled(op.name)}` at {op.place}" for op in operations if op.place]
+            whole = ", ".join(dict.fromkeys(names)) or "what looks at all of it"
+            line = f"; {text(passes.held_bytes(self.size))} are there as a whole, for {whole}"
+        chunks = -(-self.size // self.width)
+        carried = passes.kept_bytes(chunks)
+        if carried:
+            line += f"; {text(carried)} are kept of what is carried into each chunk"
+        return line
 
 
 ChunkPurpose = Literal["chunk", "memory", "stream"]
@@ -129,13 +126,13 @@ class Chunk(Stage):
     # Stages of the axes to try if this one cannot be cut.
     others: tuple[Chunk, ...]
     view: View = field(compare=False)
-    levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
+    levels: Levels = field(compare=False)
     where: Where = field(compare=False)
     why: str = field(compare=False)
     # Devices that share the axis.
     devices: _axes.Devices | None = None
     # Shardings of the arrays.
-    placed: tuple[Any, ...] | None = field(default=None, compare=False)
+    placed: Shardings | None = field(default=None, compare=False)
     name: str = field(default="chunk", compare=False)
     # True for `jitney.accumulate`, which has errors of its own.
     summed: bool = field(default=False, compare=False)
@@ -145,7 +142,11 @@ class Chunk(Stage):
     asked: ChunkPurpose = field(default="chunk", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | OneByOne | Bounded | Whole | Skip:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
@@ -161,9 +162,8 @@ class Chunk(Stage):
 
         # Under an outer trace only what can be differentiated in chunks is cut; see
         # `Request.derived`.
-        if request.nested and not (
-            options.accumulate or (request.derived and options.memory is None)
-        ):
+        is_cut = options.accumulate or (request.derived and options.memory is None)
+        if request.nested and not is_cut:
             return Skip("chunk", "under an outer trace: all at once")
 
         # Symbolic sizes are not cut. The budget is checked at the largest of them.
@@ -180,11 +180,8 @@ class Chunk(Stage):
         if stage is None:
             return Skip("chunk", f"no array has an axis {axis!r}")
         if stage.size < _FEWEST or (stage.chunk is not None and stage.part <= stage.chunk):
-            return Skip(
-                "chunk",
-                f"{axis}={stage.size} is one"
-                f" chunk{'' if stage.devices is None else ' on each device'}",
-            )
+            each = "" if stage.devices is None else " on each device"
+            return Skip("chunk", f"{axis}={stage.size} is one chunk{each}")
         return stage
 
     @classmethod
@@ -227,17 +224,18 @@ class Chunk(Stage):
             )
 
         options, memory = request.options, request.options.memory
-        budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
+        budget: int | None = None
+        if memory is not None:
+            budget = free_bytes() if memory == AUTO else int(memory)
         place = request.decided(Place)
         devices = None if place is None else devices_of(axis, place, request)
 
-        how = (
-            f"of {chunk}"
-            if chunk is not None
-            else f"so that the program takes {text(budget)}"
-            if budget
-            else "as suits caches"
-        )
+        if chunk is not None:
+            how = f"of {chunk}"
+        elif budget:
+            how = f"so that the program takes {text(budget)}"
+        else:
+            how = "as suits caches"
         if devices is not None:
             how += f" on each of {devices.parts} devices along {devices.text}, by `shard_map`"
         why = f"{axis}={size} in chunks {how}"
@@ -247,12 +245,29 @@ class Chunk(Stage):
                 f" over {axis!r}, which is proven"
             )
 
-        placed = None if place is None else place.shardings
-        of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
-        return cls(*of, summed=options.accumulate, derived=request.derived, asked=asked)
+        return cls(
+            axis,
+            size,
+            chunk,
+            budget,
+            (),
+            inside,
+            levels,
+            request.where,
+            why,
+            devices,
+            None if place is None else place.shardings,
+            summed=options.accumulate,
+            derived=request.derived,
+            asked=asked,
+        )
 
     @classmethod
-    def any(cls, view: View, request: Request) -> Self | None:
+    def any(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | None:
         """Stage for any axis that can be cut, the longest first; None if there is none."""
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
         named = named_axes(inside, levels_of(view, request))
@@ -263,12 +278,12 @@ class Chunk(Stage):
             if size >= _FEWEST and clash_of(name, inside, named) is None
         ]
         names = sorted(long, key=lambda name: -sizes[name])
-        stages = [
-            stage
-            for name in names
-            if (stage := cls.of(view, request, name, None, "memory")) is not None
-        ]
-        return replace(stages[0], others=tuple(stages[1:])) if stages else None
+        all_stages = [cls.of(view, request, name, None, "memory") for name in names]
+        stages = [stage for stage in all_stages if stage is not None]
+        if not stages:
+            return None
+        longest, *others = stages
+        return replace(longest, others=tuple(others))
 
     @property
     def scope(self) -> str:
@@ -280,20 +295,23 @@ class Chunk(Stage):
         """Elements of the axis on one device."""
         return self.size if self.devices is None else self.size // self.devices.parts
 
-    def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
+    def avals(self, sizes: Mapping[str, object]) -> list[jax.ShapeDtypeStruct]:
         """Abstract arguments, given a size for the symbol."""
         named = named_axes(self.view, self.levels)
         known = sizes_of(self.view, named)
-        return [
-            jax.ShapeDtypeStruct(
-                shape_at(leaf, axes, known, {self.axis: sizes[SYMBOL]}),
-                leaf.dtype,
-                weak_type=leaf.weak_type,
-            )
-            for leaf, axes in zip(self.view.leaves, named, strict=True)
-        ]
+        changed = {self.axis: sizes[SYMBOL]}
+        avals: list[jax.ShapeDtypeStruct] = []
+        for leaf, axes in zip(self.view.leaves, named, strict=True):
+            shape = shape_at(leaf, axes, known, changed)
+            avals.append(leaf.reshaped(shape).abstract())
+        return avals
 
-    def passes(self, fn: Fn, *, in_memory: bool = True) -> _axes.Passes:
+    def passes(
+        self,
+        fn: Fn,
+        *,
+        in_memory: bool = True,
+    ) -> _axes.Passes:
         """Plan the passes over the data in which the function runs in chunks.
 
         Args:
@@ -318,12 +336,12 @@ class Chunk(Stage):
             self._check_summed(passes)
             self._check_order(passes)
         except Refused as refusal:
-            explained = with_shape_hint(
-                self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal
-            )
+            named = named_axes(self.view, self.levels)
+            explained = with_shape_hint(self.view, named, {self.axis: self.size}, refusal)
+            reason = in_names(explained.what, [self.axis])
             if self.derived:
-                raise Refused(explained.place, in_names(explained.what, [self.axis])) from refusal
-            what = f"{explained.place or 'it'} {in_names(explained.what, [self.axis])}"
+                raise Refused(explained.place, reason) from refusal
+            what = f"{explained.place or 'it'} {reason}"
             if self.summed:
                 raise AxisError(
                     self.where,
@@ -403,19 +421,21 @@ class Chunk(Stage):
         # A multiple of `_LEAST`, if it is above it.
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
-    def bytes(self, fn: Fn, avals: Sequence[object]) -> int:
+    def bytes(
+        self,
+        fn: Fn,
+        avals: Sequence[object],
+    ) -> int:
         """Bytes that a body takes on one device, as the compiler counts them.
 
         The body is compiled as it runs: over devices, Shard stands around it.
         """
-        return compiled_bytes(
-            fn if self.placed is None else _axes.partition_safe(fn), avals, self.placed
-        )
+        compiled = fn if self.placed is None else _axes.partition_safe(fn)
+        return compiled_bytes(compiled, avals, self.placed)
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
-        if any(
-            isinstance(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()
-        ):
+        meshes = [sharding.mesh for sharding in self.placed or ()]
+        if any(isinstance(mesh, jax.sharding.AbstractMesh) for mesh in meshes):
             raise OptionError(
                 self.where,
                 "`memory` finds its chunk by compiling, and the devices are not there.",
@@ -465,7 +485,7 @@ class Chunk(Stage):
         )
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def chunked(*arrays: object) -> list[Any]:
+        def chunked(*arrays: Array) -> Sequence[Array]:
             try:
                 cut = self.cut(fn)
             except AxisError as error:
@@ -488,38 +508,52 @@ class Chunk(Stage):
 
         return chunked
 
-    def derivative(self, fn: Fn, varying: Sequence[int]) -> _axes.Passes:
+    def derivative(
+        self,
+        fn: Fn,
+        varying: Sequence[int],
+    ) -> _axes.Passes:
         """Passes of the body's derivative along the arguments that vary.
 
         Raises:
             Refused: The derivative cannot be cut.
         """
-        along = View(
-            (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
-        )
-        levels = tuple((name, (*dims, *(dims[i] for i in varying))) for name, dims in self.levels)
-        return replace(self, view=along, levels=levels).passes(
-            _axes.jvp_function(fn, len(self.view.leaves), varying)
-        )
+        leaves = self.view.leaves
+        tangents = [replace(leaves[i], weak_type=False) for i in varying]
+        levels: list[tuple[str, Dims]] = []
+        for name, dims in self.levels:
+            dims_of_tangents = [dims[i] for i in varying]
+            levels.append((name, (*dims, *dims_of_tangents)))
+        along = replace(self, view=View((*leaves, *tangents)), levels=tuple(levels))
+        jvp = _axes.jvp_function(fn, len(leaves), varying)
+        return along.passes(jvp)
 
     def at(self, axis: str) -> Chunk:
         """Stage of the axis that was chosen."""
         return next(stage for stage in (self, *self.others) if stage.axis == axis)
 
 
-def in_chunks(stage: Chunk, passes: _axes.Passes, width: int) -> Fn:
+def in_chunks(
+    stage: Chunk,
+    passes: _axes.Passes,
+    width: int,
+) -> Fn:
     """Run a body in chunks of one width."""
 
-    def whole(*arrays: object) -> list[Any]:
+    def whole(*arrays: Array) -> Sequence[Array]:
         return _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
 
     return whole
 
 
-def devices_of(axis: str, place: Place, request: Request) -> _axes.Devices | None:
+def devices_of(
+    axis: str,
+    place: Place,
+    request: Request,
+) -> _axes.Devices | None:
     """Devices that share an axis; None if it is replicated."""
     rules = request.options.shard
-    along = () if rules is None else dict(rules.axes).get(axis, ())
-    if request.divisor(axis) == 1:
+    if rules is None or request.divisor(axis) == 1:
         return None
+    along = dict(rules.axes).get(axis, ())
     return _axes.Devices(place.mesh, along)

@@ -11,13 +11,13 @@ padded, cut into chunks or mapped, and `remat` stands inside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from inspect import BoundArguments, Signature
 from inspect import Parameter as Kind
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,7 +32,14 @@ from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
-from .._jax.trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import (
+    Path,
+    issubdtype,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
@@ -54,6 +61,11 @@ What = Literal[
     "hvp",
     "linearize",
 ]
+Arguments = Mapping[str, Any]
+"""Arguments that are differentiated, by name; pytrees of arrays."""
+Primal = Callable[[Arguments], object]
+"""The function, of the differentiated arguments alone."""
+T = TypeVar("T")
 _WITH_AUX = 2
 _BACKWARD = "one scalar: one backward pass"
 TANGENT, COTANGENT = "tangent_of_", "cotangent"
@@ -73,10 +85,10 @@ _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=
 @contextmanager
 def decisions() -> Generator[list[Decision]]:
     """Collect the decisions about derivatives that are traced meanwhile."""
-    made: list[Decision] = []
-    token = _DECISIONS.set(made)
+    collected: list[Decision] = []
+    token = _DECISIONS.set(collected)
     try:
-        yield made
+        yield collected
     finally:
         _DECISIONS.reset(token)
 
@@ -123,7 +135,7 @@ class Derived:
         positions: Arguments that are static for the structure of a sparse derivative.
     """
 
-    fn: Callable[..., Any]
+    fn: Callable[..., object]
     what: What
     wrt: tuple[str, ...] | None
     skip: tuple[str, ...] = ()
@@ -140,15 +152,14 @@ class Derived:
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
-            object.__setattr__(
-                self, name, f"{getattr(self.fn, name, type(self.fn).__name__)}.{self.what}"
-            )
+            of_function = getattr(self.fn, name, type(self.fn).__name__)
+            object.__setattr__(self, name, f"{of_function}.{self.what}")
         for name in ("__module__", "__doc__"):
             object.__setattr__(self, name, getattr(self.fn, name, None))
         object.__setattr__(self, "__wrapped__", self.fn)
         object.__setattr__(self, "__signature__", self._with_directions(signature_of(self.fn)))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return Derived, tuple(getattr(self, item.name) for item in fields(self))
 
     @property
@@ -166,9 +177,7 @@ class Derived:
     def _with_directions(self, signature: Signature) -> Signature:
         parameters = list(signature.parameters.values())
         # Keyword-only parameters have to stand before `**kwargs`.
-        at = next(
-            (i for i, p in enumerate(parameters) if p.kind is Kind.VAR_KEYWORD), len(parameters)
-        )
+        at = _end_of_named([parameter.kind for parameter in parameters])
         parameters[at:at] = [Kind(name, Kind.KEYWORD_ONLY) for name in self.directions]
         return signature.replace(parameters=parameters, return_annotation=Signature.empty)
 
@@ -178,26 +187,32 @@ class Derived:
         A direction has the annotation of its primal; the result has none.
         """
         plain = contract_of(self.fn, signature_of(self.fn), self.where, namespace)
-        hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters} | {
-            COTANGENT: plain.result
-        }
+        hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters}
+        hints[COTANGENT] = plain.result
         parameters = list(plain.parameters)
-        at = next(
-            (i for i, p in enumerate(parameters) if p.kind == Kind.VAR_KEYWORD), len(parameters)
-        )
+        at = _end_of_named([parameter.kind for parameter in parameters])
         parameters[at:at] = [
             Parameter(name, Kind.KEYWORD_ONLY, hints[name], has_default=False)
             for name in self.directions
         ]
-        return replace(
-            plain, parameters=tuple(parameters), result=AnyHint("the result of a derivative")
-        )
+        result = AnyHint("the result of a derivative")
+        return replace(plain, parameters=tuple(parameters), result=result)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in self.directions}
+    def __call__(
+        self,
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Any:
+        directions = {name: kwargs.pop(name) for name in self.directions}
         bound = signature_of(self.fn).bind(*args, **kwargs)
         bound.apply_defaults()
-        return _Derivation(self, bound, given).make()
+        return _Derivation(self, bound, directions).make()
+
+
+def _end_of_named(kinds: Sequence[int]) -> int:
+    """Position behind all parameters of a signature, but before `**kwargs`."""
+    return kinds.index(Kind.VAR_KEYWORD) if Kind.VAR_KEYWORD in kinds else len(kinds)
 
 
 @dataclass(frozen=True)
@@ -218,15 +233,18 @@ class _Positions:
 
 
 def _traced_positions(
-    where: Where, sources: Sequence[_Positions], elements: int
+    where: Where,
+    sources: Sequence[_Positions],
+    elements: int,
 ) -> DerivativeError:
     """Error of a sparse derivative of a function that indexes at traced positions."""
     arguments = tuple(dict.fromkeys(source.argument for source in sources))
     paths = list(dict.fromkeys(source.path for source in sources if source.path))
     line = next((source.line for source in sources if source.line), "")
-    sources_told = shortlist([repr(path) for path in paths]) or "a value that is traced"
+    arrays = shortlist([repr(path) for path in paths]) or "a value that is traced"
+    at_line = f", at {line}" if line else ""
     what = (
-        f"which elements are read hangs on {sources_told}{f', at {line}' if line else ''},"
+        f"which elements are read hangs on {arrays}{at_line},"
         f" and is not known while it is traced: all {elements:,} elements of the sparse derivative"
         " may be nonzero."
     )
@@ -237,10 +255,8 @@ def _traced_positions(
 
     if all(source.is_whole for source in sources):
         names = arguments[0] if len(arguments) == 1 else arguments
-        fix = (
-            f"declare {'it' if len(paths) == 1 else 'them'} static: @optimize(static={names!r}), or"
-            " leave out `sparse`."
-        )
+        them = "it" if len(paths) == 1 else "them"
+        fix = f"declare {them} static: @optimize(static={names!r}), or leave out `sparse`."
     else:
         fix = (
             "pass the positions as an argument of their own, an array of integers, or leave out"
@@ -255,7 +271,12 @@ def _traced_positions(
 class _Derivation:
     """Derivative at one set of arguments."""
 
-    def __init__(self, derived: Derived, bound: BoundArguments, directions: Mapping[str, Any]):
+    def __init__(
+        self,
+        derived: Derived,
+        bound: BoundArguments,
+        directions: Mapping[str, object],
+    ):
         self.derived = derived
         self.bound = bound
         self.where = derived.where
@@ -268,25 +289,25 @@ class _Derivation:
 
         self._binder = Binder(derived.where, bound.signature)
 
-        def primal(at: Any) -> Any:
+        def primal(at: Arguments) -> object:
             return self._called_with(eqx.combine(at, rest))
 
-        self._once: Callable[[Any], Any] = rolling_tree(primal) if derived.roll == AUTO else primal
-        self.primal: Callable[[Any], Any] = _recomputing(self._once, derived.remat)
+        self._once: Primal = rolling_tree(primal) if derived.roll == AUTO else primal
+        self.primal: Primal = _recomputing(self._once, derived.remat)
 
-    def make(self) -> Any:
+    def make(self) -> object:
         return getattr(self, "_" + self.derived.what)()
 
     # One method for each kind of derivative.
 
-    def _grad(self) -> Any:
+    def _grad(self) -> object:
         if self.derived.aux:
             (_, aux), grad = self._value_aux_and_grad()
             return grad, aux
         self._recompute_to_fit()
         return self._by_name(jax.grad(self._scalar)(self.at))
 
-    def _value_and_grad(self) -> Any:
+    def _value_and_grad(self) -> object:
         if self.derived.summed:
             self._prove_summed()
         if self.derived.aux:
@@ -295,26 +316,26 @@ class _Derivation:
         value, grad = jax.value_and_grad(self._scalar)(self.at)
         return value, self._by_name(grad)
 
-    def _value_aux_and_grad(self) -> Any:
+    def _value_aux_and_grad(self) -> tuple[tuple[jax.Array, object], object]:
         """Value, auxiliary result and gradient.
 
         Leaves of the auxiliary result that are not arrays bypass JAX and `jax.checkpoint`.
         """
         self._decided("reverse", _BACKWARD)
-        rest: Any = None
+        rest: object = None
 
-        def scalar(at: object) -> Any:
+        def scalar(at: Arguments) -> tuple[jax.Array, object]:
             nonlocal rest
             value, auxiliary = self._two(self._once(at))
             aux, rest = eqx.partition(auxiliary, eqx.is_array)
             return self._real_number(value), aux
 
-        (value, aux), grad = jax.value_and_grad(
-            _recomputing(scalar, self.derived.remat), has_aux=True
-        )(self.at)
+        recomputed = _recomputing(scalar, self.derived.remat)
+        with_gradient = jax.value_and_grad(recomputed, has_aux=True)
+        (value, aux), grad = with_gradient(self.at)
         return (value, eqx.combine(aux, rest)), self._by_name(grad)
 
-    def _two(self, pair: object) -> tuple[Any, Any]:
+    def _two(self, pair: object) -> tuple[object, object]:
         if not isinstance(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
                 self.where,
@@ -325,12 +346,11 @@ class _Derivation:
             )
         return pair
 
-    def _called_with(self, changed: Mapping[str, object]) -> Any:
+    def _called_with(self, changed: Mapping[str, object]) -> object:
         """Call the function with other values of some arguments, in the order of the parameters."""
         # A dict keeps the order of its first keys, so updated arguments stay in their positions.
-        return self._binder.call(
-            self.derived.fn, tuple({**self.bound.arguments, **changed}.values())
-        )
+        arguments = {**self.bound.arguments, **changed}
+        return self._binder.call(self.derived.fn, tuple(arguments.values()))
 
     @OWN_TIME.running()
     def _prove_summed(self) -> None:
@@ -342,18 +362,15 @@ class _Derivation:
         ranges = ranges_at_hand()
         arrays, rest = eqx.partition(self.bound.arguments, eqx.is_array)
 
-        def whole(arrays: Any) -> Any:
+        def whole(arrays: Arguments) -> object:
             out = self._called_with(eqx.combine(arrays, rest))
             return self._two(out)[0] if self.derived.aux else out
 
         program = jax.make_jaxpr(whole)(arrays)
         for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
-                raise Refused(
-                    use.place,
-                    use.refused
-                    or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)",
-                )
+                other = f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)"
+                raise Refused(use.place, use.refused or other)
 
         # One pass adds the terms up. A second one means that a term needs a statistic of the whole
         # axis.
@@ -367,27 +384,30 @@ class _Derivation:
                     f" {passes.levels} levels of them",
                 )
 
-    def _jacobian(self) -> Any:
-        return self._value_and_jacobian()[1]
+    def _jacobian(self) -> object:
+        _, jacobian = self._value_and_jacobian()
+        return jacobian
 
-    def _value_and_jacobian(self) -> Any:
+    def _value_and_jacobian(self) -> tuple[object, object]:
         value, blocks = self._jacobian_of(self._differentiable, self.derived.mode)
         return value, self._by_name(blocks)
 
-    def _hessian(self) -> Any:
+    def _hessian(self) -> object:
         mode: Mode = "auto" if self.derived.mode == "reverse" else self.derived.mode
-        _, rows = self._jacobian_of(jax.grad(self._scalar), mode, ("forward",), of=self._scalar)
-        return self._by_name(
-            {a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names}
-        )
+        gradient = jax.grad(self._scalar)
+        _, rows = self._jacobian_of(gradient, mode, ("forward",), of=self._scalar)
+        blocks: dict[str, object] = {}
+        for a in self.names:
+            blocks[a] = self._by_name({b: rows[b][a] for b in self.names})
+        return self._by_name(blocks)
 
     def _jacobian_of(
         self,
         fn: Callable[..., object],
         mode: Mode,
         ways: tuple[PassMode, ...] = WAYS,
-        of: Any = None,
-    ) -> tuple[Any, dict[str, Any]]:
+        of: Primal | None = None,
+    ) -> tuple[object, dict[str, Any]]:
         """Value of a function of the arguments, and its Jacobian by argument, in the structure of
         the value.
 
@@ -399,9 +419,9 @@ class _Derivation:
         """
         over = "" if ways == WAYS else " over reverse"
         leaves, treedef = tree_flatten(self.at)
-        form: Any = None
+        form: Hashable = None
 
-        def flat(arrays: Any) -> Any:
+        def flat(arrays: Sequence[Array]) -> list[Array]:
             nonlocal form
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
@@ -413,9 +433,9 @@ class _Derivation:
         elif not ranges_at_hand():
             with OWN_TIME.running():
                 # A symmetric Hessian allows a star colouring, which needs fewer colours.
-                symmetric = of is not None and _sparsity.has_symmetric_hessian(
-                    jax.make_jaxpr(of)(self.at)
-                )
+                symmetric = False
+                if of is not None:
+                    symmetric = _sparsity.has_symmetric_hessian(jax.make_jaxpr(of)(self.at))
             try:
                 made = _sparsity.jacobian(
                     flat,
@@ -428,10 +448,9 @@ class _Derivation:
                 )
             except _sparsity.UnknownPositions as unknown:
                 sources = [self._position(value, line) for value, line in unknown.sources]
-                count = _sparsity.elements(leaves) * _sparsity.elements(
-                    jax.eval_shape(flat, leaves)
-                )
-                raise _traced_positions(self.where, sources, count) from None
+                columns = _sparsity.elements(leaves)
+                rows = _sparsity.elements(jax.eval_shape(flat, leaves))
+                raise _traced_positions(self.where, sources, columns * rows) from None
         elif self.derived.sparse:
             raise Refused(
                 "",
@@ -440,21 +459,21 @@ class _Derivation:
         else:
             made = None if mode in WAYS else _sparsity.coloured(flat, leaves, mode, ways)
         if made is None:
-            way = mode if mode in WAYS else self._way_at_any_size(fn, ways)
-            self._decided(
-                way + over,
-                (
-                    f"mode={mode!r}"
-                    if mode in WAYS
-                    else "dense passes at each size: no structure halves them"
-                ),
-            )
+            if mode in WAYS:
+                way, why = mode, f"mode={mode!r}"
+            else:
+                way = self._way_at_any_size(fn, ways)
+                why = "dense passes at each size: no structure halves them"
+            self._decided(way + over, why)
             return self._jacobian_at_any_size(fn, way)
+
         self._decided(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
-        return tree_unflatten(form, made.value), {
-            name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names
-        }
+        value = tree_unflatten(form, made.value)
+        jacobian: dict[str, Any] = {}
+        for name in self.names:
+            jacobian[name] = tree_unflatten(form, [row[name] for row in rows])
+        return value, jacobian
 
     def _position(self, value: object, line: str) -> _Positions:
         """Find the argument that holds an array of positions."""
@@ -462,13 +481,16 @@ class _Derivation:
             leaves, _ = tree_flatten_with_path(given)
             path = next((path for path, leaf in leaves if leaf is value), None)
             if path is not None:
-                is_whole = all(
-                    getattr(leaf, "dtype", np.dtype(object)).kind in "iub" for _, leaf in leaves
-                )
+                dtypes = [getattr(leaf, "dtype", np.dtype(object)) for _, leaf in leaves]
+                is_whole = all(dtype.kind in "iub" for dtype in dtypes)
                 return _Positions(name, name + keystr(path), line, is_whole)
         return _Positions("", "", line, is_whole=False)
 
-    def _way_at_any_size(self, fn: Callable[..., object], ways: tuple[PassMode, ...]) -> PassMode:
+    def _way_at_any_size(
+        self,
+        fn: Callable[..., object],
+        ways: tuple[PassMode, ...],
+    ) -> PassMode:
         """Choose the cheaper dense mode, the same for all sizes.
 
         Raises:
@@ -479,12 +501,9 @@ class _Derivation:
         ways, _ = _sparsity.possible(traced, ways)
         if len(ways) == 1:
             return ways[0]
+        columns, rows = _sparsity.elements(self.at), _sparsity.elements(shape)
         try:
-            return (
-                "forward"
-                if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape)
-                else "reverse"
-            )
+            return "forward" if columns <= REVERSE * rows else "reverse"
         except InconclusiveDimensionOperation as error:
             what = (
                 "has a Jacobian that is cheaper forward at some sizes and in reverse at others: say"
@@ -493,35 +512,39 @@ class _Derivation:
             raise Refused("", what) from error
 
     def _jacobian_at_any_size(
-        self, fn: Callable[..., object], way: PassMode
-    ) -> tuple[Any, dict[str, Any]]:
+        self,
+        fn: Callable[..., object],
+        way: PassMode,
+    ) -> tuple[object, dict[str, Any]]:
         """Dense Jacobian, by the same passes at every size."""
         transform = jax.jacfwd if way == "forward" else jax.jacrev
 
-        def twice(at: Any) -> Any:
+        def twice(at: Arguments) -> tuple[object, object]:
             out = fn(at)
             return out, out
 
         blocks, value = transform(twice, has_aux=True)(self.at)
         if self.derived.sparse and self.derived.plain:
             blocks = jax.tree.map(_sparse, blocks)
-        treedef: Any = tree_flatten(value)[1]
+        treedef = jax.tree.structure(value)
         parts = treedef.flatten_up_to(blocks)
-        return value, {
-            name: treedef.unflatten([part[name] for part in parts]) for name in self.names
-        }
+        jacobian: dict[str, Any] = {}
+        for name in self.names:
+            jacobian[name] = treedef.unflatten([part[name] for part in parts])
+        return value, jacobian
 
-    def _jvp(self) -> Any:
+    def _jvp(self) -> object:
         self._decided("forward", "one direction: one forward pass")
         return jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
 
-    def _hvp(self) -> Any:
-        self._decided(
-            "forward over reverse", "one direction: one forward pass over the backward one"
-        )
-        return self._by_name(jax.jvp(jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
+    def _hvp(self) -> object:
+        how = "one direction: one forward pass over the backward one"
+        self._decided("forward over reverse", how)
+        gradient = jax.grad(self._scalar)
+        _, product = jax.jvp(gradient, (self.at,), (self._tangents(),))
+        return self._by_name(product)
 
-    def _vjp(self) -> Any:
+    def _vjp(self) -> object:
         how, budget = "one direction: one backward pass", self._budget
         if self.derived.remat == AUTO and budget is not None and not at_any_size():
             self._save_to_fit(self._differentiable, budget, how)
@@ -529,25 +552,22 @@ class _Derivation:
             self._decided("reverse", how)
         value, pull = jax.vjp(self._differentiable, self.at)
         cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
-        return value, self._by_name(pull(cotangent)[0])
+        (product,) = pull(cotangent)
+        return value, self._by_name(product)
 
-    def _linearize(self) -> Any:
-        self._decided(
-            "forward", "what the function computes is kept, and each direction is one forward pass"
-        )
+    def _linearize(self) -> tuple[object, Linear]:
+        how = "what the function computes is kept, and each direction is one forward pass"
+        self._decided("forward", how)
         value, push = jax.linearize(self._differentiable, self.at)
         leaves, treedef = tree_flatten(self.at)
 
-        def pushed(*flat: object) -> Any:
-            return jax.tree.leaves(push(jax.tree.unflatten(treedef, flat)))
+        def pushed(*flat: Array) -> list[Array]:
+            return jax.tree.leaves(push(tree_unflatten(treedef, flat)))
 
         program = jax.make_jaxpr(pushed)(*leaves)
         out = jax.tree.structure(value)
-        return value, Linear(
-            program.consts,
-            program.jaxpr,
-            (self.where, self.names, self.derived.single, treedef, out),
-        )
+        static = (self.where, self.names, self.derived.single, treedef, out)
+        return value, Linear(program.consts, program.jaxpr, static)
 
     # Steps of these methods.
 
@@ -565,34 +585,41 @@ class _Derivation:
             return
         leaves, treedef = tree_flatten(self.at)
 
-        def value(arrays: Any) -> Any:
+        def value(arrays: Sequence[Array]) -> jax.Array:
             return self._scalar(tree_unflatten(treedef, arrays))
 
-        traced = jax.make_jaxpr(value)(leaves)
+        traced: Any = jax.make_jaxpr(value)(leaves)
         with OWN_TIME.running():
             choice = remat_to_fit(traced, leaves, budget)
-        self.primal = lambda at: choice.fn(tree_flatten(at)[0])
+        self.primal = lambda at: choice.fn(jax.tree.leaves(at))
         self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 
-    def _save_to_fit(self, fn: Callable[..., object], budget: int, how: str) -> None:
+    def _save_to_fit(
+        self,
+        fn: Callable[..., object],
+        budget: int,
+        how: str,
+    ) -> None:
         """Save the residuals that fit, with the least recomputation: `remat="auto"`."""
         leaves, treedef = tree_flatten(self.at)
-        form: Any = None
+        form: Hashable = None
 
-        def flat(*arrays: Array) -> Any:
+        def flat(*arrays: Array) -> list[Array]:
             nonlocal form
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
         chosen = choose_residuals(self.where, flat, leaves, budget)
         if chosen.again:
-            self.primal = lambda at: tree_unflatten(form, chosen.fn(tree_flatten(at)[0]))
+            self.primal = lambda at: tree_unflatten(form, chosen.fn(jax.tree.leaves(at)))
         self._decided("reverse", f"{how}; {chosen.why}")
 
     @property
     def _budget(self) -> int | None:
         memory = self.derived.memory
-        return free_bytes() if memory == AUTO else int(memory) if memory is not None else None
+        if memory is None:
+            return None
+        return free_bytes() if memory == AUTO else int(memory)
 
     def _names(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
         wrt = self.derived.wrt
@@ -623,12 +650,12 @@ class _Derivation:
             if any(map(eqx.is_inexact_array, leaves)):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
-            what = f"is {arrays[0].dtype}" if arrays else f"is static: {repr_of(value)}"
-            fix = (
-                f"pass {name}.astype(float), or leave it out of `wrt`."
-                if arrays
-                else "annotate it `float` or as an array, or leave it out of `wrt`."
-            )
+            if arrays:
+                what = f"is {arrays[0].dtype}"
+                fix = f"pass {name}.astype(float), or leave it out of `wrt`."
+            else:
+                what = f"is static: {repr_of(value)}"
+                fix = "annotate it `float` or as an array, or leave it out of `wrt`."
             raise DerivativeError(
                 self.where,
                 f"{name!r} {what}.",
@@ -647,17 +674,15 @@ class _Derivation:
                     " of a holomorphic function.",
                 )
 
-    def _scalar(self, at: object) -> Any:
+    def _scalar(self, at: Arguments) -> jax.Array:
         return self._real_number(self.primal(at))
 
-    def _real_number(self, value: Any) -> Any:
+    def _real_number(self, value: Any) -> jax.Array:
         shape = getattr(value, "shape", None)
         if shape != () or not issubdtype(value.dtype, jax.numpy.floating):
-            what = (
-                f"an array {value.dtype}{list(shape)}"
-                if shape is not None
-                else f"a {type(value).__name__}"
-            )
+            what = f"a {type(value).__name__}"
+            if shape is not None:
+                what = f"an array {value.dtype}{list(shape)}"
             raise DerivativeError(
                 self.where,
                 f"the function returns {what}.",
@@ -667,10 +692,10 @@ class _Derivation:
             )
         return value
 
-    def _differentiable(self, at: object) -> Any:
+    def _differentiable(self, at: Arguments) -> object:
         return self._arrays(self.primal(at))
 
-    def _arrays(self, value: object) -> Any:
+    def _arrays(self, value: object) -> object:
         if not tree_flatten(value)[0]:
             raise DerivativeError(
                 self.where,
@@ -693,36 +718,44 @@ class _Derivation:
         return value
 
     def _decided(self, mode: str, why: str) -> None:
-        made = _DECISIONS.get()
-        if made is not None:
-            made.append(Decision(mode, why))
+        collected = _DECISIONS.get()
+        if collected is not None:
+            collected.append(Decision(mode, why))
 
-    def _tangents(self) -> Any:
-        return {
-            name: self._fitting(name, self.directions[TANGENT + name], self.at[name])
-            for name in self.names
-        }
+    def _tangents(self) -> Arguments:
+        tangents: dict[str, object] = {}
+        for name in self.names:
+            tangent = self.directions[TANGENT + name]
+            tangents[name] = self._fitting(name, tangent, self.at[name])
+        return tangents
 
-    def _fitting(self, name: str, given: object, at: object) -> Any:
+    def _fitting(
+        self,
+        name: str,
+        given: object,
+        at: object,
+    ) -> object:
         return fitting(self.where, name, given, at)
 
-    def _by_name(self, parts: Mapping[str, object]) -> Any:
+    def _by_name(self, parts: Mapping[str, object]) -> object:
         return parts[self.names[0]] if self.derived.single else dict(parts)
 
 
-def _recomputing(fn: Callable[[Any], object], policy: str | None) -> Callable[[Any], Any]:
-    return (
-        fn
-        if policy in (None, AUTO)
-        else jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
-    )
+def _recomputing(fn: Callable[[Arguments], T], policy: str | None) -> Callable[[Arguments], T]:
+    if policy is None or policy == AUTO:
+        return fn
+    return jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
 
 
 def _sparse(block: Any) -> Any:
     return bcoo().fromdense(block, nse=block.size)
 
 
-def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
+def unknown_name(
+    where: Where | str,
+    name: str,
+    names: list[str],
+) -> DerivativeError:
     """Error for an argument that does not exist."""
     return DerivativeError(
         where,
@@ -737,5 +770,5 @@ def _is_array(leaf: object) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
-def _path(path: tuple[Any, ...]) -> str:
+def _path(path: Path) -> str:
     return f"{path[0].key}{keystr(path[1:])}"

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
+from .._jax.typed import Array
 from .._signature.buckets import Bucket
 from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.result_padding import cuts_of
 from .._view.view import View
 from .stage import Request, Skip, Stage
-from .vmap import levels_of
+from .vmap import Levels, levels_of
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,16 @@ class Fill(Stage):
     """Arrays padded to buckets, before Jit."""
 
     axes: tuple[PaddedAxis, ...]
-    levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
+    levels: Levels = field(compare=False)
     why: str = field(compare=False)
     name: str = field(default="fill", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         if not request.options.pad:
             return Skip("fill", "no `pad` given")
         if request.exact is not None:
@@ -67,11 +72,8 @@ class Fill(Stage):
         if not axes:
             return Skip("fill", why)
         if filled:
-            return cls(
-                tuple(axes),
-                levels,
-                ", ".join(f"{axis.name} from {axis.low} to {axis.high}" for axis in axes),
-            )
+            ranges = [f"{axis.name} from {axis.low} to {axis.high}" for axis in axes]
+            return cls(tuple(axes), levels, ", ".join(ranges))
         return cls(tuple(axes), levels, f"{why}; by repeating the last element; results are cut")
 
     @property
@@ -92,12 +94,16 @@ class Fill(Stage):
         if any(map(is_count, view.leaves)):
             return view
         # The true size of each axis arrives as a scalar behind the arrays.
-        leaves = [
-            leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)
-        ]
-        return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
+        shaped = zip(view.leaves, self.shapes(view), strict=True)
+        leaves = [leaf.reshaped(shape) for leaf, shape in shaped]
+        counts = [count_leaf(axis.name) for axis in self.axes]
+        return View((*leaves, *counts))
 
-    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
+    def finish(
+        self,
+        results: Sequence[Array],
+        outcome: Outcome,
+    ) -> Sequence[Array]:
         """Record what is cut off the results.
 
         Raises:
@@ -109,12 +115,17 @@ class Fill(Stage):
         return results
 
 
-def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> PaddedAxis | str:
+def _filled(
+    name: str,
+    size: int | None,
+    bucket: Bucket,
+    divisor: int,
+) -> PaddedAxis | str:
     if size is None:
         return f"no array has an axis {name!r}"
     bounds = bucket.range(size, divisor)
     if bounds is None:
-        return f"{name}={size} runs as it is: " + (
-            "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
-        )
-    return PaddedAxis(name, *bounds, size)
+        why = "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
+        return f"{name}={size} runs as it is: {why}"
+    low, high = bounds
+    return PaddedAxis(name, low, high, size)

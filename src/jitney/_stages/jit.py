@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 from .._errors import shortlist
 from .._jax.compiler import FAST
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
+from .._jax.typed import Array
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
@@ -28,13 +29,16 @@ class Jit(Stage):
     name: str = field(default="jit", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         stage = cls.of(request)
-        return (
-            stage
-            if request.nested
-            else replace(stage, why="; ".join(filter(None, [stage.why, _donation(view, request)])))
-        )
+        if request.nested:
+            return stage
+        reasons = filter(None, [stage.why, _donation(view, request)])
+        return replace(stage, why="; ".join(reasons))
 
     @classmethod
     def of(cls, request: Request) -> Self:
@@ -53,13 +57,20 @@ class Jit(Stage):
             "compiled for short compile times, at the cost of run time" if fast else "",
         )
 
-    def compiled(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
+    def compiled(
+        self,
+        fn: Fn,
+        shardings: Sequence[object] | None = None,
+    ) -> Fn:
         """Compile the function, with the shardings of its arguments if they are decided."""
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn
         placed = {} if shardings is None else {"in_shardings": tuple(shardings)}
         return own_jit()(
-            body, donate_argnums=self.donate or None, compiler_options=options, **placed
+            body,
+            donate_argnums=self.donate or None,
+            compiler_options=options,
+            **placed,
         )
 
 
@@ -70,7 +81,7 @@ def _inner(fn: Fn) -> Fn:
     called elsewhere too, and both share one trace of the body.
     """
 
-    def body(*arrays: object) -> Any:
+    def body(*arrays: Array) -> Sequence[Array]:
         return fn(*arrays)
 
     inner = own_jit()(named_like(body, fn))
@@ -83,7 +94,9 @@ def _donation(view: View, request: Request) -> str:
         return "no buffer is donated"
     if request.options.debug_nans:
         return "no buffer is donated, because `debug_nans` runs a bad call again"
-    given = [leaf.path for i, leaf in enumerate(view.leaves) if i in request.donated]
+    donated = [leaf.path for i, leaf in enumerate(view.leaves) if i in request.donated]
     missing = [name for name in request.options.donate if not view.of(name)]
-    text = "donates " + (shortlist(given) or "nothing")
-    return f"{text}; {', '.join(missing)} holds no array" if missing else text
+    text = "donates " + (shortlist(donated) or "nothing")
+    if missing:
+        text += f"; {', '.join(missing)} holds no array"
+    return text

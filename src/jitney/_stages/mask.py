@@ -21,8 +21,8 @@ from jax.extend.core import primitives
 from .. import _axes
 from .._axes import Refused
 from .._jax.trees import canonicalize_dtype
-from .._jax.typed import Array, Aval
-from .._view.named_axes import NamedAxis, in_names, is_count, named_axes, shape_at, sizes_of
+from .._jax.typed import Array, Aval, ClosedJaxpr
+from .._view.named_axes import in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
@@ -57,7 +57,11 @@ class Mask(Stage):
     name: str = field(default="mask", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         counts = tuple(leaf.counts for leaf in view.leaves if leaf.counts is not None)
         if not counts:
             return Skip("mask", "nothing is padded")
@@ -67,29 +71,31 @@ class Mask(Stage):
         buckets = dict(request.options.pad)
         symbols: list[Symbol] = []
         for name in counts:
-            bounds = (
-                buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
-            )
             # A padded axis that the body does not have is mapped outside of it, and needs no
             # symbol.
+            if name not in sizes:
+                continue
+            bounds = buckets[name].range(sizes[name], request.divisor(name))
             if bounds is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
 
-        axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
-        why = (
-            f"one program for {axes}; what each operation does along it is proven"
-            if symbols
-            else "the padded axes are mapped: each element alone"
-        )
+        why = "the padded axes are mapped: each element alone"
+        if symbols:
+            axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
+            why = f"one program for {axes}; what each operation does along it is proven"
         return cls(tuple(symbols), counts, inside, why, request.nested)
 
     @classmethod
-    def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
+    def over(
+        cls,
+        view: View,
+        ranges: Mapping[str, tuple[int, int]],
+    ) -> Self:
         """Build a stage for any axes of a body, over any ranges of sizes."""
-        symbols = tuple(
-            Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items())
-        )
-        return cls(symbols, tuple(ranges), view, "")
+        symbols: list[Symbol] = []
+        for name, (low, high) in ranges.items():
+            symbols.append(Symbol(name, f"d{len(symbols)}", low, high))
+        return cls(tuple(symbols), tuple(ranges), view, "")
 
     @staticmethod
     def _body(view: View) -> View:
@@ -113,17 +119,16 @@ class Mask(Stage):
         """
         return len(self.counts) > len(self.symbols)
 
-    def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
+    def avals(self, sizes: Mapping[str, object]) -> list[jax.ShapeDtypeStruct]:
         """Abstract arguments of the body, given a size for each symbol."""
-        named: Sequence[Sequence[NamedAxis]] = named_axes(self.view)
+        named = named_axes(self.view)
         known = sizes_of(self.view, named)
         changed = {s.name: sizes[s.symbol] for s in self.symbols}
-        return [
-            jax.ShapeDtypeStruct(
-                shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type
-            )
-            for leaf, axes in zip(self.view.leaves, named, strict=True)
-        ]
+        avals: list[jax.ShapeDtypeStruct] = []
+        for leaf, axes in zip(self.view.leaves, named, strict=True):
+            shape = shape_at(leaf, axes, known, changed)
+            avals.append(leaf.reshaped(shape).abstract())
+        return avals
 
     def prove(self, fn: Fn) -> Proof:
         """Trace the body symbolically and prove that each operation can be padded.
@@ -143,14 +148,19 @@ class Mask(Stage):
                 # Without choices the trace may still be proven.
                 program = self._proven(fn, None)
         except Refused as refusal:
-            raise Refused(
-                refusal.place, in_names(refusal.what, [s.name for s in self.symbols])
-            ) from refusal
+            what = in_names(refusal.what, [s.name for s in self.symbols])
+            raise Refused(refusal.place, what) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
-    def _proven(self, fn: Fn, choices: _axes.Choices | None) -> _axes.SymbolicProgram:
+    def _proven(
+        self,
+        fn: Fn,
+        choices: _axes.Choices | None,
+    ) -> _axes.SymbolicProgram:
         sizes = known().sizes
-        at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
+        at_hand: dict[str, int] | None = None
+        if sizes is not None:
+            at_hand = {s.symbol: sizes[s.name] for s in self.symbols}
         # Sizes that are known here are not those of a padded program inside the body.
         with knowing(KnownSizes()):
             program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
@@ -162,11 +172,10 @@ class Mask(Stage):
         return program
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        def masked(*given: object) -> Sequence[Any]:
-            arrays, counts = (
-                given[: len(self.view.leaves)],
-                dict(zip(self.counts, given[len(self.view.leaves) :], strict=True)),
-            )
+        def masked(*operands: Array) -> Sequence[Array]:
+            count = len(self.view.leaves)
+            arrays = operands[:count]
+            counts = dict(zip(self.counts, operands[count:], strict=True))
             proof, numbers = self.prove(fn), known().numbers
             program = proof.program
             if self.derived and program.each is not None:
@@ -182,10 +191,8 @@ class Mask(Stage):
             outcome.proof = proof
 
             # Arrays are allocated at the size of the bucket and valid up to the true size.
-            allocated, valid = (
-                {s.symbol: s.high for s in self.symbols},
-                {s.symbol: counts[s.name] for s in self.symbols},
-            )
+            allocated = {s.symbol: s.high for s in self.symbols}
+            valid = {s.symbol: counts[s.name] for s in self.symbols}
             if self.derived:
                 results = _axes.run_differentiable(
                     program.jaxpr,
@@ -202,23 +209,27 @@ class Mask(Stage):
                     valid,
                     dict(zip(program.numbers, numbers, strict=True)),
                 )
-            return [
-                _typed(x, aval) for x, aval in zip(results, program.jaxpr.out_avals, strict=True)
-            ]
+            typed = zip(results, program.jaxpr.out_avals, strict=True)
+            return [_typed(x, aval) for x, aval in typed]
 
         return masked
 
-    def derivative(self, fn: Fn, varying: Sequence[int], outcome: Outcome) -> Any:
+    def derivative(
+        self,
+        fn: Fn,
+        varying: Sequence[int],
+        outcome: Outcome,
+    ) -> ClosedJaxpr:
         """Jaxpr of the body's derivative along the arguments that vary.
 
         Raises:
             Refused: The derivative cannot be padded.
         """
-        count = len(self.view.leaves)
-        along = View(
-            (*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying))
-        )
-        program = replace(self, view=along).prove(_axes.jvp_function(fn, count, varying)).program
+        leaves = self.view.leaves
+        tangents = [replace(leaves[i], weak_type=False) for i in varying]
+        along = replace(self, view=View((*leaves, *tangents)))
+        jvp = _axes.jvp_function(fn, len(leaves), varying)
+        program = along.prove(jvp).program
         outcome.refuse_differences()
         if program.each is not None:
             raise Refused(
@@ -229,13 +240,17 @@ class Mask(Stage):
         return program.jaxpr
 
 
-def _typed(x: Array, aval: Aval) -> Any:
+def _typed(x: Array, aval: Aval) -> Array:
     """Give a result the weak type that it has at exact size.
 
     Padded arrays are strongly typed, and so is whatever is computed from them.
     """
-    if getattr(x, "weak_type", False) == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
+    is_weak = getattr(x, "weak_type", False)
+    if is_weak == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
         return x
     return convert_element_type_p.bind(
-        x, new_dtype=x.dtype, weak_type=aval.weak_type, sharding=None
+        x,
+        new_dtype=x.dtype,
+        weak_type=aval.weak_type,
+        sharding=None,
     )

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from .._jax.debug_names import named_like
+from .._jax.typed import Array
 from .._view.result import Outcome
 from .._view.view import View
 from . import PIPELINE, Jit
@@ -53,7 +53,7 @@ class Plan:
         """
         wrapped = self.inside(Jit, body, outcome)
 
-        def built(*arrays: object) -> Sequence[Any]:
+        def built(*arrays: Array) -> Sequence[Array]:
             results = wrapped(*arrays)
             for stage in self.stages:
                 results = stage.finish(results, outcome)
@@ -61,16 +61,27 @@ class Plan:
 
         return named_like(built, wrapped)
 
-    def inside(self, kind: type[Stage], body: Fn, outcome: Outcome) -> Fn:
+    def inside(
+        self,
+        kind: type[Stage],
+        body: Fn,
+        outcome: Outcome,
+    ) -> Fn:
         """Wrap the body in the stages inside one stage."""
-        for stage in reversed(self.stages[PIPELINE.index(kind) + 1 :]):
+        inside = self.stages[PIPELINE.index(kind) + 1 :]
+        for stage in reversed(inside):
             wrapped = stage.wrap(body, outcome)
             # Skipped stages return the body itself and get no scope.
-            scoped = wrapped if wrapped is body or not stage.scope else named(stage.scope, wrapped)
-            body = named_like(scoped, body)
+            if wrapped is not body and stage.scope:
+                wrapped = named(stage.scope, wrapped)
+            body = named_like(wrapped, body)
         return body
 
-    def seen_inside(self, kind: type[Stage], view: View) -> View:
+    def seen_inside(
+        self,
+        kind: type[Stage],
+        view: View,
+    ) -> View:
         """View of the arrays inside one stage."""
         for stage in self.stages[: PIPELINE.index(kind) + 1]:
             view = stage.inner(view)
@@ -81,8 +92,5 @@ def difference(old: Plan | None, new: Plan) -> list[str]:
     """List the stages that two plans decide differently."""
     if old is None:
         return []
-    return [
-        f"{b.name}: {a.why} -> {b.why}"
-        for a, b in zip(old.stages, new.stages, strict=True)
-        if a != b
-    ]
+    pairs = zip(old.stages, new.stages, strict=True)
+    return [f"{b.name}: {a.why} -> {b.why}" for a, b in pairs if a != b]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from jax.extend import core
 from .. import _precision
 from .._errors import OptionError, Where
 from .._jax.trees import Tracer
-from .._jax.typed import DType
+from .._jax.typed import Array, DType
 from .._owners import user_line
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -53,7 +53,11 @@ class Precision(Stage):
     name: str = field(default="precision", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Autocast | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Autocast | Skip:
         policy = request.options.precision
         if policy is None:
             return Skip("precision", "no `precision` given")
@@ -75,11 +79,10 @@ class Precision(Stage):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
 
         # Exact arguments do not decide the dtype of the results.
-        back = _widest(
-            [leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)]
-        )
-        kept = [leaf.path for leaf in view.leaves if _exact(leaf)]
-        exact = f"; {', '.join(kept)} keeps its exact dtype" if kept else ""
+        others = [leaf.dtype for leaf in view.leaves if not _exact(leaf)]
+        back = _widest(list(filter(_is_real, others)))
+        paths = [leaf.path for leaf in view.leaves if _exact(leaf)]
+        exact = f"; {', '.join(paths)} keeps its exact dtype" if paths else ""
         return cls(
             policy,
             cast,
@@ -93,18 +96,16 @@ class Precision(Stage):
         if self.policy == "tf32":
             return view
         low = np.dtype(COMPUTE[self.policy])
-        return View(
-            tuple(
-                replace(leaf, dtype=low) if c else leaf
-                for leaf, c in zip(view.leaves, self.cast, strict=True)
-            )
-        )
+        leaves: list[Leaf] = []
+        for leaf, is_cast in zip(view.leaves, self.cast, strict=True):
+            leaves.append(replace(leaf, dtype=low) if is_cast else leaf)
+        return View(tuple(leaves))
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         return self._matmul(fn) if self.policy == "tf32" else self._casting(fn)
 
     def _matmul(self, fn: Fn) -> Fn:
-        def in_tf32(*arrays: object) -> Sequence[Any]:
+        def in_tf32(*arrays: Array) -> Sequence[Array]:
             with jax.default_matmul_precision("tensorfloat32"):
                 return fn(*arrays)
 
@@ -113,23 +114,26 @@ class Precision(Stage):
     def _casting(self, fn: Fn) -> Fn:
         low = np.dtype(COMPUTE[self.policy])
 
-        def cast(*arrays: object) -> Sequence[Any]:
-            inside = [
-                _astype(a, low) if chosen else a
-                for a, chosen in zip(arrays, self.cast, strict=True)
-            ]
-            outs = (
-                self._checked(fn, inside)
-                if self.policy in _REFUSES and any(isinstance(a, Tracer) for a in arrays)
-                else fn(*inside)
-            )
+        def cast(*arrays: Array) -> Sequence[Array]:
+            inside: list[Array] = []
+            for array, is_cast in zip(arrays, self.cast, strict=True):
+                inside.append(_astype(array, low) if is_cast else array)
+            is_traced = any(isinstance(array, Tracer) for array in arrays)
+            if self.policy in _REFUSES and is_traced:
+                outs = self._checked(fn, inside)
+            else:
+                outs = fn(*inside)
             return [
                 _astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs
             ]
 
         return cast
 
-    def _checked(self, fn: Fn, arrays: Sequence[object]) -> Sequence[Any]:
+    def _checked(
+        self,
+        fn: Fn,
+        arrays: Sequence[Array],
+    ) -> Sequence[Array]:
         """Run the body after a check that it neither solves nor factorises in the low type.
 
         Raises:
@@ -140,16 +144,20 @@ class Precision(Stage):
             body = body_of(fn, arrays)
         # jax 0.12 raises while it traces; the message has the primitive but not the user's line.
         except TypeError as error:
-            said = re.search(rf"(\w+) does not accept dtype {low}", str(error))
-            if said is None or said[1] not in _precision.SOLVERS:
+            primitive = re.search(rf"(\w+) does not accept dtype {low}", str(error))
+            if primitive is None or primitive[1] not in _precision.SOLVERS:
                 raise
-            raise self._refusal(said[1], user_line(error)) from error
+            raise self._refusal(primitive[1], user_line(error)) from error
         broken = _precision.breaks_low(body, low)
         if broken is not None:
             raise self._refusal(*broken)
         return core.jaxpr_as_fun(body)(*arrays)
 
-    def _refusal(self, name: str, line: str | None) -> OptionError:
+    def _refusal(
+        self,
+        name: str,
+        line: str | None,
+    ) -> OptionError:
         autocast = self.policy.removesuffix("-all")
         place = f" at {line}" if line else ""
         return OptionError(
@@ -163,20 +171,18 @@ class Precision(Stage):
         )
 
 
-def _astype(array: Any, dtype: np.dtype) -> Any:
+def _astype(array: Array, dtype: DType) -> jax.Array:
     return jax.lax.convert_element_type(array, dtype)
 
 
-def _dtype(array: object) -> Any:
+def _dtype(array: object) -> object:
     return getattr(array, "dtype", None)
 
 
 def _exact(leaf: Leaf) -> bool:
-    return (
-        isinstance(leaf.hint, ArrayHint)
-        and leaf.hint.exact_dtype is not None
-        and _is_real(leaf.dtype)
-    )
+    if not isinstance(leaf.hint, ArrayHint) or leaf.hint.exact_dtype is None:
+        return False
+    return _is_real(leaf.dtype)
 
 
 def _is_real(dtype: DType) -> bool:
@@ -187,5 +193,5 @@ def _is_cast(leaf: Leaf, low: DType) -> bool:
     return _is_real(leaf.dtype) and leaf.dtype != np.dtype(low) and not _exact(leaf)
 
 
-def _widest(dtypes: Sequence[Any]) -> np.dtype:
-    return max((np.dtype(dtype) for dtype in dtypes), key=lambda dtype: dtype.itemsize)
+def _widest(dtypes: Sequence[DType]) -> DType:
+    return max(map(np.dtype, dtypes), key=lambda dtype: dtype.itemsize)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import jax
 
@@ -14,7 +14,7 @@ from .._jax.evaluation import CallStack, applied, without_calls
 from .._jax.jaxprs import bound, called, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
-from .._jax.typed import AnyJaxpr, Array, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -30,7 +30,11 @@ class Remat(Stage):
     name: str = field(default="remat", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         policy = request.options.remat
         if policy is None:
             return Skip("remat", "no `remat` policy given")
@@ -46,15 +50,23 @@ class Remat(Stage):
 # Below: rematerialisation for `memory=` in a derivative.
 
 
+Evaluate = Callable[[Jaxpr, Sequence[Array], Sequence[Array]], list[Array]]
+"""Evaluator of a program: from its constants and arguments to its results."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """Function as its backward pass will see it, with the reason."""
 
-    fn: Callable[[Sequence[Any]], Any]
+    fn: Callable[[Sequence[Array]], Array]
     why: str
 
 
-def remat_to_fit(traced: Any, arrays: Sequence[Array], budget: int) -> Choice:
+def remat_to_fit(
+    traced: AnyJaxpr,
+    arrays: Sequence[Array],
+    budget: int,
+) -> Choice:
     """Rematerialise the bodies of loops in a scalar function of a list of arrays, if the budget
     needs it.
 
@@ -69,23 +81,20 @@ def remat_to_fit(traced: Any, arrays: Sequence[Array], budget: int) -> Choice:
     """
     program, constants = opened(traced)
 
-    def taken(run: Callable[[Any, Sequence[Any], Sequence[Any]], Any]) -> int:
-        def gradient(constants: Any, arrays: Any) -> Any:
-            def value(arrays: Any) -> Any:
-                return run(program, constants, arrays)[0]
+    def taken(evaluate: Evaluate) -> int:
+        def gradient(constants: list[Array], arrays: list[Array]) -> list[Array]:
+            def value(arrays: list[Array]) -> Array:
+                return evaluate(program, constants, arrays)[0]
 
             return jax.grad(value)(arrays)
 
-        return compiled_bytes(
-            gradient,
-            [
-                [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments]
-                for arguments in (constants, arrays)
-            ],
-        )
+        return compiled_bytes(gradient, [_avals(constants), _avals(arrays)])
 
-    def as_it_is(arrays: Sequence[Array]) -> Any:
+    def as_it_is(arrays: Sequence[Array]) -> Array:
         return applied(program, constants, arrays)[0]
+
+    def with_remat(arrays: Sequence[Array]) -> Array:
+        return evaluate_with_remat(program, constants, arrays)[0]
 
     # Compile the gradient both ways; a way that the compiler finds no smaller is not worth the
     # time.
@@ -99,38 +108,53 @@ def remat_to_fit(traced: Any, arrays: Sequence[Array], budget: int) -> Choice:
             f"keeps everything: {text(whole)}, more than {text(budget)}, which recomputing loops"
             " does not bring down",
         )
+    fits = "of" if less <= budget else "more than"
     return Choice(
-        lambda arrays: evaluate_with_remat(program, constants, arrays)[0],
+        with_remat,
         f"remat of the bodies of loops: {text(less)} instead of {text(whole)},"
-        f" {'of' if less <= budget else 'more than'} {text(budget)}",
+        f" {fits} {text(budget)}",
     )
 
 
+def _avals(arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
+
+
 def evaluate_with_remat(
-    program: AnyJaxpr, constants: Sequence[object], arrays: Sequence[Array]
-) -> list[Any]:
+    program: Jaxpr,
+    constants: Sequence[Array],
+    arrays: Sequence[Array],
+) -> list[Array]:
     """Evaluate a program with `jax.checkpoint` around the body of every `scan`."""
 
-    def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
-        return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
+    def results(
+        eqn: JaxprEqn,
+        operands: list[Array],
+        _: CallStack,
+    ) -> list[Array]:
+        if eqn.primitive.name == "scan":
+            return _loop(eqn, operands)
+        return bound(eqn, operands)
 
-    def inside(eqn: JaxprEqn) -> Any | None:
+    def inside(eqn: JaxprEqn) -> AnyJaxpr | None:
         return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
 
     return without_calls(program, arrays, results, inside, constants=constants)
 
 
-def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Any]:
+def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
     fixed, carry, rows = scan_parts(eqn, operands)
     body, constants = opened(eqn.params["jaxpr"])
     count = len(carry)
 
-    def turn(carry: Any, row: Any) -> Any:
-        out = evaluate_with_remat(body, constants, [*fixed, *carry, *row])
+    def turn(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
+        inputs = [*fixed, *carry, *row]
+        out = evaluate_with_remat(body, constants, inputs)
         return out[:count], out[count:]
 
     # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass
     # are apart.
+    recomputed = jax.checkpoint(turn, prevent_cse=False)
     options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    last, ys = jax.lax.scan(jax.checkpoint(turn, prevent_cse=False), carry, rows, **options)
+    last, ys = jax.lax.scan(recomputed, carry, rows, **options)
     return [*last, *ys]

@@ -8,11 +8,11 @@ because what is saved of a loop is chosen per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import equinox as eqx
 
@@ -25,6 +25,7 @@ from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
+T = TypeVar("T")
 NONE = "no layers repeat that are worth a loop"
 _LINES: ContextVar[dict[tuple[bool, str], None] | None] = ContextVar("rolled", default=None)
 
@@ -34,10 +35,10 @@ def rolls() -> Generator[dict[tuple[bool, str], None]]:
     """Collect the decisions about layers of what is traced meanwhile: whether they were rolled,
     and why.
     """
-    made: dict[tuple[bool, str], None] = {}
-    token = _LINES.set(made)
+    lines: dict[tuple[bool, str], None] = {}
+    token = _LINES.set(lines)
     try:
-        yield made
+        yield lines
     finally:
         _LINES.reset(token)
 
@@ -51,7 +52,11 @@ class Roll(Stage):
     name: str = field(default="roll", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         if request.options.roll != AUTO:
             return Skip("roll", "no `roll` given")
         return cls(
@@ -76,38 +81,39 @@ def rolling(fn: Fn, *, differentiated: bool) -> Fn:
         differentiated: Whether the result will be differentiated.
     """
 
-    def rolled(*arrays: object) -> Sequence[Any]:
+    def rolled(*arrays: Array) -> Sequence[Array]:
         if at_any_size() or not any(isinstance(x, Tracer) for x in arrays):
             # Concrete arrays: nothing is compiled. Symbolic sizes: the layers are rolled when the
             # program is traced with known sizes.
             return fn(*arrays)
-        made = _remat.RolledFunction.of(fn, arrays, differentiated=differentiated)
+        function = _remat.RolledFunction.of(fn, arrays, differentiated=differentiated)
         lines = _LINES.get()
         if lines is not None:
-            lines.update(dict.fromkeys(made.lines))
-        return made(arrays)
+            lines.update(dict.fromkeys(function.lines))
+        return function(arrays)
 
     return rolled
 
 
-def rolling_tree(fn: Callable[..., object]) -> Any:
+def rolling_tree(fn: Callable[[T], object]) -> Callable[[T], Any]:
     """Apply `rolling` to a function of one pytree that will be differentiated.
 
     Leaves of the result that are not arrays pass by unchanged.
     """
 
-    def rolled(at: object) -> Any:
+    def rolled(at: T) -> object:
         leaves, treedef = tree_flatten(at)
-        form: Any = None
-        rest: Any = None
+        form: Hashable = None
+        rest: object = None
 
-        def flat(*arrays: Array) -> Any:
+        def flat(*arrays: Array) -> list[Array]:
             nonlocal form, rest
-            out, rest = eqx.partition(fn(tree_unflatten(treedef, arrays)), eqx.is_array)
-            made, form = tree_flatten(out)
-            return made
+            result = fn(tree_unflatten(treedef, arrays))
+            out, rest = eqx.partition(result, eqx.is_array)
+            results, form = tree_flatten(out)
+            return results
 
-        made = rolling(flat, differentiated=True)(*leaves)
-        return eqx.combine(tree_unflatten(form, made), rest)
+        results = rolling(flat, differentiated=True)(*leaves)
+        return eqx.combine(tree_unflatten(form, results), rest)
 
     return rolled

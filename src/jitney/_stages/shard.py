@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import jax
 
 from .. import _axes
+from .._jax.typed import Array
 from .._signature.hints import Hint
 from .._signature.options import Sharding
 from .._view.module_axes import axes_in_modules
@@ -35,12 +36,15 @@ class Shard(Stage):
     name: str = field(default="shard", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         place, rules = request.decided(Place), request.options.shard
         if place is None or rules is None:
-            return Skip(
-                "shard", next(stage.why for stage in request.outer if stage.name == "place")
-            )
+            why = next(stage.why for stage in request.outer if stage.name == "place")
+            return Skip("shard", why)
         return cls(
             place,
             rules,
@@ -53,8 +57,9 @@ class Shard(Stage):
         if not self.request.nested:
             return fn
 
-        def placed(*arrays: object) -> Sequence[Any]:
-            return fn(*map(jax.lax.with_sharding_constraint, arrays, self.place.shardings))
+        def placed(*arrays: Array) -> Sequence[Array]:
+            constrained = map(jax.lax.with_sharding_constraint, arrays, self.place.shardings)
+            return fn(*constrained)
 
         return placed
 
@@ -63,33 +68,42 @@ class Shard(Stage):
         """True if XLA adds the communication, because some array is sharded over a mesh axis of
         more than one device.
         """
-        return any(
-            self.place.mesh.shape[name] > 1
-            for spec in self.place.specs
-            for along in spec
-            for name in along
-        )
+        sizes = self.place.mesh.shape
+        for spec in self.place.specs:
+            if any(sizes[name] > 1 for along in spec for name in along):
+                return True
+        return False
 
-    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
+    def finish(
+        self,
+        results: Sequence[Array],
+        outcome: Outcome,
+    ) -> Sequence[Array]:
         """Constrain the results to their shardings.
 
         XLA chooses the sharding of results whose annotation names no axis of `shard`.
         """
         leaves, named = named_results(self.request.result, results, outcome)
-        return [
-            self._placed(x, leaf, axes)
-            for x, leaf, axes in zip(results, leaves, named, strict=True)
-        ]
+        triples = zip(results, leaves, named, strict=True)
+        return [self._placed(x, leaf, axes) for x, leaf, axes in triples]
 
-    def _placed(self, x: Any, leaf: Leaf, axes: Sequence[NamedAxis]) -> Any:
-        spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
-        return (
-            jax.lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
-        )
+    def _placed(
+        self,
+        x: Array,
+        leaf: Leaf,
+        axes: Sequence[NamedAxis],
+    ) -> Array:
+        mesh = self.place.mesh
+        spec = spec_of(self.request.where, leaf, axes, self.rules, mesh)
+        if not any(spec):
+            return x
+        return jax.lax.with_sharding_constraint(x, sharding(mesh, spec))
 
 
 def named_results(
-    hint: Hint | None, results: Sequence[Any], outcome: Outcome
+    hint: Hint | None,
+    results: Sequence[Array],
+    outcome: Outcome,
 ) -> tuple[list[Leaf], Sequence[Sequence[NamedAxis]]]:
     """Return the results as leaves, with the axes that have a name by annotation or by a field
     of a module.
@@ -103,25 +117,20 @@ def named_results(
         strict=True,
     )
 
-    kept = [
-        (hint or (inside and inside.hint) or None, inside is not None)
-        for hint, inside, leaf in hints
-        if is_computed(leaf)
-    ]
-    leaves = [
-        Leaf(
+    computed = [(hint, inside) for hint, inside, leaf in hints if is_computed(leaf)]
+    leaves: list[Leaf] = []
+    for x, (hint, inside) in zip(results, computed, strict=True):
+        leaf = Leaf(
             "the result",
             "",
             tuple(x.shape),
             x.dtype,
             weak_type=False,
-            hint=hint,
-            in_module=in_module,
+            hint=hint or (inside and inside.hint) or None,
+            in_module=inside is not None,
         )
-        for x, (hint, in_module) in zip(results, kept, strict=True)
-    ]
+        leaves.append(leaf)
 
     # Mapped axes come first in every result.
-    return leaves, named_axes(
-        View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels]
-    )
+    levels = [(name, (0,) * len(leaves)) for name in outcome.levels]
+    return leaves, named_axes(View(tuple(leaves)), levels)

@@ -22,7 +22,7 @@ from .._jax.mesh import automatic, described, is_manual
 from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import NamedAxis, named_axes
 from .._view.view import Leaf, View
-from .stage import Request, Skip, Stage
+from .stage import AnyMesh, Request, Skip, Stage
 from .vmap import levels_of
 
 Spec = tuple[tuple[str, ...], ...]
@@ -33,13 +33,18 @@ Spec = tuple[tuple[str, ...], ...]
 class Place(Stage):
     """Shardings of the arguments, one for each array."""
 
+    # An `AnyMesh`; those that ask it for its devices know that it has some.
     mesh: Any
     specs: tuple[Spec, ...]
     why: str = field(compare=False)
     name: str = field(default="place", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         rules = request.options.shard
         if rules is None:
             return Skip("place", "no `shard` given")
@@ -59,25 +64,31 @@ class Place(Stage):
         check_names(request, rules, mesh, named)
         # Named axes that are not padded yet: `pad` is a fix for those that the devices do not
         # divide.
-        can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(
-            name for name, _ in request.options.pad
-        )
+        mapped = {axis.name for axis in request.options.vmap}
+        padded = {name for name, _ in request.options.pad}
+        can_pad = {*request.axes, *mapped} - padded
 
         specs = tuple(
-            spec_of(request.where, *each, rules, mesh, can_pad)
-            for each in zip(view.leaves, named, strict=True)
+            spec_of(request.where, leaf, axes, rules, mesh, can_pad)
+            for leaf, axes in zip(view.leaves, named, strict=True)
         )
-        return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs, rules, mesh)}")
+        listing = _listing(view, specs, rules, mesh)
+        return cls(mesh, specs, f"mesh {described(mesh)}: {listing}")
 
     @property
-    def shardings(self) -> tuple[Any, ...]:
+    def shardings(self) -> tuple[jax.sharding.NamedSharding, ...]:
         """`NamedSharding` of each array."""
         return tuple(sharding(self.mesh, spec) for spec in self.specs)
 
 
-def sharding(mesh: jax.sharding.Mesh, spec: Spec) -> Any:
+def sharding(mesh: AnyMesh, spec: Spec) -> jax.sharding.NamedSharding:
     """`NamedSharding` of one array."""
-    parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
+    parts: list[tuple[str, ...] | str | None] = []
+    for along in spec:
+        if len(along) == 1:
+            parts.append(along[0])
+        else:
+            parts.append(along or None)
     while parts and parts[-1] is None:
         parts.pop()
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*parts))
@@ -89,14 +100,13 @@ def divided(like: object, shape: Sequence[int]) -> Any:
     """
     if not isinstance(like, jax.sharding.NamedSharding):
         return like
-    given = like
-    parts: list[Any] = []
-    for size, along in zip(shape, tuple(given.spec), strict=False):
-        names = () if along is None else (along,) if isinstance(along, str) else along
-        parts.append(
-            along if size % math.prod(given.mesh.shape[name] for name in names) == 0 else None
-        )
-    return jax.sharding.NamedSharding(given.mesh, jax.sharding.PartitionSpec(*parts))
+    sizes = like.mesh.shape
+    parts: list[object] = []
+    for size, along in zip(shape, tuple(like.spec), strict=False):
+        names = (along,) if isinstance(along, str) else along or ()
+        devices = math.prod(sizes[name] for name in names)
+        parts.append(along if size % devices == 0 else None)
+    return jax.sharding.NamedSharding(like.mesh, jax.sharding.PartitionSpec(*parts))
 
 
 def no_mesh(where: Where) -> MeshError:
@@ -112,7 +122,10 @@ def no_mesh(where: Where) -> MeshError:
 
 
 def check_names(
-    request: Request, rules: Sharding, mesh: jax.sharding.Mesh, named: Sequence[Sequence[NamedAxis]]
+    request: Request,
+    rules: Sharding,
+    mesh: AnyMesh,
+    named: Sequence[Sequence[NamedAxis]],
 ) -> None:
     """Check that the named axes of the mesh and of the arrays exist.
 
@@ -134,17 +147,19 @@ def check_names(
     check_axes(request, rules, named)
 
 
-def check_axes(request: Request, rules: Sharding, named: Sequence[Sequence[NamedAxis]]) -> None:
+def check_axes(
+    request: Request,
+    rules: Sharding,
+    named: Sequence[Sequence[NamedAxis]],
+) -> None:
     """Check that the axes in `shard` exist.
 
     Raises:
         OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
     """
-    known = sorted(
-        {axis.size for axes in named for axis in axes}
-        | {axis.name for axis in request.options.vmap}
-        | set(request.axes)
-    )
+    of_arrays = {axis.size for axes in named for axis in axes}
+    mapped = {axis.name for axis in request.options.vmap}
+    known = sorted(of_arrays | mapped | set(request.axes))
     for name, _ in rules.axes:
         if name not in known:
             raise OptionError(
@@ -167,7 +182,7 @@ def spec_of(
     leaf: Leaf,
     named: Sequence[NamedAxis],
     rules: Sharding,
-    mesh: jax.sharding.Mesh,
+    mesh: AnyMesh,
     can_pad: Collection[str] = (),
 ) -> Spec:
     """Partition spec of one array. A mesh axis shards one dimension: the first that names it.
@@ -204,20 +219,21 @@ def spec_of(
 
 
 def _spread(
-    spec: list[tuple[str, ...]], leaf: Leaf, mesh: jax.sharding.Mesh, taken: set[str]
+    spec: list[tuple[str, ...]],
+    leaf: Leaf,
+    mesh: AnyMesh,
+    taken: set[str],
 ) -> None:
     """Shard the largest dimension of a parameter that divides, if its mesh axis is still free."""
     free = [name for name in mesh.shape if not is_manual(mesh, name)]
     along = FSDP if FSDP in free else free[0]
     if along in taken:
         return
-    fits = [
-        i
-        for i, size in enumerate(leaf.shape)
-        if not spec[i] and size and size % mesh.shape[along] == 0
-    ]
-    if fits and mesh.shape[along] > 1:
-        spec[max(fits, key=lambda i: leaf.shape[i])] = (along,)
+    parts = mesh.shape[along]
+    fits = [i for i, size in enumerate(leaf.shape) if not spec[i] and size and size % parts == 0]
+    if fits and parts > 1:
+        largest = max(fits, key=lambda i: leaf.shape[i])
+        spec[largest] = (along,)
 
 
 def _does_not_divide(
@@ -229,8 +245,11 @@ def _does_not_divide(
     can_pad: Collection[str],
 ) -> MeshError:
     size = leaf.shape[axis.axis]
-    up, text = -(-size // parts) * parts, " and ".join(map(repr, along))
-    padded = f'pad it, pad={{"{axis.size}": [{up}]}}, ' if axis.size in can_pad and size > 1 else ""
+    up = -(-size // parts) * parts
+    text = " and ".join(map(repr, along))
+    padded = ""
+    if axis.size in can_pad and size > 1:
+        padded = f'pad it, pad={{"{axis.size}": [{up}]}}, '
     other = f"make the mesh such that its part along {text} divides {size}"
     return MeshError(
         where,
@@ -241,37 +260,44 @@ def _does_not_divide(
     )
 
 
-def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: jax.sharding.Mesh) -> str:
+def _listing(
+    view: View,
+    specs: Sequence[Spec],
+    rules: Sharding,
+    mesh: AnyMesh,
+) -> str:
     """List the shardings for the plan, and the bytes that are replicated.
 
     For replicated arrays it says how much `"fsdp"` would leave on each device.
     """
-    spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
-    texts = [
-        f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]"
-        for leaf, spec in spread
-    ]
-    whole = [leaf for leaf, spec in zip(view.leaves, specs, strict=True) if not any(spec)]
+    sharded: list[str] = []
+    whole: list[Leaf] = []
+    for leaf, spec in zip(view.leaves, specs, strict=True):
+        if any(spec):
+            dims = ["*".join(along) or "-" for along in spec]
+            sharded.append(f"{leaf.path}[{', '.join(dims)}]")
+        else:
+            whole.append(leaf)
     if not whole:
-        return shortlist(texts)
-    taken = sum(_bytes(leaf) for leaf in whole)
-    left = taken if rules.fsdp else sum(_bytes(leaf) // _parts(leaf, mesh) for leaf in whole)
-    fewer = f', of which "fsdp" in `shard` would leave {text(left)}' if left < taken else ""
-    return "; ".join(
-        [
-            *([shortlist(texts)] if texts else []),
-            f"{plural(len(whole), 'array')} whole on each device, {text(taken)}{fewer}",
-        ]
-    )
+        return shortlist(sharded)
+
+    taken = sum(map(_bytes, whole))
+    line = f"{plural(len(whole), 'array')} whole on each device, {text(taken)}"
+    if not rules.fsdp:
+        left = sum(_bytes(leaf) // _parts(leaf, mesh) for leaf in whole)
+        if left < taken:
+            line += f', of which "fsdp" in `shard` would leave {text(left)}'
+    return f"{shortlist(sharded)}; {line}" if sharded else line
 
 
 def _bytes(leaf: Leaf) -> int:
     return math.prod(leaf.shape) * leaf.dtype.itemsize
 
 
-def _parts(leaf: Leaf, mesh: jax.sharding.Mesh) -> int:
+def _parts(leaf: Leaf, mesh: AnyMesh) -> int:
     """Number of devices that `"fsdp"` would shard a replicated array over."""
     spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     if leaf.in_module:
         _spread(spec, leaf, mesh, set())
-    return math.prod(mesh.shape[name] for along in spec for name in along)
+    names = [name for along in spec for name in along]
+    return math.prod(mesh.shape[name] for name in names)

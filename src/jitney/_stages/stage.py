@@ -8,19 +8,23 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 
 from .._errors import Where
+from .._jax.typed import Array
 from .._precision import Policy
 from .._signature.hints import Hint
 from .._signature.options import Options
 from .._view.result import Outcome
 from .._view.view import View
 
-Fn = Callable[..., Sequence[Any]]
+Fn = Callable[..., Sequence[Array]]
 """Calling convention of all stages: flat arrays in, flat arrays out."""
+AnyMesh = jax.sharding.Mesh | jax.sharding.AbstractMesh
+"""A mesh of devices, or of sizes alone, where a program is simulated."""
+Shardings = Sequence[jax.sharding.NamedSharding]
 S = TypeVar("S", bound="Stage")
 
 
@@ -55,7 +59,11 @@ class Stage:
         """
         return fn
 
-    def finish(self, results: Sequence[object], outcome: Outcome) -> Sequence[Any]:
+    def finish(
+        self,
+        results: Sequence[Array],
+        outcome: Outcome,
+    ) -> Sequence[Array]:
         """Second step, inside the program, when all functions have run: place results, check
         them, or record what to cut off.
         """
@@ -69,7 +77,7 @@ def named(scope: str, fn: Fn) -> Fn:
     """
 
     @functools.wraps(fn)
-    def inside(*arrays: object) -> Sequence[Any]:
+    def inside(*arrays: Array) -> Sequence[Array]:
         with jax.named_scope(scope):
             return fn(*arrays)
 
@@ -93,7 +101,7 @@ class Request:
     whole: str | None = None
     # Policy that `precision="auto:..."` has chosen, with the reason.
     chosen: tuple[Policy, str] | None = None
-    mesh: Any = None
+    mesh: AnyMesh | None = None
     # Axes named in the signature, those of results too; filled where there is a mesh.
     axes: tuple[str, ...] = ()
     # Annotation of the result; filled where there is a mesh.
@@ -105,10 +113,11 @@ class Request:
 
     def divisor(self, axis: str) -> int:
         """Number of devices that share a named axis."""
-        rules = self.options.shard
-        along = () if rules is None or self.mesh is None else dict(rules.axes).get(axis, ())
-        sizes = {} if self.mesh is None else self.mesh.shape
-        return math.prod(sizes.get(name, 1) for name in along)
+        rules, mesh = self.options.shard, self.mesh
+        if rules is None or mesh is None:
+            return 1
+        along = dict(rules.axes).get(axis, ())
+        return math.prod(mesh.shape.get(name, 1) for name in along)
 
     def decided(self, kind: type[S]) -> S | None:
         """Decision of a stage outside; None if that stage was skipped."""

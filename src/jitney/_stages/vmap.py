@@ -23,6 +23,9 @@ from .._view.view import Leaf, View
 from .stage import Fn, Request, Skip, Stage
 
 Dims = tuple[int | None, ...]
+"""Position of an axis in each array; None where the array does not have it."""
+Levels = tuple[tuple[str, Dims], ...]
+"""Mapped axes, outermost first, each with its positions in the arrays at its level."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,17 @@ class Vmap(Stage):
     name: str = field(default="vmap", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | Skip:
         axes: list[str] = []
         levels: list[Dims] = []
         reasons: list[str] = []
         for axis in request.options.vmap:
-            dims = (
-                _by_rank(view, axis, request)
-                if axis.dims is None
-                else _by_option(view, axis, request)
-            )
+            rule = _by_rank if axis.dims is None else _by_option
+            dims = rule(view, axis, request)
             if all(dim is None for dim in dims):
                 reasons.append(
                     f"no argument has an axis {axis.name!r} before those of its annotation"
@@ -62,11 +66,9 @@ class Vmap(Stage):
         if not request.options.vmap:
             return Skip("vmap", "no `vmap` axis given")
         why = "; ".join(reasons)
-        return (
-            cls(tuple(axes), tuple(levels), why, request.decided(OneByOne))
-            if levels
-            else Skip("vmap", why)
-        )
+        if not levels:
+            return Skip("vmap", why)
+        return cls(tuple(axes), tuple(levels), why, request.decided(OneByOne))
 
     @property
     def scope(self) -> str:
@@ -103,7 +105,11 @@ class OneByOne(Stage):
     name: str = field(default="chunk", compare=False)
 
     @classmethod
-    def of(cls, view: View, request: Request) -> Self | None:
+    def of(
+        cls,
+        view: View,
+        request: Request,
+    ) -> Self | None:
         """Decide; None if the axis is not mapped, is shared by devices, or is cut into longer
         chunks.
 
@@ -123,11 +129,8 @@ class OneByOne(Stage):
         at = vmap.axes.index(axis)
         for dims in vmap.levels[:at]:
             view = _drop(view, dims)
-        size = next(
-            leaf.shape[dim]
-            for leaf, dim in zip(view.leaves, vmap.levels[at], strict=True)
-            if dim is not None
-        )
+        positions = zip(view.leaves, vmap.levels[at], strict=True)
+        size = next(leaf.shape[dim] for leaf, dim in positions if dim is not None)
         if _axes.is_symbolic(size) or size == 0:
             return None
         # Under an outer trace of JAX the loop may be differentiated.
@@ -143,14 +146,22 @@ class OneByOne(Stage):
 
 
 def _drop(view: View, dims: Dims) -> View:
-    return View(tuple(_without(leaf, dim) for leaf, dim in zip(view.leaves, dims, strict=True)))
+    pairs = zip(view.leaves, dims, strict=True)
+    return View(tuple(_without(leaf, dim) for leaf, dim in pairs))
 
 
 def _without(leaf: Leaf, dim: int | None) -> Leaf:
-    return leaf if dim is None else leaf.reshaped(leaf.shape[:dim] + leaf.shape[dim + 1 :])
+    if dim is None:
+        return leaf
+    before, after = leaf.shape[:dim], leaf.shape[dim + 1 :]
+    return leaf.reshaped(before + after)
 
 
-def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
+def _by_rank(
+    view: View,
+    axis: VmapAxis,
+    request: Request,
+) -> Dims:
     """Apply the rank rule: an array with one dimension more than its annotation is mapped over
     the leading one, an array as annotated is broadcast.
     """
@@ -163,10 +174,8 @@ def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
         declared = [i for i in view.of(argument) if view.leaves[i].declared_rank is not None]
         mapped = [i for i in declared if dims[i] is not None]
         if mapped and len(mapped) < len(declared):
-            one, other = (
-                view.leaves[mapped[0]],
-                next(view.leaves[i] for i in declared if dims[i] is None),
-            )
+            one = view.leaves[mapped[0]]
+            other = next(view.leaves[i] for i in declared if dims[i] is None)
             raise ContractError(
                 request.where,
                 f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path}"
@@ -181,7 +190,11 @@ def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
 
 
 def _refuse_unnamed(
-    view: View, argument: str, mapped: Leaf, axis: VmapAxis, request: Request
+    view: View,
+    argument: str,
+    mapped: Leaf,
+    axis: VmapAxis,
+    request: Request,
 ) -> None:
     """Check that no array without a declared rank could have the axis, next to a mapped array of
     the same argument.
@@ -203,15 +216,25 @@ def _refuse_unnamed(
             )
 
 
-def _by_option(view: View, axis: VmapAxis, request: Request) -> Dims:
-    said = dict(axis.dims or ())
-    return tuple(
-        _position(leaf, said[leaf.argument], axis, request) if leaf.argument in said else None
-        for leaf in view.leaves
-    )
+def _by_option(
+    view: View,
+    axis: VmapAxis,
+    request: Request,
+) -> Dims:
+    positions = dict(axis.dims or ())
+    dims: list[int | None] = []
+    for leaf in view.leaves:
+        position = positions.get(leaf.argument)
+        dims.append(None if position is None else _position(leaf, position, axis, request))
+    return tuple(dims)
 
 
-def _position(leaf: Leaf, dim: int, axis: VmapAxis, request: Request) -> int:
+def _position(
+    leaf: Leaf,
+    dim: int,
+    axis: VmapAxis,
+    request: Request,
+) -> int:
     rank = len(leaf.shape)
     if not -rank <= dim < rank:
         raise ContractError(
@@ -225,13 +248,14 @@ def _position(leaf: Leaf, dim: int, axis: VmapAxis, request: Request) -> int:
     return dim % rank
 
 
-def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
-    mapped = [
-        (leaf, leaf.shape[dim])
-        for leaf, dim in zip(view.leaves, dims, strict=True)
-        if dim is not None
-    ]
-
+def _reason(
+    view: View,
+    axis: VmapAxis,
+    dims: Dims,
+    request: Request,
+) -> str:
+    positions = list(zip(view.leaves, dims, strict=True))
+    mapped = [(leaf, leaf.shape[dim]) for leaf, dim in positions if dim is not None]
     first, size = mapped[0]
     for leaf, other in mapped:
         if other != size:
@@ -245,18 +269,16 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
             )
 
     # Scalars that hold true sizes of padded axes are jitney's own, so they are not listed.
-    shared = sum(
-        dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True)
-    )
-    return (
-        f"{axis.name}={size} over {shortlist([leaf.path for leaf, _ in mapped])};"
-        f" {plural(shared, 'array')} broadcast"
-    )
+    shared = sum(dim is None and not is_count(leaf) for leaf, dim in positions)
+    paths = shortlist([leaf.path for leaf, _ in mapped])
+    return f"{axis.name}={size} over {paths}; {plural(shared, 'array')} broadcast"
 
 
-def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
+def levels_of(view: View, request: Request) -> Levels:
     """Mapped axes, outermost first, with their positions in the arrays as they are at each
     level.
     """
     vmap = Vmap.plan(view, request)
-    return () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))
+    if isinstance(vmap, Skip):
+        return ()
+    return tuple(zip(vmap.axes, vmap.levels, strict=True))
