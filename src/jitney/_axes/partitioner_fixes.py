@@ -85,12 +85,10 @@ def _is_changed(eqn: JaxprEqn) -> bool:
 def _may_lose(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
     # Floats of 4 bits have no NaN.
-    dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
-    return (
-        eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)
-        and dtypes.issubdtype(dtype, np.floating)
-        and dtypes.finfo(dtype).bits > 4
-    )
+    if eqn.primitive.name not in (*_REDUCTIONS, *_SCATTERS):
+        return False
+    dtype = eqn.outvars[0].aval.dtype
+    return dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
 
 
 def _meets_nan(eqn: JaxprEqn, values: Sequence[jax.Array]) -> jax.Array:

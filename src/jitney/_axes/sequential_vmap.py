@@ -54,7 +54,8 @@ def map_sequentially(
             dtypes[:] = [x.dtype for x in results]
             return [movable(x) for x in results]
 
-        results = lax.map(_recomputed(one, parts) if is_differentiated else one, parts)
+        body = _recomputed(one, parts) if is_differentiated else one
+        results = lax.map(body, parts)
         return [from_bits(x, dtype) for x, dtype in zip(results, dtypes, strict=True)]
 
     return looped

@@ -97,7 +97,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
         return None
     if not any(map(looks, chain.from_iterable(map(equations, programs)))):
         return None
-    branches = [_linearised(program, looks) for program in programs]
+    branches = [_numbered_branch(program, looks) for program in programs]
 
     # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
     out = chain.from_iterable(branch.out() for branch in branches)
@@ -140,8 +140,8 @@ def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
     )
 
 
-def _linearised(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _Branch:
-    """The operations of a branch, each with its stage."""
+def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _Branch:
+    """A branch in SSA form, and the stage of each operation."""
     avals: dict[int, Aval] = {}
     steps: list[_BranchStep] = []
     stages: dict[int, int] = {}

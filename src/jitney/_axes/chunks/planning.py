@@ -503,10 +503,14 @@ def _passes(
     keeps: dict[int, int] = {}
     for node in flat.nodes:
         if not held.is_at_once(node):
-            ends_here = [n for n in node.marks if n in wanted and level[n] == p + 1]
-            for n in ends_here:
-                is_token = n == node.token
-                if has_axis(node, streamed) if is_token else is_accumulated(node, n, streamed):
+            for n in node.marks:
+                if n not in wanted or level[n] != p + 1:
+                    continue
+                if n == node.token:
+                    is_root = has_axis(node, streamed)
+                else:
+                    is_root = is_accumulated(node, n, streamed)
+                if is_root:
                     due.append(n)
         if not turned.isdisjoint(node.makes[:1]):
             for n in node.makes:
