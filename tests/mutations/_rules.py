@@ -336,12 +336,8 @@ CHUNKS = [
     Mutation(
         "what a loop starts with is added in each chunk",
         "src/jitney/_axes/chunks/chunked.py",
-        (
-            "            begins[i] = lax.select(\n"
-            "                is_first, begins[i], _identity_array(monoid, begins[i].shape, begins[i].dtype)\n"
-            "            )"
-        ),
-        "            begins[i] = begins[i]",
+        "begins[i] = lax.select(is_first, x, identity)",
+        "begins[i] = x",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),
     ),
     Mutation(

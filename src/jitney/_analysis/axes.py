@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .._errors import ContractError
 from .._interface.derivatives import Derivative, program_called
@@ -14,7 +13,7 @@ from .._report.axis_facts import Axes, facts_of
 
 @public
 def axes(
-    program: Callable[..., object] | Derivative[..., Any],
+    program: Callable[..., object] | Derivative[..., object],
     /,
     *examples: object,
     sizes: Mapping[str, int] | None = None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_called
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 @public
 def communication(
-    f: Program[..., Any] | Derivative[..., Any], /, *args: object, **kwargs: object
+    f: Program[..., object] | Derivative[..., object],
+    /,
+    *args: object,
+    **kwargs: object,
 ) -> Communication:
     """Count the collectives of a sharded program, by kind and line. The program is compiled for
     that, and the collectives are those of XLA's output.
@@ -70,35 +74,56 @@ def communication(
 def _grouped(
     operations: Sequence[HloCollective], place: Place, view: View, rules: Sharding
 ) -> tuple[Collective, ...]:
-    groups: dict[Any, list[HloCollective]] = {}
+    groups: dict[_Group, list[HloCollective]] = {}
     for operation in operations:
         whole = _gathered(operation, place, view)
         # FSDP gathers parameters on purpose: not flagged.
-        parameter = whole is not None and whole.in_module and rules.fsdp
-        axes = (
-            (FSDP,)
-            if parameter
-            else tuple(name for name, on in rules.axes if set(on) & set(operation.along))
-        )
-        flag = whole.path if whole is not None and not parameter else None
-        groups.setdefault(
-            (operation.kind, operation.along, axes, operation.line, operation.in_loop, flag), []
-        ).append(operation)
-    return tuple(
-        Collective(
-            kind,
-            len(same),
-            sum(operation.bytes for operation in same),
-            along,
+        is_parameter = whole is not None and whole.in_module and rules.fsdp
+        if is_parameter:
+            axes = (FSDP,)
+        else:
+            axes = tuple(name for name, on in rules.axes if set(on) & set(operation.along))
+        group = _Group(
+            operation.kind,
+            operation.along,
             axes,
-            line,
-            in_loop,
-            flag,
+            operation.line,
+            operation.in_loop,
+            whole.path if whole is not None and not is_parameter else None,
         )
-        for (kind, along, axes, line, in_loop, flag), same in sorted(
-            groups.items(), key=lambda item: -sum(operation.bytes for operation in item[1])
+        groups.setdefault(group, []).append(operation)
+
+    # The largest first.
+    out: list[Collective] = []
+    for group, same in sorted(groups.items(), key=lambda item: -_bytes(item[1])):
+        out.append(
+            Collective(
+                group.kind,
+                len(same),
+                _bytes(same),
+                group.along,
+                group.axes,
+                group.line,
+                group.in_loop,
+                group.flag,
+            )
         )
-    )
+    return tuple(out)
+
+
+class _Group(NamedTuple):
+    """The fields that are equal among collectives of one row."""
+
+    kind: str
+    along: tuple[str, ...]
+    axes: tuple[str, ...]
+    line: str
+    in_loop: bool
+    flag: str | None
+
+
+def _bytes(operations: Sequence[HloCollective]) -> int:
+    return sum(operation.bytes for operation in operations)
 
 
 def _gathered(operation: HloCollective, place: Place, view: View) -> Leaf | None:
@@ -107,11 +132,9 @@ def _gathered(operation: HloCollective, place: Place, view: View) -> Leaf | None
     if operation.kind != "all-gather":
         return None
     for leaf, spec in zip(view.leaves, place.specs, strict=True):
-        spread = {axis for on in spec for axis in on}
-        if (
-            spread
-            and sorted(leaf.shape) == sorted(operation.shape)
-            and spread <= set(operation.along)
-        ):
+        spread = set(chain.from_iterable(spec))
+        if not spread or not spread <= set(operation.along):
+            continue
+        if sorted(leaf.shape) == sorted(operation.shape):
             return leaf
     return None

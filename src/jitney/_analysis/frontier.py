@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -27,7 +27,7 @@ _PARTS = (0.8, 0.6, 0.4, 0.25)
 
 @public
 def frontier(
-    program: Program[..., Any] | Derivative[..., Any],
+    program: Program[..., object] | Derivative[..., object],
     /,
     *examples: object,
     wrt: Wrt = None,
@@ -64,7 +64,8 @@ def frontier(
         OptionError: `memory` is not a size.
     """
     if isinstance(program, Derivative):
-        program, wrt = program.function, wrt if wrt is not None else program.function.defaults.wrt
+        program = program.function
+        wrt = wrt if wrt is not None else program.defaults.wrt
     entry, arrays = program_of("jitney.frontier()", program).abstract(examples, keywords, sizes)
     core = entry.core
     given = memory if memory is not None else core.options.memory
@@ -82,10 +83,9 @@ def frontier(
         chosen = [
             i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names
         ]
-        lies = None if place is None else place.shardings
-        problem = Problem(
-            jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies
-        )
+        shardings = None if place is None else place.shardings
+        jaxpr = jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves))
+        problem = Problem(jaxpr, chosen, shardings)
         if not problem.has_gradient:
             raise DerivativeError(
                 core.where,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from .._signature.options import policy_of
 
 @public
 def precision_report(
-    f: Callable[..., object] | Derivative[..., Any],
+    f: Callable[..., object] | Derivative[..., object],
     /,
     *args: object,
     tolerance: float = 1e-2,
@@ -48,14 +47,12 @@ def precision_report(
     Raises:
         OptionError: The tolerance or the type is invalid, or an argument has no value.
     """
-    program: Any = f
-    if not isinstance(f, Program):
-        undecorated = callable(f) and not isinstance(f, Derivative)
-        program = (
-            optimize(program)
-            if undecorated
-            else program_called("jitney.precision_report()", program, kwargs)
-        )
+    if isinstance(f, Program):
+        program = f
+    elif callable(f) and not isinstance(f, Derivative):
+        program = optimize(f)
+    else:
+        program = program_called("jitney.precision_report()", f, kwargs)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if (
@@ -75,11 +72,13 @@ def precision_report(
     return report_on(entry, arrays, tolerance, low)
 
 
-def _low_of(precision: Any) -> str:
+def _low_of(precision: str | tuple[tuple[str, str], ...] | None) -> str:
     """The low type that a program's `precision=` names, or its policy for the whole program; bf16
     by default.
     """
     policy = policy_of(precision)
     if policy is not None:
         return next(iter(policy.types), AUTO_LOW)
-    return precision if precision in WHOLE else AUTO_LOW
+    if isinstance(precision, str) and precision in WHOLE:
+        return precision
+    return AUTO_LOW

@@ -4,9 +4,11 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import jax
 
 from .._errors import AxisError, ContractError
 from .._interface.derivatives import Derivative, program_called
@@ -17,6 +19,7 @@ from .._signature.options import AUTO
 from .._stages import Chunk
 from .._stages.chunk import SYMBOL, in_chunks
 from .._stages.plan import Plan
+from .._stages.stage import Fn
 from .._stream.steps import longest_chunk_steps
 from .._stream.stream_layout import StreamLayout
 
@@ -28,7 +31,7 @@ IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
 
 @public
 def strategy(
-    program: Program[..., Any] | Derivative[..., Any],
+    program: Program[..., object] | Derivative[..., object],
     /,
     *examples: object,
     sizes: Mapping[str, int] | None = None,
@@ -57,18 +60,15 @@ def strategy(
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    entry, arrays = program_called("jitney.strategy()", program, named).abstract(
-        examples, named, sizes
-    )
+    called = program_called("jitney.strategy()", program, named)
+    entry, arrays = called.abstract(examples, named, sizes)
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():
         planned = entry.planned(arrays)
-        view, asked = (
-            planned.view,
-            replace(entry.on_mesh(), nested=False, outer=planned.plan.stages),
-        )
-        stage = Chunk.any(view, asked)
+        view = planned.view
+        on_mesh = replace(entry.on_mesh(), nested=False, outer=planned.plan.stages)
+        stage = Chunk.any(view, on_mesh)
         if stage is None:
             raise ContractError(
                 where,
@@ -79,43 +79,66 @@ def strategy(
             )
 
         # The body below the chunks, with no padding or chunks of its own.
-        request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
+        options = replace(entry.core.options, pad=(), chunk=(), memory=None)
+        request = replace(on_mesh, options=options)
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})
         whole = stage.bytes(body, avals)
+
+        def streamed() -> Fit:
+            layout = StreamLayout.of(entry, stage)
+            return longest_chunk_steps(entry, stage, layout, budget)[1]
+
         # In the order of preference.
         ways = [
-            Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
-            _chunked(stage, body, avals, budget),
-            _way(
-                STREAMED,
-                lambda: longest_chunk_steps(entry, stage, StreamLayout.of(entry, stage), budget)[1],
+            Way(
+                IN_MEMORY,
+                whole,
+                None,
+                f"{text(whole)} by the compiler",
+                whole <= budget,
             ),
+            _chunked(stage, body, avals, budget),
+            _way(STREAMED, streamed),
         ]
     return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
 
 
-def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
-    def measured() -> Fit:
+def _chunked(
+    stage: Chunk,
+    body: Fn,
+    avals: Sequence[jax.ShapeDtypeStruct],
+    budget: int,
+) -> Way:
+    def longest() -> Fit:
         passes = stage.passes(body)
-        return fit(
-            lambda width: stage.bytes(in_chunks(stage, passes, width), avals),
-            stage.suiting(passes),
-            budget,
-        )
 
-    return _way(CHUNKED, measured)
+        def measure(width: int) -> int:
+            return stage.bytes(in_chunks(stage, passes, width), avals)
+
+        return fit(measure, stage.suiting(passes), budget)
+
+    return _way(CHUNKED, longest)
 
 
-def _way(name: str, measured: Any) -> Way:
+def _way(name: str, longest: Callable[[], Fit]) -> Way:
     try:
-        chunks: Fit = measured()
+        chunks = longest()
     except Misfit as misfit:
         return Way(
-            name, misfit.least, None, f"{text(misfit.least)} at least, by the compiler", fits=False
+            name,
+            misfit.least,
+            None,
+            f"{text(misfit.least)} at least, by the compiler",
+            fits=False,
         )
     except AxisError as error:
-        return Way(name, None, None, str(error).partition("\n")[0], fits=False)
+        reason = str(error).partition("\n")[0]
+        return Way(name, None, None, reason, fits=False)
     return Way(
-        name, chunks.measured, chunks.width, f"{chunks.width:,} at a time: {chunks}", fits=True
+        name,
+        chunks.measured,
+        chunks.width,
+        f"{chunks.width:,} at a time: {chunks}",
+        fits=True,
     )

@@ -12,7 +12,8 @@ axis, and is called once per element. Where its operation is evaluated again, it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import jax
 
 from .._jax.equinox_checks import Insides, is_callback, is_of_check
 from .._jax.jaxprs import effectful_equations, opened, programs, source_of
@@ -91,15 +92,12 @@ def callback_result_is_read(op: Op, *, is_used: bool) -> bool:
 
 def _is_read(program: AnyJaxpr) -> bool:
     plain, _ = opened(program)
-    read = {id(atom) for eqn in plain.eqns for atom in eqn.invars} | {
-        id(atom) for atom in plain.outvars
-    }
+    read = {id(atom) for atom in plain.outvars}
     for eqn in plain.eqns:
-        if (
-            eqn.effects
-            and eqn.primitive.name in CALLBACKS
-            and any(id(atom) in read for atom in eqn.outvars)
-        ):
+        read.update(map(id, eqn.invars))
+    for eqn in plain.eqns:
+        calls_back = eqn.effects and eqn.primitive.name in CALLBACKS
+        if calls_back and not read.isdisjoint(map(id, eqn.outvars)):
             return True
         if any(map(_is_read, programs(eqn.params))):
             return True
@@ -107,8 +105,11 @@ def _is_read(program: AnyJaxpr) -> bool:
 
 
 def run_with_callbacks(
-    walk: PaddedInterpreter, op: Op, values: Sequence[object], when: object
-) -> list[Any]:
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Sequence[jax.Array],
+    when: object,
+) -> list[jax.Array]:
     """Evaluate an operation, with its callbacks if `when` is true: a bool, or a scalar of the
     program.
 
@@ -121,14 +122,12 @@ def run_with_callbacks(
         return walk.muted().make(op, values)
 
     # A `cond`, since a `select` would evaluate both and call back in any case.
-    def loud() -> list[Any]:
+    def loud() -> list[jax.Array]:
         return walk.make(op, values)
 
-    def quiet() -> list[Any]:
-        return (
-            zero_results(op)
-            if callback_result_is_read(op, is_used=True)
-            else walk.muted().make(op, values)
-        )
+    def quiet() -> list[jax.Array]:
+        if callback_result_is_read(op, is_used=True):
+            return zero_results(op)
+        return walk.muted().make(op, values)
 
     return list(lax.cond(when, loud, quiet))

@@ -17,14 +17,16 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from .._jax.jaxprs import equations, source_of
 from .._jax.trees import Tracer, issubdtype
-from .._jax.typed import AnyJaxpr
+from .._jax.typed import AnyJaxpr, ClosedJaxpr
 from .refusal import ClosesOver, Refused
 
-_SymbolicZero: Any = jax.custom_derivatives.SymbolicZero
 P = TypeVar("P")
+Extra = TypeVar("Extra")
+T = TypeVar("T")
 
 Derivative = Callable[[tuple[int, ...]], P]
 """Positions of the varying arguments -> the program from the arguments and the tangents of these to
@@ -33,13 +35,13 @@ the results and their tangents.
 
 
 def with_derivative(
-    run: Callable[[Sequence[Any], Any], list[Any]],
-    along: Callable[[P, Sequence[Any], Any, Sequence[Any]], list[Any]],
+    run: Callable[[Sequence[jax.Array], Extra], list[jax.Array]],
+    along: Callable[[P, Sequence[jax.Array], Extra, Sequence[jax.Array]], list[jax.Array]],
     derivative: Derivative[P],
-    arrays: Sequence[Any],
-    beside: Any,
+    arrays: Sequence[object],
+    beside: Extra,
     count: int,
-) -> list[Any]:
+) -> list[jax.Array]:
     """Evaluate a program so that JAX can differentiate it once.
 
     Args:
@@ -52,34 +54,43 @@ def with_derivative(
         count: The number of results.
     """
 
-    def rule(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-        (arrays, beside), (moved, _) = primals, tangents
-        varying = tuple(
-            i
-            for i, x in enumerate(arrays)
-            if not isinstance(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact)
-        )
-
+    def rule(
+        primals: tuple[Sequence[jax.Array], Extra],
+        tangents: tuple[Sequence[jax.Array | SymbolicZero], object],
+    ) -> tuple[list[jax.Array], list[Any]]:
+        arrays, beside = primals
         # Only arguments with a tangent are differentiated: symbolic zeros mark the others.
-        program = derivative(varying)
-        given = [moved[i] for i in varying]
+        varying: list[int] = []
+        moved: list[jax.Array] = []
+        for i, (x, tangent) in enumerate(zip(arrays, tangents[0], strict=True)):
+            if not isinstance(tangent, SymbolicZero) and issubdtype(x.dtype, np.inexact):
+                varying.append(i)
+                moved.append(tangent)
+        program = derivative(tuple(varying))
 
-        def made_along(
-            arrays: Sequence[jax.Array], beside: object, given: Sequence[object]
-        ) -> Sequence[Any]:
-            return along(program, arrays, beside, given)[count:]
+        def tangents_along(
+            arrays: Sequence[jax.Array],
+            beside: Extra,
+            moved: Sequence[jax.Array],
+        ) -> Sequence[jax.Array]:
+            return along(program, arrays, beside, moved)[count:]
 
         # Refused now, with the user's line at hand: in reverse mode JAX would fail much later.
-        _demand_transposable(made_along, arrays, beside, given)
-        both = along(program, arrays, beside, given)
-        results, made = _in_front(both[:count], (arrays, beside)), iter(both[count:])
-        # JAX wants float0 tangents for integer results; the program has none for these.
-        return results, [
-            next(made) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0)
-            for x in results
-        ]
+        _demand_transposable(tangents_along, arrays, beside, moved)
+        both = along(program, arrays, beside, moved)
+        results = _in_front(both[:count], (arrays, beside))
 
-    def evaluate(arrays: Any, beside: Any) -> list[Any]:
+        # JAX wants float0 tangents for integer results; the program has none for these.
+        made = iter(both[count:])
+        out: list[Any] = []
+        for x in results:
+            if issubdtype(x.dtype, np.inexact):
+                out.append(next(made))
+            else:
+                out.append(np.zeros(x.shape, jax.dtypes.float0))
+        return results, out
+
+    def evaluate(arrays: Sequence[jax.Array], beside: Extra) -> list[jax.Array]:
         return _in_front(run(arrays, beside), (arrays, beside))
 
     evaluated = jax.custom_jvp(evaluate)
@@ -87,7 +98,7 @@ def with_derivative(
     return evaluated(list(arrays), beside)
 
 
-def _in_front(results: Sequence[Any], given: object) -> list[Any]:
+def _in_front(results: Sequence[jax.Array], given: object) -> list[jax.Array]:
     """Return the results unchanged, but under an outer `vmap` of any of `given` with the mapped
     axis in front in each of them.
 
@@ -96,11 +107,16 @@ def _in_front(results: Sequence[Any], given: object) -> list[Any]:
     gives wrong numbers (jax 0.10.2 and 0.12.0.1).
     """
 
-    def rule(size: int, batched: Any, results: Any, given: Any) -> tuple[Any, Any]:
+    def rule(
+        size: int,
+        batched: tuple[Sequence[bool], object],
+        results: Sequence[jax.Array],
+        given: object,
+    ) -> tuple[list[jax.Array], list[bool]]:
         del given
         whole = [
-            x if has else jax.lax.broadcast(x, (size,))
-            for x, has in zip(results, batched[0], strict=True)
+            x if has_axis else jax.lax.broadcast(x, (size,))
+            for x, has_axis in zip(results, batched[0], strict=True)
         ]
         return whole, [True] * len(whole)
 
@@ -109,13 +125,16 @@ def _in_front(results: Sequence[Any], given: object) -> list[Any]:
     return same(list(results), given)
 
 
-def _first(results: object, given: object) -> Any:
+def _first(results: T, given: object) -> T:
     del given
     return results
 
 
 def _demand_transposable(
-    along: Callable[..., Sequence[object]], arrays: object, beside: object, tangents: Any
+    along: Callable[[Sequence[jax.Array], Extra, Sequence[jax.Array]], Sequence[jax.Array]],
+    arrays: Sequence[jax.Array],
+    beside: Extra,
+    tangents: Sequence[jax.Array],
 ) -> None:
     """Check on abstract values that JAX can transpose the derivative with respect to the tangents.
 
@@ -123,17 +142,22 @@ def _demand_transposable(
         Refused: It cannot; a loop of as many iterations as the size is an example.
     """
 
-    def back(arrays: Any, beside: Any, tangents: Any) -> Any:
-        def of_tangents(*tangents: object) -> Any:
+    def back(
+        arrays: Sequence[jax.Array],
+        beside: Extra,
+        tangents: Sequence[jax.Array],
+    ) -> object:
+        def of_tangents(*tangents: jax.Array) -> Sequence[jax.Array]:
             return along(arrays, beside, tangents)
 
-        return jax.linear_transpose(of_tangents, *tangents)(
-            jax.tree.map(_zeros, jax.eval_shape(of_tangents, *tangents))
-        )
+        transposed = jax.linear_transpose(of_tangents, *tangents)
+        results = jax.eval_shape(of_tangents, *tangents)
+        return transposed(jax.tree.map(_zeros, results))
 
     # AssertionError is JAX's own, where linear values are multiplied inside of a loop.
+    avals = jax.tree.map(_abstract, (arrays, beside, tangents))
     try:
-        jax.eval_shape(back, *jax.tree.map(_abstract, (arrays, beside, tangents)))
+        jax.eval_shape(back, *avals)
     except (ValueError, NotImplementedError, AssertionError) as error:
         why = str(error).partition("\n")[0]
         raise Refused(
@@ -141,32 +165,36 @@ def _demand_transposable(
         ) from error
 
 
-def _abstract(x: jax.Array) -> Any:
+def _abstract(x: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _zeros(x: jax.Array) -> Any:
+def _zeros(x: jax.ShapeDtypeStruct) -> jax.Array:
     return jax.lax.full(x.shape, 0, x.dtype)
 
 
 def jvp_function(
-    fn: Callable[..., Sequence[object]], count: int, varying: Sequence[int]
-) -> Callable[..., list[Any]]:
+    fn: Callable[..., Sequence[object]],
+    count: int,
+    varying: Sequence[int],
+) -> Callable[..., list[jax.Array]]:
     """The JVP of a function of `count` arrays, as a function of these and the tangents of the
     varying ones: its results, and the tangents of all that are not integers.
     """
 
-    def pushed(*given: object) -> list[Any]:
-        arrays, tangents = given[:count], given[count:]
+    def pushed(*operands: jax.Array) -> list[jax.Array]:
+        arrays, tangents = operands[:count], operands[count:]
 
-        def of_varying(*at: object) -> list[Any]:
+        def of_varying(*values: jax.Array) -> list[object]:
             whole = list(arrays)
-            for i, x in zip(varying, at, strict=True):
+            for i, x in zip(varying, values, strict=True):
                 whole[i] = x
             return list(fn(*whole))
 
-        results, along = jax.jvp(of_varying, [arrays[i] for i in varying], list(tangents))
-        return [*results, *(x for x in along if x.dtype != jax.dtypes.float0)]
+        at = [arrays[i] for i in varying]
+        results, along = jax.jvp(of_varying, at, list(tangents))
+        moving = [x for x in along if x.dtype != jax.dtypes.float0]
+        return [*results, *moving]
 
     return pushed
 
@@ -188,7 +216,7 @@ def demand_no_backward_rules(jaxpr: AnyJaxpr) -> None:
             )
 
 
-def demand_no_tracers(jaxpr: Any) -> None:
+def demand_no_tracers(jaxpr: ClosedJaxpr) -> None:
     """Check that a body closes over no tracer of an outer transform: the derivative is with respect
     to its arguments alone.
 

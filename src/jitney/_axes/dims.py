@@ -69,15 +69,16 @@ class Extent:
         (symbol,) = self.symbols
         low, high = ranges[symbol]
         values = self.at({symbol: np.arange(low, high + 1)})
-        return bool(np.all(values >= 0) and np.all(values <= values[-1]))
+        largest = values[-1]
+        return bool(np.all(values >= 0) and np.all(values <= largest))
 
     def grows_from_zero(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
         """Return whether `grows` holds, and no value is negative."""
-        least = {symbol: low for symbol, (low, _) in ranges.items()}
+        if not self.grows(ranges):
+            return False
         # Without a form that shows it, `grows` has looked at each value.
-        return self.grows(ranges) and (
-            not _is_monotone(self.expression.tree, least) or self.at(least) >= 0
-        )
+        least = {symbol: low for symbol, (low, _) in ranges.items()}
+        return not _is_monotone(self.expression.tree, least) or self.at(least) >= 0
 
 
 def extent(dim: Dim) -> Extent:
@@ -114,7 +115,8 @@ def _is_monotone(node: ast.expr, least: Mapping[str, int]) -> bool:
         case ast.Call(func=ast.Name(id="max" | "min"), args=args):
             return all(_is_monotone(arg, least) for arg in args)
         case ast.Call(
-            func=ast.Name(id="floordiv"), args=[first, ast.Constant(value=int() as divisor)]
+            func=ast.Name(id="floordiv"),
+            args=[first, ast.Constant(value=int() as divisor)],
         ):
             return divisor > 0 and _is_monotone(first, least)
         case _:
@@ -175,13 +177,10 @@ def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
     """Return whether a size, and each intermediate value of its expression, fits into 32 bits for
     all sizes in the ranges.
     """
-    return (
-        not is_ragged(dim)
-        or _magnitude(
-            extent(dim).expression.tree, {symbol: high for symbol, (_, high) in ranges.items()}
-        )
-        <= LARGEST
-    )
+    if not is_ragged(dim):
+        return True
+    most = {symbol: high for symbol, (_, high) in ranges.items()}
+    return _magnitude(extent(dim).expression.tree, most) <= LARGEST
 
 
 def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
@@ -199,8 +198,5 @@ def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
         case ast.Call(args=args):
             return max(_magnitude(arg, most) for arg in args)
         case _:
-            return sum(
-                _magnitude(part, most)
-                for part in ast.iter_child_nodes(node)
-                if isinstance(part, ast.expr)
-            )
+            parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+            return sum(_magnitude(part, most) for part in parts)

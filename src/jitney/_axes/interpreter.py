@@ -13,23 +13,29 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.jaxprs import bound, inside, opened, programs, source_of
 from .._jax.primitives import CALLBACKS, HOLDERS
-from .._jax.typed import Atom, JaxprEqn
+from .._jax.typed import Atom, JaxprEqn, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
 from .typed_jax import jnp, lax
 from .x64 import x64_scope
 
+if TYPE_CHECKING:
+    from .rule import Rule
+
 Ranges = Mapping[str, tuple[int, int]]
 """Symbol -> the least and the largest size it stands for."""
+Numbers = Mapping[Var, Any]
+"""Variable of a program -> the value that Python computed from the sizes."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ class Op:
     @property
     def is_ragged(self) -> bool:
         """True if a size of an operand or result, or among the parameters, is symbolic."""
-        return any(
-            map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))
-        ) or any(True for _ in tree_dims(self.params))
+        if any(map(is_ragged, chain.from_iterable((*self.ins, *self.outs)))):
+            return True
+        return any(True for _ in tree_dims(self.params))
 
 
 def shape_of(atom: Atom) -> tuple[Dim, ...]:
@@ -110,11 +116,11 @@ class PaddedInterpreter:
     def __init__(
         self,
         allocated: Mapping[str, int],
-        valid: Mapping[str, Any],
-        rules: Mapping[str, Any],
-        whole: Mapping[str, Any] | None = None,
-        start: Mapping[str, Any] | None = None,
-        numbers: Mapping[Any, Any] | None = None,
+        valid: Mapping[str, object],
+        rules: Mapping[str, Rule],
+        whole: Mapping[str, object] | None = None,
+        start: Mapping[str, object] | None = None,
+        numbers: Numbers | None = None,
     ):
         self.allocated = allocated
         self.valid = valid
@@ -127,7 +133,7 @@ class PaddedInterpreter:
         """The allocated shape of an array."""
         return tuple(evaluate(dim, self.allocated) for dim in dims)
 
-    def count(self, dim: Dim) -> Any:
+    def count(self, dim: Dim) -> jax.Array:
         """The number of valid elements along an axis, as an int32 scalar."""
         return jnp.asarray(evaluate(dim, self.valid), np.int32)
 
@@ -138,17 +144,37 @@ class PaddedInterpreter:
         at = {name: self.start[name] for name in symbols(dim) if name in self.start}
         return jnp.asarray(evaluate(dim, at), np.int32) if at else None
 
-    def inside(self, dims: Sequence[Dim], axis: int) -> Any:
+    def inside(
+        self,
+        dims: Sequence[Dim],
+        axis: int,
+    ) -> jax.Array:
         """Mask of the elements that are valid along an axis, in the shape of the array."""
-        positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
+        positions = lax.broadcasted_iota(
+            np.int32,
+            self.shape(dims),
+            axis,
+        )
         return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
 
-    def keep(self, x: jax.Array, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
+    def keep(
+        self,
+        x: jax.Array,
+        dims: Sequence[Dim],
+        axes: Sequence[int],
+        identity: object,
+    ) -> jax.Array:
         """Replace the padding of `x` along `axes` by the identity of an operation."""
         # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
         for axis in axes:
-            if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
-                x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
+            if not is_ragged(dims[axis]) or self.is_full(dims[axis]):
+                continue
+            valid = self.inside(dims, axis)
+            x = lax.select(
+                valid,
+                x,
+                lax.full(x.shape, identity, x.dtype),
+            )
         return x
 
     def is_full(self, dim: Dim) -> bool:
@@ -158,10 +184,17 @@ class PaddedInterpreter:
             for name in symbols(dim)
         )
 
-    def bind(self, op: Op, values: Sequence[Any], **changed: object) -> list[Any]:
+    def bind(
+        self,
+        op: Op,
+        values: Sequence[Any],
+        **changed: object,
+    ) -> list[jax.Array]:
         """Evaluate the operation itself, with some parameters changed."""
         eqn = op.changed(**changed).eqn if changed else op.eqn
-        return bind_partition_safe(eqn, values) if self.is_spread else bound(eqn, values)
+        if self.is_spread:
+            return bind_partition_safe(eqn, values)
+        return bound(eqn, values)
 
     def muted(self) -> PaddedInterpreter:
         """The same evaluation, without callbacks."""
@@ -169,15 +202,23 @@ class PaddedInterpreter:
         other.is_mute = True
         return other
 
-    def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+    def make(
+        self,
+        op: Op,
+        values: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         """Evaluate an operation: by its rule if a symbolic size occurs in it, else unchanged."""
-        told = bool(op.eqn.effects)
-        if self.is_mute and told and op.name in CALLBACKS:
+        is_muted = self.is_mute and bool(op.eqn.effects)
+        if is_muted and op.name in CALLBACKS:
             return zero_results(op)
         # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
         # and to put in Python's values.
-        if mentions(op) or (self.is_mute and told) or self._holds_numbers(op):
-            return self.rules[op.name].pad(self, op, list(values))
+        if mentions(op) or is_muted or self._holds_numbers(op):
+            return self.rules[op.name].pad(
+                self,
+                op,
+                list(values),
+            )
         return self.bind(op, values)
 
     def _holds_numbers(self, op: Op) -> bool:
@@ -187,21 +228,28 @@ class PaddedInterpreter:
         Raises:
             Refused: No rule evaluates that sub-jaxpr.
         """
-        inside = self.numbers and any(
-            eqn.outvars and eqn.outvars[0] in self.numbers
-            for program in programs(op.params)
-            for eqn in equations(program)
-        )
-        if inside and op.name not in HOLDERS:
+        if not self.numbers:
+            return False
+        if not any(map(self._is_number, inside(op.eqn))):
+            return False
+        if op.name not in HOLDERS:
             raise Refused(op.place, f"computes a number of the size inside `{op.name}`")
-        return bool(inside)
+        return True
 
-    def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    def _is_number(self, eqn: JaxprEqn) -> bool:
+        """Return whether Python has computed the result of an equation."""
+        return bool(eqn.outvars) and eqn.outvars[0] in self.numbers
+
+    def run(
+        self,
+        jaxpr: object,
+        values: Sequence[Any],
+    ) -> list[jax.Array]:
         """Evaluate a jaxpr, closed or open."""
 
-        def results(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Any]:
+        def results(eqn: JaxprEqn, operands: list[jax.Array]) -> list[jax.Array]:
             # Python's value, in place of the equation that would compute it from symbols.
-            if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
+            if self._is_number(eqn):
                 return [self.numbers[eqn.outvars[0]]]
             with x64_scope(eqn):
                 return self.make(Op(eqn), operands)
@@ -209,25 +257,39 @@ class PaddedInterpreter:
         return interpret(jaxpr, values, results)
 
 
-def zero_results(op: Op) -> list[Any]:
+def zero_results(op: Op) -> list[jax.Array]:
     """Zeros in place of the results of an operation that has no symbolic size."""
-    return [lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in op.eqn.outvars]
+    avals = [atom.aval for atom in op.eqn.outvars]
+    return [lax.full(aval.shape, 0, aval.dtype) for aval in avals]
 
 
 def grows(dim: Dim, ranges: Ranges) -> bool:
     """Return whether a size never exceeds its value at the largest sizes of all symbols."""
-    return not is_ragged(dim) or extent(dim).grows(
-        {symbol: ranges[symbol] for symbol in symbols(dim)}
-    )
+    if not is_ragged(dim):
+        return True
+    own = {symbol: ranges[symbol] for symbol in symbols(dim)}
+    return extent(dim).grows(own)
 
 
 def mentions(op: Op) -> bool:
     """Return whether a symbolic size occurs in an operation, or in the sub-jaxprs that it holds."""
-    return op.is_ragged or any(
-        mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns
-    )
+    if op.is_ragged:
+        return True
+    for program in programs(op.params):
+        if any(mentions(Op(eqn)) for eqn in opened(program)[0].eqns):
+            return True
+    return False
 
 
-def take(x: jax.Array, positions: object, axis: int) -> Any:
+def take(
+    x: jax.Array,
+    positions: object,
+    axis: int,
+) -> jax.Array:
     """The elements of `x` at positions along an axis; positions out of bounds are clamped."""
-    return jnp.take(x, positions, axis=axis, mode="clip")
+    return jnp.take(
+        x,
+        positions,
+        axis=axis,
+        mode="clip",
+    )

@@ -7,8 +7,6 @@ first, so a move that jitney adds would change the result.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -17,11 +15,15 @@ from .monoids import is_low
 from .typed_jax import lax
 
 
-def as_bits(x: jax.Array) -> Any:
+def as_bits(x: jax.Array) -> jax.Array:
     """The bits of an array of a low type as unsigned integers; any other array as it is."""
-    return lax.bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}")) if is_low(x.dtype) else x
+    if not is_low(x.dtype):
+        return x
+    return lax.bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}"))
 
 
-def from_bits(x: jax.Array, dtype: DType) -> Any:
+def from_bits(x: jax.Array, dtype: DType) -> jax.Array:
     """Inverse of `as_bits`, for an array of the given dtype."""
-    return lax.bitcast_convert_type(x, dtype) if is_low(dtype) and x.dtype != dtype else x
+    if not is_low(dtype) or x.dtype == dtype:
+        return x
+    return lax.bitcast_convert_type(x, dtype)

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
-from .._jax.typed import DType
+from .._jax.typed import DType, NumPyArray
 from .typed_jax import dtypes, jnp, lax
 
 # Bits of a byte, and bytes of float32: dtypes narrower than it accumulate in it.
@@ -29,9 +30,10 @@ _NARROW = 4
 
 def is_low(dtype: DType) -> bool:
     """Return whether a dtype is a floating-point type of 8 or 16 bits."""
-    return (
-        dtypes.issubdtype(dtype, np.floating) and 1 <= dtypes.finfo(dtype).bits // _BYTE < _NARROW
-    )
+    if not dtypes.issubdtype(dtype, np.floating):
+        return False
+    size = dtypes.finfo(dtype).bits // _BYTE
+    return 1 <= size < _NARROW
 
 
 def is_ordered(dtype: DType) -> bool:
@@ -45,7 +47,7 @@ def is_ordered(dtype: DType) -> bool:
     )
 
 
-def zero(dtype: DType) -> Any:
+def zero(dtype: DType) -> NumPyArray:
     """Identity of a sum: -0.0 if the dtype has one."""
     if dtypes.issubdtype(dtype, np.complexfloating):
         return np.asarray(complex(-0.0, -0.0), dtype)
@@ -56,22 +58,22 @@ def zero(dtype: DType) -> Any:
     return np.zeros((), dtype) if np.isnan(minus_zero) else minus_zero
 
 
-def one(dtype: DType) -> Any:
+def one(dtype: DType) -> NumPyArray:
     """Identity of a product."""
     return np.ones((), dtype)
 
 
-def lowest(dtype: DType) -> Any:
+def lowest(dtype: DType) -> NumPyArray:
     """Identity of a maximum: no element is below it, NaNs aside."""
     return _outermost(dtype, -1)
 
 
-def highest(dtype: DType) -> Any:
+def highest(dtype: DType) -> NumPyArray:
     """Identity of a minimum: no element is above it, NaNs aside."""
     return _outermost(dtype, 1)
 
 
-def last_in_order(dtype: DType) -> Any:
+def last_in_order(dtype: DType) -> NumPyArray:
     """The last value in the descending order of `top_k`: a NaN with its sign bit set, if the dtype
     has one.
 
@@ -86,33 +88,38 @@ def last_in_order(dtype: DType) -> Any:
 
     # All bits set is a negative NaN in IEEE formats of whole bytes.
     size = np.dtype(dtype).itemsize
-    last = (
-        np.frombuffer(b"\xff" * size, dtype)[0]
-        if dtypes.finfo(dtype).bits == 8 * size
-        else np.asarray(lowest(dtype))
-    )
-    if np.isnan(last):
-        return np.asarray(last)
+    if dtypes.finfo(dtype).bits == 8 * size:
+        all_set = np.frombuffer(b"\xff" * size, dtype)[0]
+    else:
+        all_set = lowest(dtype)
+    if np.isnan(all_set):
+        return np.asarray(all_set)
 
     # Not one here: the dtype's single NaN, or else its lowest number.
-    last = np.asarray(np.nan, np.float32).astype(dtype)
-    return last if np.isnan(last) else lowest(dtype)
+    nan = np.asarray(np.nan, np.float32).astype(dtype)
+    return nan if np.isnan(nan) else lowest(dtype)
 
 
-def all_bits(dtype: DType) -> Any:
+def all_bits(dtype: DType) -> NumPyArray:
     """Identity of a bitwise and: all bits set."""
-    return np.asarray(True) if dtype == np.bool_ else np.asarray(-1).astype(dtype)  # noqa: FBT003
+    if dtype == np.bool_:
+        return np.asarray(True)  # noqa: FBT003
+    return np.asarray(-1).astype(dtype)
 
 
-def _outermost(dtype: DType, sign: int) -> Any:
+def _outermost(dtype: DType, sign: int) -> NumPyArray:
+    """The largest value of a dtype, or the smallest if `sign` is negative."""
     if dtype == np.bool_:
         return np.asarray(sign > 0)
     if dtypes.issubdtype(dtype, np.integer):
         info = dtypes.iinfo(dtype)
-        return np.asarray(int(info.max if sign > 0 else info.min)).astype(dtype)
+        end = int(info.max if sign > 0 else info.min)
+        return np.asarray(end).astype(dtype)
+
     # XLA compares complex numbers by the real part, then by the imaginary one.
     if dtypes.issubdtype(dtype, np.complexfloating):
-        return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
+        part = sign * np.inf
+        return np.asarray(complex(part, part), dtype)
 
     # A dtype without infinity turns it into a NaN or its outermost number.
     with np.errstate(all="ignore"):
@@ -137,21 +144,19 @@ class Monoid:
     """
 
     word: str
-    identity: Callable[[Any], object]
-    combine: Callable[[Any, Any], Any]
+    identity: Callable[[DType], NumPyArray]
+    combine: Callable[..., jax.Array]
     fold: Any = None
     collective: str = "all_gather"
     rounds: bool = False
 
-    def accumulator(self, dtype: DType) -> Any:
+    def accumulator(self, dtype: DType) -> DType:
         """The dtype that values of a dtype accumulate in: at least float32 if the monoid rounds."""
-        low = (
-            self.rounds
-            and dtypes.issubdtype(dtype, np.floating)
-            and np.dtype(dtype).itemsize < _NARROW
-        )
+        if not self.rounds or not dtypes.issubdtype(dtype, np.floating):
+            return dtype
         # A float8_e8m0fnu accumulates in itself, where plain JAX gives a NaN too.
-        return np.dtype(np.float32) if low and is_ordered(dtype) else dtype
+        is_narrow = np.dtype(dtype).itemsize < _NARROW
+        return np.dtype(np.float32) if is_narrow and is_ordered(dtype) else dtype
 
 
 MONOIDS: dict[str, Monoid] = {
@@ -165,16 +170,13 @@ MONOIDS: dict[str, Monoid] = {
     "logaddexp": Monoid("log-sum-exp", lowest, jnp.logaddexp, rounds=True),
 }
 REDUCTIONS: dict[str, str] = {
-    f"reduce_{name}": monoid
-    for name, monoid in (
-        ("sum", "add"),
-        ("prod", "mul"),
-        ("max", "max"),
-        ("min", "min"),
-        ("and", "and"),
-        ("or", "or"),
-        ("xor", "xor"),
-    )
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_and": "and",
+    "reduce_or": "or",
+    "reduce_xor": "xor",
 }
 """Primitive -> the name of its monoid."""
 CUMULATIVE: dict[str, str] = {
@@ -186,20 +188,19 @@ CUMULATIVE: dict[str, str] = {
 }
 PLACES: dict[str, str] = {"argmax": "max", "argmin": "min"}
 """Primitive -> the monoid whose result it locates."""
+_SCATTERED: dict[str, str] = {
+    "add": "add",
+    "sub": "add",
+    "mul": "mul",
+    "min": "min",
+    "max": "max",
+}
 SCATTERS: dict[str, str] = {
-    f"scatter{dash}{name}": monoid
-    for dash in "-_"
-    for name, monoid in (
-        ("add", "add"),
-        ("sub", "add"),
-        ("mul", "mul"),
-        ("min", "min"),
-        ("max", "max"),
-    )
+    f"scatter{dash}{name}": monoid for dash in "-_" for name, monoid in _SCATTERED.items()
 }
 
 
-def sendable(dtype: DType) -> Any:
+def sendable(dtype: DType) -> DType:
     """The dtype in which a value is sent over devices: four bytes at least.
 
     XLA for CPUs crashes in a reduction of narrower values over some of the devices (jaxlib 0.10.0,
@@ -209,4 +210,6 @@ def sendable(dtype: DType) -> Any:
         return dtype
     if dtypes.issubdtype(dtype, np.floating):
         return np.dtype(np.float32)
-    return np.dtype(np.uint32 if dtypes.issubdtype(dtype, np.unsignedinteger) else np.int32)
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        return np.dtype(np.uint32)
+    return np.dtype(np.int32)

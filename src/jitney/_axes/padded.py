@@ -9,7 +9,6 @@ in a derivative the padding of all non-linear values is set to 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,9 +16,9 @@ import numpy as np
 from .._jax.jaxprs import is_literal, opened, programs
 from .._jax.primitives import CALLS
 from .._jax.trees import issubdtype
-from .._jax.typed import AnyJaxpr, Atom
+from .._jax.typed import AnyJaxpr, Atom, ClosedJaxpr, Var
 from .derivative import Derivative, with_derivative
-from .interpreter import Op, PaddedInterpreter, shape_of
+from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .rules import RULES
 
 
@@ -28,8 +27,8 @@ def run_padded(
     arrays: Sequence[object],
     allocated: Mapping[str, int],
     valid: Mapping[str, object],
-    numbers: Mapping[Any, Any] | None = None,
-) -> list[Any]:
+    numbers: Numbers | None = None,
+) -> list[jax.Array]:
     """Evaluate a program on padded arrays; the leading parts of the results are valid.
 
     Args:
@@ -55,28 +54,36 @@ class _Finite(PaddedInterpreter):
     is_differentiated = True
 
     def __init__(
-        self, allocated: Mapping[str, int], valid: Mapping[str, Any], tangents: Sequence[Any]
+        self,
+        allocated: Mapping[str, int],
+        valid: Mapping[str, object],
+        tangents: Sequence[Var],
     ):
         super().__init__(allocated, valid, RULES)
-        self._linear: set[Any] = set(tangents)
-        self._masks: dict[Any, Any] = {}
+        self._linear: set[Atom] = set(tangents)
+        # By the allocated shape, the position of the axis, and the text of its size.
+        self._masks: dict[tuple[tuple[int, ...], int, str], jax.Array] = {}
 
-    def run(self, jaxpr: object, values: Sequence[object]) -> list[Any]:
+    def run(
+        self,
+        jaxpr: object,
+        values: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         # A mask that is made inside of a loop or branch is a tracer of that scope: not to be read
         # outside of it.
         outside, self._masks = self._masks, dict(self._masks)
         try:
-            return super().run(
-                jaxpr,
-                [
-                    self._finite(x, atom)
-                    for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)
-                ],
-            )
+            atoms = opened(jaxpr)[0].invars
+            finite = [self._finite(x, atom) for x, atom in zip(values, atoms, strict=True)]
+            return super().run(jaxpr, finite)
         finally:
             self._masks = outside
 
-    def inside(self, dims: Sequence[object], axis: int) -> Any:
+    def inside(
+        self,
+        dims: Sequence[object],
+        axis: int,
+    ) -> jax.Array:
         """The mask of `Walk.inside`, memoised by shape: JAX stores each mask as a residual."""
         key = (self.shape(dims), axis, str(dims[axis]))
         mask = self._masks.get(key)
@@ -84,54 +91,71 @@ class _Finite(PaddedInterpreter):
             mask = self._masks[key] = super().inside(dims, axis)
         return mask
 
-    def make(self, op: Op, values: Sequence[object]) -> list[Any]:
+    def make(
+        self,
+        op: Op,
+        values: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         # Forward dataflow: a result is linear if an operand is. Linear values keep their padding:
         # only the values that they are multiplied by have to be finite.
-        linear = [not is_literal(atom) and atom in self._linear for atom in op.eqn.invars]
-        if op.name in CALLS and any(linear):
-            return self._called(op, values, linear)
-        if any(linear) and not any(True for _ in programs(op.params)):
-            self._linear.update(op.eqn.outvars)
-            return super().make(op, values)
-        return [
-            self._finite(x, atom)
-            for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)
-        ]
+        linear = [self._is_linear(atom) for atom in op.eqn.invars]
+        if any(linear):
+            if op.name in CALLS:
+                return self._called(op, values, linear)
+            if not programs(op.params):
+                self._linear.update(op.eqn.outvars)
+                return super().make(op, values)
+        results = super().make(op, values)
+        return [self._finite(x, atom) for x, atom in zip(results, op.eqn.outvars, strict=True)]
 
-    def _called(self, op: Op, values: Sequence[object], linear: Sequence[bool]) -> list[Any]:
+    def _is_linear(self, atom: Atom) -> bool:
+        return not is_literal(atom) and atom in self._linear
+
+    def _called(
+        self,
+        op: Op,
+        values: Sequence[jax.Array],
+        linear: Sequence[bool],
+    ) -> list[jax.Array]:
         """Evaluate a call with tangents among its arguments, and find the tangents among its
         results.
         """
         # Calls may share a jaxpr, hence its variables: each call starts with a fresh set.
         program = opened(op.params[CALLS[op.name]])[0]
-        outside, self._linear = (
-            self._linear,
-            {var for var, is_linear in zip(program.invars, linear, strict=True) if is_linear},
-        )
+        arguments = zip(program.invars, linear, strict=True)
+        outside = self._linear
+        self._linear = {var for var, is_linear in arguments if is_linear}
         try:
             results = super().make(op, values)
-            made = zip(op.eqn.outvars, program.outvars, strict=True)
-            outside |= {
-                var for var, inner in made if not is_literal(inner) and inner in self._linear
-            }
+            both = zip(op.eqn.outvars, program.outvars, strict=True)
+            outside |= {var for var, inner in both if self._is_linear(inner)}
         finally:
             self._linear = outside
         return results
 
-    def _finite(self, x: Any, atom: Atom) -> Any:
+    def _finite(
+        self,
+        x: jax.Array,
+        atom: Atom,
+    ) -> jax.Array:
         dims = shape_of(atom)
         if not dims or atom in self._linear or not issubdtype(x.dtype, np.inexact):
             return x
-        return self.keep(x, dims, range(len(dims)), 1)
+        return self.keep(
+            x,
+            dims,
+            range(len(dims)),
+            1,
+        )
 
 
 def run_differentiable(
-    jaxpr: Any,
-    derivative: Derivative[Any],
-    arrays: Sequence[Any],
+    jaxpr: ClosedJaxpr,
+    derivative: Derivative[AnyJaxpr],
+    arrays: Sequence[object],
     allocated: Mapping[str, int],
-    valid: Mapping[str, Any],
-) -> list[Any]:
+    valid: Mapping[str, object],
+) -> list[jax.Array]:
     """`run_padded`, differentiable once.
 
     Args:
@@ -143,17 +167,24 @@ def run_differentiable(
         valid: Symbol -> the true size, an int32 scalar.
     """
 
-    def run(arrays: Sequence[jax.Array], valid: Mapping[str, object]) -> list[Any]:
+    def run(arrays: Sequence[jax.Array], valid: Mapping[str, object]) -> list[jax.Array]:
         return run_padded(jaxpr, arrays, allocated, valid)
 
     def along(
         program: AnyJaxpr,
         arrays: Sequence[jax.Array],
         valid: Mapping[str, object],
-        tangents: Sequence[object],
-    ) -> list[Any]:
-        return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(
-            program, [*arrays, *tangents]
-        )
+        tangents: Sequence[jax.Array],
+    ) -> list[jax.Array]:
+        linear = opened(program)[0].invars[len(arrays) :]
+        finite = _Finite(allocated, valid, linear)
+        return finite.run(program, [*arrays, *tangents])
 
-    return with_derivative(run, along, derivative, arrays, dict(valid), len(jaxpr.out_avals))
+    return with_derivative(
+        run,
+        along,
+        derivative,
+        arrays,
+        dict(valid),
+        len(jaxpr.out_avals),
+    )

@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, equations, opened, programs
+from .._jax.jaxprs import bound, equations, inside, opened
 from .._jax.primitives import HOLDERS
-from .._jax.typed import JaxprEqn
+from .._jax.typed import Aval, JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
 
@@ -37,46 +37,40 @@ POSITIONED: dict[str, tuple[int, int | None]] = {
 """Primitive -> the range of its operands that are positions (from, to)."""
 
 
-def partition_safe(fn: Callable[..., object]) -> Callable[..., list[Any]]:
+def partition_safe(fn: Callable[..., object]) -> Callable[..., list[jax.Array]]:
     """Wrap a function of flat arrays so that it gives the same numbers on sharded arrays as on one
     device.
     """
 
-    def over_devices(*arrays: object) -> list[Any]:
+    def over_devices(*arrays: jax.Array) -> list[jax.Array]:
         return interpret(make_jaxpr(fn)(*arrays), arrays, bind_partition_safe)
 
     return over_devices
 
 
-def bind_partition_safe(eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
+def bind_partition_safe(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate one equation, with the rewrites where it needs them."""
     if eqn.primitive.name in POSITIONED:
-        first, last = POSITIONED[eqn.primitive.name]
-        values = [
-            *values[:first],
-            *map(_counting, values[first:last]),
-            *(values[last:] if last else []),
-        ]
+        values = list(values)
+        positions = slice(*POSITIONED[eqn.primitive.name])
+        values[positions] = map(_counting, values[positions])
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
-        return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
+        is_nan = _meets_nan(eqn, values)
+        return [lax.select(is_nan, lax.full(out.shape, np.nan, out.dtype), out)]
+
     # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
-    if eqn.primitive.name in HOLDERS and any(
-        map(
-            _is_changed, (inner for program in programs(eqn.params) for inner in equations(program))
-        )
-    ):
-        return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
+    if eqn.primitive.name in HOLDERS and any(map(_is_changed, inside(eqn))):
+        params = {name: _rewritten(value) for name, value in eqn.params.items()}
+        return bound(eqn, values, **params)
     return bound(eqn, values)
 
 
-def _counting(positions: Any) -> Any:
+def _counting(positions: jax.Array) -> jax.Array:
     """Convert positions to a dtype of at least 32 bits."""
-    return (
-        positions
-        if dtypes.iinfo(positions.dtype).bits >= 32
-        else lax.convert_element_type(positions, np.int32)
-    )
+    if dtypes.iinfo(positions.dtype).bits >= 32:
+        return positions
+    return lax.convert_element_type(positions, np.int32)
 
 
 def _is_changed(eqn: JaxprEqn) -> bool:
@@ -84,51 +78,62 @@ def _is_changed(eqn: JaxprEqn) -> bool:
     if _may_lose(eqn):
         return True
     first, last = POSITIONED.get(eqn.primitive.name, (0, 0))
-    return any(dtypes.iinfo(atom.aval.dtype).bits < 32 for atom in eqn.invars[first:last])
+    positions = [atom.aval.dtype for atom in eqn.invars[first:last]]
+    return any(dtypes.iinfo(dtype).bits < 32 for dtype in positions)
 
 
 def _may_lose(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
     # Floats of 4 bits have no NaN.
-    dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
-    return (
-        eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS)
-        and dtypes.issubdtype(dtype, np.floating)
-        and dtypes.finfo(dtype).bits > 4
-    )
+    if eqn.primitive.name not in (*_REDUCTIONS, *_SCATTERS):
+        return False
+    dtype = eqn.outvars[0].aval.dtype
+    return dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
 
 
-def _meets_nan(eqn: JaxprEqn, values: Sequence[Any]) -> Any:
+def _meets_nan(eqn: JaxprEqn, values: Sequence[jax.Array]) -> jax.Array:
     """Mask of the results that depend on a NaN."""
-    # A scatter: count the NaN updates that reach each element, by a scatter of integers.
     x, *rest = values
     if not rest:
         return lax.reduce_or(lax.ne(x, x), axes=eqn.params["axes"])
+
+    # A scatter: count the NaN updates that reach each element, by a scatter of integers.
     indices, updates = rest
     flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
     none = lax.full(x.shape, np.int32(0))
+    numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     counts = lax.scatter_add(
-        none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"]
+        none,
+        indices,
+        flags,
+        numbers,
+        mode=mode,
     )
     return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
 
 
-def _made_anew(value: object) -> Any:
+def _rewritten(value: object) -> Any:
     """A parameter of an equation, with the sub-jaxprs in it rewritten."""
     if isinstance(value, tuple):
-        parts = [_made_anew(part) for part in value]
+        parts = [_rewritten(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(
-        map(_is_changed, equations(value))
-    ):
+    if not hasattr(getattr(value, "jaxpr", value), "eqns"):
         return value
-    avals = [
-        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
-        for atom in opened(value)[0].invars
-    ]
+    if not any(map(_is_changed, equations(value))):
+        return value
+    avals = [_abstract(atom.aval) for atom in opened(value)[0].invars]
 
-    def run(*given: object) -> list[Any]:
-        return interpret(value, given, bind_partition_safe)
+    def run(*arguments: jax.Array) -> list[jax.Array]:
+        return interpret(value, arguments, bind_partition_safe)
 
-    made = make_jaxpr(run)(*avals)
-    return made if hasattr(value, "consts") else opened(made)[0]
+    rewritten = make_jaxpr(run)(*avals)
+    return rewritten if hasattr(value, "consts") else opened(rewritten)[0]
+
+
+def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
+    """An abstract argument of the same shape, dtype and weak type, for `make_jaxpr`."""
+    return jax.ShapeDtypeStruct(
+        aval.shape,
+        aval.dtype,
+        weak_type=aval.weak_type,
+    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import jax
@@ -84,7 +85,7 @@ class Rule:
     """
 
     uses: Callable[[Op], Iterable[Use]]
-    pad: Callable[[PaddedInterpreter, Op, list[Any]], list[Any]]
+    pad: Callable[[PaddedInterpreter, Op, list[Any]], list[jax.Array]]
     carried_state: CarriedState | None = None
     at_once: bool = False
     makes: bool = False
@@ -97,14 +98,12 @@ class Rule:
         uses = list(self.uses(op))
         if uses or self.makes:
             return uses
-        there = {symbol for dims in op.ins for dim in dims for symbol in symbols(dim)}
-        made = [
-            dim
-            for dims in op.outs
-            for dim in ragged_dims(dims)
-            if not there.issuperset(symbols(dim))
-        ]
-        return [use(op, made, "gathered", "made of what does not have it")] if made else []
+        of_operands: set[str] = set()
+        for dim in chain.from_iterable(op.ins):
+            of_operands |= symbols(dim)
+        results = ragged_dims(chain.from_iterable(op.outs))
+        new = [dim for dim in results if not of_operands.issuperset(symbols(dim))]
+        return [use(op, new, "gathered", "made of what does not have it")] if new else []
 
 
 def use(
@@ -118,14 +117,32 @@ def use(
 ) -> Use:
     """Make a `Use` of the axes with these sizes; `how` defaults to the name of the monoid."""
     sizes: Sequence[Dim] = dims if isinstance(dims, (tuple, list)) else (dims,)
-    said = how or (monoid.word if monoid is not None else "")
+    of_sizes = frozenset[str]().union(*map(symbols, sizes))
+    if not how and monoid is not None:
+        how = monoid.word
     return Use(
-        frozenset[str]().union(*map(symbols, sizes)), kind, said, op.name, op.place, refused, monoid
+        of_sizes,
+        kind,
+        how,
+        op.name,
+        op.place,
+        refused,
+        monoid,
     )
 
 
-def refuse(op: Op, dims: Dim | Sequence[Dim], why: str) -> Use:
-    return use(op, dims, "mixed", why, refused=why)
+def refuse(
+    op: Op,
+    dims: Dim | Sequence[Dim],
+    why: str,
+) -> Use:
+    return use(
+        op,
+        dims,
+        "mixed",
+        why,
+        refused=why,
+    )
 
 
 def ragged_dims(dims: Iterable[Dim]) -> list[Dim]:
@@ -137,7 +154,11 @@ def no_uses(op: Op) -> Iterator[Use]:
     return iter(())
 
 
-def evaluate_unchanged(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> list[Any]:
+def evaluate_unchanged(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: list[jax.Array],
+) -> list[jax.Array]:
     """Evaluate the operation unchanged, on padded operands."""
     return walk.bind(op, values)
 

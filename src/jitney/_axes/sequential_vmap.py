@@ -5,18 +5,24 @@ branches.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
 from .._jax.jaxprs import calls_back
+from .._jax.typed import DType
 from .low_bits import as_bits, from_bits
 from .typed_jax import jnp, lax, make_jaxpr
 
+Parts = dict[int, jax.Array]
+"""Position of an array that has the axis -> the array, or its part for one element."""
+
 
 def map_sequentially(
-    fn: Callable[..., Sequence[object]], dims: Sequence[int | None], *, is_differentiated: bool
-) -> Callable[..., list[Any]]:
+    fn: Callable[..., Sequence[object]],
+    dims: Sequence[int | None],
+    *,
+    is_differentiated: bool,
+) -> Callable[..., list[jax.Array]]:
     """Map a function over an axis with the results of `jax.vmap`, by a loop, as `jax.lax.map` does.
 
     Under `jax.vmap` a `cond` whose predicate differs between elements becomes a select of both
@@ -30,34 +36,34 @@ def map_sequentially(
             rematerialised, so that only its arguments are stored; and arrays of low types are moved
             as numbers, since their bits have no derivative.
     """
-    kept = jnp.asarray if is_differentiated else as_bits
+    movable: Callable[[jax.Array], jax.Array] = jnp.asarray if is_differentiated else as_bits
 
-    def looped(*arrays: jax.Array) -> list[Any]:
-        parts = {
-            i: kept(jnp.moveaxis(x, dim, 0))
-            for i, (x, dim) in enumerate(zip(arrays, dims, strict=True))
-            if dim is not None
-        }
+    def looped(*arrays: jax.Array) -> list[jax.Array]:
+        parts: Parts = {}
+        for i, (x, dim) in enumerate(zip(arrays, dims, strict=True)):
+            if dim is not None:
+                parts[i] = movable(jnp.moveaxis(x, dim, 0))
         # Filled in when the body is traced: the bits of a result do not tell its dtype.
-        dtypes: list[Any] = []
+        dtypes: list[DType] = []
 
-        def one(given: dict[int, Any]) -> list[Any]:
-            values = [
-                from_bits(given[i], x.dtype) if i in given else x for i, x in enumerate(arrays)
-            ]
+        def one(element: Parts) -> list[jax.Array]:
+            values = list(arrays)
+            for i, part in element.items():
+                values[i] = from_bits(part, arrays[i].dtype)
             results = [jnp.asarray(x) for x in fn(*values)]
             dtypes[:] = [x.dtype for x in results]
-            return [kept(x) for x in results]
+            return [movable(x) for x in results]
 
-        results = lax.map(_recomputed(one, parts) if is_differentiated else one, parts)
+        body = _recomputed(one, parts) if is_differentiated else one
+        results = lax.map(body, parts)
         return [from_bits(x, dtype) for x, dtype in zip(results, dtypes, strict=True)]
 
     return looped
 
 
 def _recomputed(
-    one: Callable[[dict[int, Any]], list[Any]], parts: dict[int, Any]
-) -> Callable[[dict[int, Any]], list[Any]]:
+    one: Callable[[Parts], list[jax.Array]], parts: Parts
+) -> Callable[[Parts], list[jax.Array]]:
     """Rematerialise the function of one element; unless it calls Python, since the callback would
     run twice.
     """

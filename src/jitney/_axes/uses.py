@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from .._jax.jaxprs import opened
 from .._jax.primitives import spelled
@@ -22,7 +23,11 @@ from .rules.control import forward_programs
 from .rules.pseudo_inverse import is_pseudo_inverse
 
 
-def uses_of(jaxpr: object, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
+def uses_of(
+    jaxpr: object,
+    ranges: Ranges,
+    seen_at: str = "",
+) -> Iterator[Use]:
     """Yield the uses of symbolic axes, in the order of the program.
 
     Args:
@@ -37,31 +42,28 @@ def uses_of(jaxpr: object, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
             continue
         rule = RULES.get(op.name)
         if rule is None:
-            dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
+            dims = ragged_dims(chain.from_iterable((*op.ins, *op.outs)))
             yield refuse(op, dims, f"`{spelled(op.name)}` has no rule")
             continue
 
         # Padding needs a valid part that fits into what is allocated, and sizes that int32 holds.
-        for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
+        made = ragged_dims(chain.from_iterable(op.outs))
+        for dim in {str(dim): dim for dim in made}.values():
+            array = f"makes an array of {dim} elements"
             if not is_countable(dim, ranges):
-                yield refuse(
-                    op, dim, f"makes an array of {dim} elements, which 32 bits may not count"
-                )
+                yield refuse(op, dim, f"{array}, which 32 bits may not count")
             elif not grows(dim, ranges):
-                yield refuse(
-                    op, dim, f"makes an array of {dim} elements, which does not grow with it"
-                )
+                yield refuse(op, dim, f"{array}, which does not grow with it")
         yield from rule.uses_of(op)
 
         # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `pseudo_inverse.py`.
         signs_cancel = is_pseudo_inverse(op)
         for program in forward_programs(op):
             for each in uses_of(program, ranges, op.place):
-                yield (
-                    each
-                    if each.op != "svd" or not signs_cancel
-                    else replace(each, how="its pseudo-inverse", refused=None)
-                )
+                if signs_cancel and each.op == "svd":
+                    yield replace(each, how="its pseudo-inverse", refused=None)
+                else:
+                    yield each
 
 
 def demand(jaxpr: AnyJaxpr, ranges: Ranges) -> tuple[Use, ...]:

@@ -8,19 +8,18 @@ values are evaluated inside of it.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import jax
 import numpy as np
 
 from .._jax.jaxprs import opened, programs
 from .._jax.settings import x64_is_on
-from .._jax.typed import Atom
+from .._jax.typed import Atom, JaxprEqn
 
 _BYTES = 8
 
 
-def x64_scope(*eqns: object) -> AbstractContextManager[Any]:
+def x64_scope(*eqns: JaxprEqn) -> AbstractContextManager[object]:
     """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
     values, else none.
     """
@@ -29,16 +28,15 @@ def x64_scope(*eqns: object) -> AbstractContextManager[Any]:
     return jax.enable_x64(True)  # noqa: FBT003
 
 
-def _is_wide(eqn: Any) -> bool:
+def _is_wide(eqn: JaxprEqn) -> bool:
     if any(_has_64_bits(atom) for atom in (*eqn.invars, *eqn.outvars)):
         return True
-    return any(
-        _is_wide(inner) for program in programs(eqn.params) for inner in opened(program)[0].eqns
-    )
+    return any(any(map(_is_wide, opened(program)[0].eqns)) for program in programs(eqn.params))
 
 
 def _has_64_bits(atom: Atom) -> bool:
     dtype = getattr(atom.aval, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iufc":
         return False
-    return dtype.itemsize >= _BYTES * (2 if dtype.kind == "c" else 1)
+    parts = 2 if dtype.kind == "c" else 1
+    return dtype.itemsize >= _BYTES * parts

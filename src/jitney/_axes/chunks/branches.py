@@ -16,19 +16,22 @@ callbacks), are not hoisted; the branch is refused then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
 import jax
 import numpy as np
 
 from ..._jax.evaluation import Const, Ref, as_const, numbered, numbers_of, values_at, without_calls
 from ..._jax.jaxprs import bound, equations, opened
-from ..._jax.typed import AnyJaxpr, Aval, JaxprEqn
+from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
 from ..typed_jax import lax, make_jaxpr
+
+Values = dict[int, jax.Array]
+"""Number of a hoisted result -> its value."""
 
 
 @dataclass(frozen=True)
@@ -50,29 +53,38 @@ class _Branch:
     gives: tuple[Ref, ...]
     steps: tuple[_BranchStep, ...]
 
-    def out(self, stage: int) -> list[_BranchStep]:
-        return [step for step in self.steps if step.is_out and step.stage == stage]
+    def out(self, stage: int | None = None) -> list[_BranchStep]:
+        """The hoisted operations, all of them or those of one stage."""
+        steps = [step for step in self.steps if step.is_out]
+        if stage is None:
+            return steps
+        return [step for step in steps if step.stage == stage]
 
     def values(
-        self, operands: Sequence[jax.Array], found: dict[int, Any], refs: Sequence[Ref]
-    ) -> list[Any]:
+        self,
+        operands: Sequence[jax.Array],
+        hoisted: Values,
+        refs: Sequence[Ref],
+    ) -> list[jax.Array]:
         """Evaluate values of the branch from its operands and the hoisted results."""
-        # Backward: the steps that are needed. Then forward: evaluate them.
-        known = {**dict(zip(self.takes, operands, strict=True)), **found}
+        # Backward: the steps that are needed.
         needed = set(numbers_of(refs))
         todo: list[_BranchStep] = []
         for step in reversed(self.steps):
             if not step.is_out and not needed.isdisjoint(step.makes):
                 todo.append(step)
                 needed.update(numbers_of(step.reads))
+
+        # Forward: evaluate them.
+        known = dict(zip(self.takes, operands, strict=True))
+        known.update(hoisted)
         for step in reversed(todo):
-            known.update(
-                zip(step.makes, bound(step.eqn, values_at(step.reads, known)), strict=True)
-            )
+            results = bound(step.eqn, values_at(step.reads, known))
+            known.update(zip(step.makes, results, strict=True))
         return values_at(refs, known)
 
 
-def hoist_uses(eqn: JaxprEqn, looks: Callable[[Any], bool]) -> Any | None:
+def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr | None:
     """A jaxpr equivalent to a `cond`, in which no branch uses the axis; None if hoisting is not
     possible, or there is nothing to hoist.
 
@@ -81,96 +93,114 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[Any], bool]) -> Any | None:
         looks: Predicate: whether an operation uses the axis.
     """
     programs = eqn.params["branches"]
-    if (
-        eqn.effects
-        or any(map(depends_on_rows, programs))
-        or not any(looks(held) for held in _all(programs))
-    ):
+    if eqn.effects or any(map(depends_on_rows, programs)):
         return None
-    branches = [_taken_apart(program, looks) for program in programs]
-    avals = [
-        jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type)
-        for atom in eqn.invars
-    ]
-    out = [step for branch in branches for step in branch.steps if step.is_out]
-    # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
-    made = [atom.aval for step in out for atom in (*step.eqn.invars, *step.eqn.outvars)]
-    if not all(isinstance(aval.dtype, np.dtype) for aval in made):
+    if not any(map(looks, chain.from_iterable(map(equations, programs)))):
         return None
-    stages = 1 + max(step.stage for step in out)
+    branches = [_numbered_branch(program, looks) for program in programs]
 
-    def whole(index: Any, *operands: jax.Array) -> list[Any]:
-        found = [{} for _ in branches]
-        for stage in range(stages):
-            steps = [(b, step) for b, branch in enumerate(branches) for step in branch.out(stage)]
-            parts = iter(_chosen(index, operands, branches, found, steps))
+    # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
+    out = chain.from_iterable(branch.out() for branch in branches)
+    last = 0
+    for step in out:
+        last = max(last, step.stage)
+        atoms = (*step.eqn.invars, *step.eqn.outvars)
+        if not all(isinstance(atom.aval.dtype, np.dtype) for atom in atoms):
+            return None
+    avals_out = [atom.aval for atom in eqn.outvars]
+
+    def whole(index: jax.Array, *operands: jax.Array) -> list[jax.Array]:
+        hoisted: list[Values] = [{} for _ in branches]
+        for stage in range(last + 1):
+            steps: list[tuple[int, _BranchStep]] = []
+            for b, branch in enumerate(branches):
+                steps += [(b, step) for step in branch.out(stage)]
+            parts = iter(_chosen(index, operands, branches, hoisted, steps))
             for b, step in steps:
                 read = [ref.value if isinstance(ref, Const) else next(parts) for ref in step.reads]
-                found[b].update(zip(step.makes, bound(step.eqn, read), strict=True))
-        return _finished(index, operands, branches, found, [atom.aval for atom in eqn.outvars])
+                results = bound(step.eqn, read)
+                hoisted[b].update(zip(step.makes, results, strict=True))
+        return _finished(index, operands, branches, hoisted, avals_out)
+
+    program = make_jaxpr(whole)(*(_abstract(atom.aval) for atom in eqn.invars))
 
     # Messages name the line of the user's `cond`, not of this file.
-    program = make_jaxpr(whole)(*avals)
-    lines = [
-        made.replace(source_info=eqn.source_info) if made.primitive.name == "cond" else made
-        for made in program.jaxpr.eqns
-    ]
-    return program.replace(jaxpr=program.jaxpr.replace(eqns=lines))
+    eqns: list[JaxprEqn] = []
+    for each in program.jaxpr.eqns:
+        is_cond = each.primitive.name == "cond"
+        eqns.append(each.replace(source_info=eqn.source_info) if is_cond else each)
+    return program.replace(jaxpr=program.jaxpr.replace(eqns=eqns))
 
 
-def _all(programs: Sequence[object]) -> Iterator[Any]:
-    for program in programs:
-        yield from equations(program)
+def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(
+        aval.shape,
+        aval.dtype,
+        weak_type=aval.weak_type,
+    )
 
 
-def _taken_apart(program: AnyJaxpr, looks: Callable[[Any], bool]) -> _Branch:
-    avals: dict[int, Any] = {}
+def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _Branch:
+    """A branch in SSA form, and the stage of each operation."""
+    avals: dict[int, Aval] = {}
     steps: list[_BranchStep] = []
-    stage: dict[int, int] = {}
+    stages: dict[int, int] = {}
 
-    def results(eqn: JaxprEqn, reads: list[Ref], _within: object) -> Sequence[Ref]:
+    def results(
+        eqn: JaxprEqn,
+        reads: list[Ref],
+        _within: object,
+    ) -> Sequence[Ref]:
         makes = numbered(eqn.outvars, avals)
-        at, is_out = max((stage.get(n, 0) for n in numbers_of(reads)), default=0), looks(eqn)
-        steps.append(_BranchStep(eqn, tuple(reads), makes, at, is_out))
-        stage.update(dict.fromkeys(makes, at + is_out))
+        stage = max((stages.get(n, 0) for n in numbers_of(reads)), default=0)
+        is_out = looks(eqn)
+        steps.append(_BranchStep(eqn, tuple(reads), makes, stage, is_out))
+        stages.update(dict.fromkeys(makes, stage + is_out))
         return makes
 
-    def inside(eqn: JaxprEqn) -> Any | None:
-        return hoist_uses(eqn, looks) if eqn.primitive.name == "cond" else inlined_program(eqn)
+    def inside(eqn: JaxprEqn) -> object | None:
+        if eqn.primitive.name == "cond":
+            return hoist_uses(eqn, looks)
+        return inlined_program(eqn)
 
     takes = numbered(opened(program)[0].invars, avals)
-    gives = without_calls(program, takes, results, inside, constant=as_const)
+    gives = without_calls(
+        program,
+        takes,
+        results,
+        inside,
+        constant=as_const,
+    )
     return _Branch(takes, tuple(gives), tuple(steps))
 
 
 def _chosen(
-    index: object,
+    index: jax.Array,
     operands: Sequence[jax.Array],
     branches: Sequence[_Branch],
-    found: list[dict[int, Any]],
+    hoisted: Sequence[Values],
     steps: Sequence[tuple[int, _BranchStep]],
-) -> list[Any]:
+) -> list[jax.Array]:
     """The operands of the hoisted operations of one stage; zeros for those of branches that are not
     taken.
     """
-    wanted = [
-        (b, ref, atom.aval)
-        for b, step in steps
-        for ref, atom in zip(step.reads, step.eqn.invars, strict=True)
-    ]
-    wanted = [(b, ref, aval) for b, ref, aval in wanted if not isinstance(ref, Const)]
+    wanted: list[tuple[int, Ref, Aval]] = []
+    for b, step in steps:
+        for ref, atom in zip(step.reads, step.eqn.invars, strict=True):
+            if not isinstance(ref, Const):
+                wanted.append((b, ref, atom.aval))
 
-    def branch(b: int) -> Callable[[], list[Any]]:
-        def taken() -> list[Any]:
-            values = iter(
-                branches[b].values(
-                    operands, found[b], [ref for other, ref, _ in wanted if other == b]
-                )
-            )
-            return [
-                _strong(next(values), aval) if other == b else lax.full(aval.shape, 0, aval.dtype)
-                for other, _, aval in wanted
-            ]
+    def branch(b: int) -> Callable[[], list[jax.Array]]:
+        def taken() -> list[jax.Array]:
+            refs = [ref for other, ref, _ in wanted if other == b]
+            values = iter(branches[b].values(operands, hoisted[b], refs))
+            out: list[jax.Array] = []
+            for other, _, aval in wanted:
+                if other == b:
+                    out.append(_strong(next(values), aval))
+                else:
+                    out.append(lax.full(aval.shape, 0, aval.dtype))
+            return out
 
         return taken
 
@@ -178,39 +208,40 @@ def _chosen(
 
 
 def _finished(
-    index: object,
+    index: jax.Array,
     operands: Sequence[jax.Array],
     branches: Sequence[_Branch],
-    found: list[dict[int, Any]],
-    avals: Sequence[Any],
-) -> list[Any]:
+    hoisted: Sequence[Values],
+    avals: Sequence[Aval],
+) -> list[jax.Array]:
     """The results of the `cond`, once all hoisted operations are done."""
     # Two conds: one for results with the axis, evaluated per chunk, one for the others, evaluated
     # once. In one cond the latter would count as made per chunk.
-    out = [None for _ in avals]
+    out: Values = {}
     for has_axis in (False, True):
-        mine = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
+        positions = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
 
-        def branch(b: int, mine: Sequence[int] = mine) -> Callable[[], list[Any]]:
-            def taken() -> list[Any]:
+        def branch(b: int, positions: Sequence[int] = positions) -> Callable[[], list[jax.Array]]:
+            def taken() -> list[jax.Array]:
+                refs = [branches[b].gives[i] for i in positions]
                 values = branches[b].values(
-                    operands, found[b], [branches[b].gives[i] for i in mine]
+                    operands,
+                    hoisted[b],
+                    refs,
                 )
-                return [_strong(x, avals[i]) for x, i in zip(values, mine, strict=True)]
+                return [_strong(x, avals[i]) for x, i in zip(values, positions, strict=True)]
 
             return taken
 
-        for i, x in zip(
-            mine, _switch(index, [branch(b) for b in range(len(branches))]), strict=True
-        ):
-            out[i] = x
-    return out
+        results = _switch(index, [branch(b) for b in range(len(branches))])
+        out.update(zip(positions, results, strict=True))
+    return [out[i] for i in range(len(avals))]
 
 
-def _switch(index: object, branches: Sequence[Callable[[], list[Any]]]) -> list[Any]:
+def _switch(index: jax.Array, branches: Sequence[Callable[[], list[jax.Array]]]) -> list[jax.Array]:
     """Call `lax.switch` on branches that close over their operands."""
     return list(lax.switch(index, branches))
 
 
-def _strong(x: jax.Array, aval: Aval) -> Any:
+def _strong(x: jax.Array, aval: Aval) -> jax.Array:
     return lax.convert_element_type(x, aval.dtype)

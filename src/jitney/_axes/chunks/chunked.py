@@ -12,15 +12,17 @@ long as the chunk, and whose `start` and `whole` give positions and sizes of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
-from ..._jax.evaluation import Const
+from ..._jax.evaluation import Const, Ref
 from ..._jax.jaxprs import scan_parts
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
@@ -37,10 +39,19 @@ from .partial_results import PartialResults
 from .passes import Pass, Passes
 from .picks import merge_top_k, read_positions, top_begins
 
-State = list[list[Any]]
+T = TypeVar("T")
+State = list[list[jax.Array]]
 """The carried values of each node with a state, in the order of the nodes."""
-StoredCarries = dict[int, list[Any]]
+StoredCarries = dict[int, list[jax.Array]]
 """Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
+Size = int | np.int32 | jax.Array
+"""A size or a position: of Python, or a scalar of the program."""
+Outputs = Sequence[jax.Array | None]
+"""Results of a node for one chunk; None for those that are known only after the pass."""
+Taken = tuple[State, tuple[list[jax.Array], StoredCarries]]
+"""The states after a chunk; its parts of emitted results and collected values; and the carries
+into it that are stored.
+"""
 
 
 @dataclass
@@ -49,17 +60,22 @@ class KnownValues:
 
     values: dict[int, Any]
 
-    def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
+    def read(
+        self,
+        refs: Sequence[Ref],
+        made: Mapping[int, jax.Array] | None = None,
+    ) -> list[jax.Array]:
         """The values with these numbers; `made` holds the values of the current chunk."""
         chunk = made or {}
-        return [
-            ref.value
-            if isinstance(ref, Const)
-            else chunk[ref]
-            if ref in chunk
-            else self.values[ref]
-            for ref in refs
-        ]
+        values: list[jax.Array] = []
+        for ref in refs:
+            if isinstance(ref, Const):
+                values.append(ref.value)
+            elif ref in chunk:
+                values.append(chunk[ref])
+            else:
+                values.append(self.values[ref])
+        return values
 
 
 class Chunked:
@@ -78,7 +94,7 @@ class Chunked:
     def __init__(
         self,
         passes: Passes,
-        size: Any,
+        size: Size,
         devices: Devices | None = None,
         *,
         is_spread: bool = False,
@@ -94,38 +110,51 @@ class Chunked:
         """Take the arguments, in order, as known values; those with the axis as a whole."""
         return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
 
-    def settle(self, nodes: Sequence[Node], known: KnownValues) -> None:
+    def settle(
+        self,
+        nodes: Sequence[Node],
+        known: KnownValues,
+    ) -> None:
         """Evaluate nodes once, outside of chunks: those without the axis, and those that run at
         once on materialised values.
         """
         # A node without the axis makes no array along it: any allocated size will do.
         apart = self._walk(1, 1, 0)
         for node in nodes:
-            walk = (
-                self._walk(int(self.size), int(self.size))
-                if has_axis(node, self.passes.streamed)
-                else apart
-            )
+            walk = apart
+            if has_axis(node, self.passes.streamed):
+                walk = self._walk(int(self.size), int(self.size))
             values = known.read(node.reads)
-            out = (
-                walk.make(node.op, values)
-                if node.token is None or self.devices is None
-                else self._once(self.devices, walk, node, values)
-            )
+            if node.token is None or self.devices is None:
+                out = walk.make(node.op, values)
+            else:
+                out = self._once(
+                    self.devices,
+                    walk,
+                    node,
+                    values,
+                )
             known.values.update(zip(node.makes, out, strict=True))
 
     def _once(
-        self, devices: Devices, walk: PaddedInterpreter, node: Node, values: list[jax.Array]
-    ) -> list[Any]:
+        self,
+        devices: Devices,
+        walk: PaddedInterpreter,
+        node: Node,
+        values: list[jax.Array],
+    ) -> list[jax.Array]:
         """Evaluate a node that calls back on the first device, and send what the callback returns
         to the others.
         """
-        out = run_with_callbacks(walk, node.op, values, devices.index() == 0)
-        return (
-            [lax.all_gather(x, devices.along)[0] for x in out]
-            if callback_result_is_read(node.op, is_used=True)
-            else out
+        out = run_with_callbacks(
+            walk,
+            node.op,
+            values,
+            devices.index() == 0,
         )
+        if not callback_result_is_read(node.op, is_used=True):
+            return out
+        return [lax.all_gather(x, devices.along)[0] for x in out]
 
     def start(self, work: Pass, known: KnownValues) -> State:
         """The initial states of a pass."""
@@ -140,15 +169,15 @@ class Chunked:
         self,
         work: Pass,
         known: KnownValues,
-        chunk: dict[int, Any],
+        chunk: Mapping[int, jax.Array],
         state: State,
-        start: object,
-        count: object,
+        start: Size,
+        count: Size,
         allocated: int,
         *,
         kept: StoredCarries | None = None,
-        here: object = True,
-    ) -> tuple[State, list[Any]]:
+        here: bool | jax.Array = True,
+    ) -> tuple[State, list[jax.Array]]:
         """Evaluate one chunk.
 
         Args:
@@ -170,35 +199,51 @@ class Chunked:
         made = dict(chunk)
 
         # Materialised values are read as slices, as arguments are.
+        part = _slice if self.is_differentiated else _part
         for n in work.slices:
             dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
-            part = _slice if self.is_differentiated else _part
-            made[n] = part(known.values[n], walk.start_of(dims[axis]), walk.shape(dims)[axis], axis)
+            at = walk.start_of(dims[axis])
+            made[n] = part(
+                known.values[n],
+                at,
+                walk.shape(dims)[axis],
+                axis,
+            )
+
         before = kept or {}
         states = iter(state)
         new: State = []
         for node in work.nodes:
             values = known.read(node.reads, made)
+            out: Outputs
 
             # Four kinds of nodes: replayed from a stored carry; partial results of a loop over
             # another axis; any other state; no state.
             if node.makes and node.makes[0] in work.replays:
+                carry = before[node.makes[0]]
                 out, _ = self._carry(
-                    walk.muted(), node, values, before[node.makes[0]], back=work.back
+                    walk.muted(),
+                    node,
+                    values,
+                    carry,
+                    back=work.back,
                 )
             elif node.parts is not None and has_state(node, self.passes.streamed):
+                carry = next(states)
+                calls_back = self._calls_back(node, start, here=here)
                 out, after = self._add(
                     walk,
                     node,
                     node.parts,
                     values,
-                    next(states),
-                    self._is_told(node, start, here=here),
+                    carry,
+                    calls_back,
                 )
                 new.append(after)
             elif has_state(node, self.passes.streamed):
+                mine = walk.muted() if node.is_mute else walk
                 out, after = self._carry(
-                    walk.muted() if node.is_mute else walk,
+                    mine,
                     node,
                     values,
                     next(states),
@@ -206,43 +251,61 @@ class Chunked:
                 )
                 new.append(after)
             else:
+                calls_back = self._calls_back(node, start, here=here)
                 out = run_with_callbacks(
-                    walk, node.op, values, self._is_told(node, start, here=here)
+                    walk,
+                    node.op,
+                    values,
+                    calls_back,
                 )
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
-        return new, known.read(
-            [*(self.passes.flat.gives[i] for i in work.emits), *work.collects], made
-        )
+        return new, known.read(self.passes.outputs(work), made)
 
     def together(self, work: Pass, state: State) -> State:
         """Combine the states of a pass over all devices, and round them to the program's dtypes."""
-        state = (
-            state
-            if self.devices is None
-            else self.devices.together(work, self.passes.streamed, state)
-        )
-        with_state = work.states(self.passes.streamed)
-        return [
-            [
-                _as(x, self.passes.flat.dtypes[n])
-                for n, x in zip(self.accumulated(node), held, strict=False)
-            ]
-            for node, held in zip(with_state, state, strict=True)
-        ]
+        if self.devices is not None:
+            state = self.devices.together(
+                work,
+                self.passes.streamed,
+                state,
+            )
+        dtypes = self.passes.flat.dtypes
+        out: State = []
+        for node, values in zip(work.states(self.passes.streamed), state, strict=True):
+            # The number of elements that a `top_k` has seen is no result.
+            both = zip(self.accumulated(node), values, strict=False)
+            out.append([_as(x, dtypes[n]) for n, x in both])
+        return out
 
-    def finish(self, work: Pass, known: KnownValues, state: State) -> None:
+    def finish(
+        self,
+        work: Pass,
+        known: KnownValues,
+        state: State,
+    ) -> None:
         """Add the values that a pass has accumulated, combined by `together`, to the known ones."""
         with_state = work.states(self.passes.streamed)
         for node, held in zip(with_state, state, strict=True):
             known.values.update(zip(self.accumulated(node), held, strict=False))
 
-    def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
+    def results(
+        self,
+        known: KnownValues,
+        emitted: Mapping[int, Any],
+    ) -> list[jax.Array]:
         """The results of the program; `emitted` has those with the axis, by position."""
         self.settle(self.passes.after, known)
-        gives = self.passes.flat.gives
-        return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]
+        results: list[jax.Array] = []
+        for i, ref in enumerate(self.passes.flat.gives):
+            results.append(emitted[i] if i in emitted else known.read([ref])[0])
+        return results
 
-    def _walk(self, allocated: int, count: Any, start: Any = None) -> PaddedInterpreter:
+    def _walk(
+        self,
+        allocated: int,
+        count: Size,
+        start: Size | None = None,
+    ) -> PaddedInterpreter:
         symbol = self.passes.symbol
         starts = {} if start is None else {symbol: start}
         walk = PaddedInterpreter(
@@ -256,7 +319,13 @@ class Chunked:
         walk.is_spread = self.is_spread
         return walk
 
-    def _is_told(self, node: Node, start: Any, *, here: Any) -> Any:
+    def _calls_back(
+        self,
+        node: Node,
+        start: Size,
+        *,
+        here: bool | jax.Array,
+    ) -> bool | jax.Array:
         """Return whether an operation calls its callbacks in this chunk: a loop along the axis does
         in each chunk, any other operation in the first.
         """
@@ -267,73 +336,84 @@ class Chunked:
     @property
     def accumulators(self) -> list[str]:
         """The dtypes of the carried values; a checkpoint with other dtypes cannot be resumed."""
-        nodes = [node for work in self.passes.passes for node in work.states(self.passes.streamed)]
-        return [
-            str(monoid.accumulator(self.passes.flat.dtypes[n]))
-            for node in nodes
-            if node.parts is not None
-            or carry_kind(node.op) not in ("looped", "placed", "picked", "topped")
-            for n, monoid in zip(
-                self.accumulated(node) or node.makes, monoids_of(node), strict=True
-            )
-        ]
+        return [str(dtype) for work in self.passes.passes for dtype in self._accumulators(work)]
+
+    def _accumulators(self, work: Pass) -> Iterator[DType]:
+        dtypes = self.passes.flat.dtypes
+        for node in work.states(self.passes.streamed):
+            is_fold = carry_kind(node.op) not in ("looped", "placed", "picked", "topped")
+            if node.parts is None and not is_fold:
+                continue
+            numbers = self.accumulated(node) or node.makes
+            for n, monoid in zip(numbers, monoids_of(node), strict=True):
+                yield monoid.accumulator(dtypes[n])
 
     def accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
-    def _begin(self, node: Node, known: KnownValues) -> list[Any]:
-        op, way = node.op, carry_kind(node.op)
+    def _begin(
+        self,
+        node: Node,
+        known: KnownValues,
+    ) -> list[jax.Array]:
+        op = node.op
         if node.parts is not None:
-            dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
-            made = zip(self.accumulated(node), monoids_of(node), strict=True)
-            return [
-                _identity_array(monoid, dims[n], monoid.accumulator(dtypes[n]))
-                for n, monoid in made
-            ]
-        # The carry alone is read; streamed operands are not known yet.
-        if way == "looped":
-            values = [
-                None
-                if isinstance(ref, int) and ref in self.passes.streamed
-                else known.read([ref])[0]
-                for ref in node.reads
-            ]
-            return [jnp.asarray(x) for x in initial_carry(op, values)]
-        if way == "topped":
-            return top_begins(op)
-        if way == "picked":
-            aval = op.eqn.outvars[0].aval
-            return [lax.full(aval.shape, 0, aval.dtype)]
-        monoid = monoid_of(op)
-        if way == "written":
-            (x,) = known.read(node.reads[:1])
-            return [
-                self._on_first(
-                    _as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid
-                )
-            ]
+            return self._partial_identities(node)
         aval = op.eqn.outvars[0].aval
-        if way == "cumulated":
-            shape = [
-                1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)
-            ]
-            return [_identity(op, shape)]
-        if way == "placed":
-            dtype = op.eqn.invars[0].aval.dtype
-            return [
-                lax.full(aval.shape, 0, aval.dtype),
-                lax.full(aval.shape, monoid.identity(dtype), dtype),
-            ]
-        return [_identity(op, aval.shape)]
+        match carry_kind(op):
+            case "looped":
+                return self._loop_start(node, known)
+            case "topped":
+                return top_begins(op)
+            case "picked":
+                return [lax.full(aval.shape, 0, aval.dtype)]
+            case "written":
+                monoid = monoid_of(op)
+                (x,) = known.read(node.reads[:1])
+                x = _as(jnp.asarray(x), monoid.accumulator(aval.dtype))
+                return [self._on_first(x, monoid)]
+            case "cumulated":
+                shape = list(aval.shape)
+                shape[op.params["axis"]] = 1
+                return [_identity(op, shape)]
+            case "placed":
+                dtype = op.eqn.invars[0].aval.dtype
+                index = lax.full(aval.shape, 0, aval.dtype)
+                return [index, _identity_array(monoid_of(op), aval.shape, dtype)]
+            case _:
+                return [_identity(op, aval.shape)]
 
-    def _on_first(self, x: jax.Array, monoid: Monoid) -> Any:
+    def _partial_identities(self, node: Node) -> list[jax.Array]:
+        dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
+        out: list[jax.Array] = []
+        for n, monoid in zip(self.accumulated(node), monoids_of(node), strict=True):
+            out.append(_identity_array(monoid, dims[n], monoid.accumulator(dtypes[n])))
+        return out
+
+    def _loop_start(
+        self,
+        node: Node,
+        known: KnownValues,
+    ) -> list[jax.Array]:
+        # The carry alone is read; streamed operands are not known yet.
+        refs = initial_carry(node.op, list(node.reads))
+        return [jnp.asarray(x) for x in known.read(refs)]
+
+    def _on_first(
+        self,
+        x: jax.Array,
+        monoid: Monoid,
+    ) -> jax.Array:
         """The initial value of an accumulation on the first device, the identity on the others, so
         that it is counted once.
         """
         if self.devices is None:
             return x
+        is_first = self.devices.index() == 0
         return jnp.where(
-            self.devices.index() == 0, x, lax.full(x.shape, monoid.identity(x.dtype), x.dtype)
+            is_first,
+            x,
+            _identity_array(monoid, x.shape, x.dtype),
         )
 
     def _add(
@@ -342,9 +422,9 @@ class Chunked:
         node: Node,
         parts: PartialResults,
         values: list[jax.Array],
-        state: list[Any],
+        state: list[jax.Array],
         when: object,
-    ) -> tuple[list[Any], list[Any]]:
+    ) -> tuple[Outputs, list[jax.Array]]:
         """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
         made per chunk (None for partial ones), and the partial results so far.
         """
@@ -352,27 +432,32 @@ class Chunked:
         is_first = jnp.equal(walk.start[self.passes.symbol], 0)
         begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
         for i, monoid in parts.begun.items():
-            begins[i] = lax.select(
-                is_first, begins[i], _identity_array(monoid, begins[i].shape, begins[i].dtype)
-            )
-        out = run_with_callbacks(walk, node.op, begins, when)
-        both = list(zip(out, parts.monoids, strict=True))
-        added = [(x, monoid) for x, monoid in both if monoid is not None]
-        new = [
-            monoid.combine(held, _as(x, held.dtype))
-            for held, (x, monoid) in zip(state, added, strict=True)
-        ]
-        return [None if monoid is not None else x for x, monoid in both], new
+            x = begins[i]
+            identity = _identity_array(monoid, x.shape, x.dtype)
+            begins[i] = lax.select(is_first, x, identity)
+        results = run_with_callbacks(walk, node.op, begins, when)
+
+        out: list[jax.Array | None] = []
+        new: list[jax.Array] = []
+        so_far = iter(state)
+        for x, monoid in zip(results, parts.monoids, strict=True):
+            if monoid is None:
+                out.append(x)
+                continue
+            total = next(so_far)
+            new.append(monoid.combine(total, _as(x, total.dtype)))
+            out.append(None)
+        return out, new
 
     def _carry(
         self,
         walk: PaddedInterpreter,
         node: Node,
         values: list[jax.Array],
-        state: list[Any],
+        state: list[jax.Array],
         *,
         back: bool,
-    ) -> tuple[list[Any], list[Any]]:
+    ) -> tuple[Outputs, list[jax.Array]]:
         """Evaluate an operation with a state on one chunk: its results (None where they are known
         only after the pass), and the next state.
         """
@@ -380,24 +465,24 @@ class Chunked:
         rule = RULES[op.name]
         if way == "looped":
             constants, _, xs = scan_parts(op.eqn, values)
-            out = rule.pad(walk, op, [*constants, *state, *xs])
-            return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
+            out = rule.pad(
+                walk,
+                op,
+                [*constants, *state, *xs],
+            )
+            carry, stacked = out[: len(state)], out[len(state) :]
+            return [*(None for _ in state), *stacked], carry
         if way == "written":
-            return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
+            (x,), indices, updates = state, values[1], values[2]
+            return [None], rule.pad(walk, op, [x, indices, _as(updates, x.dtype)])
         if way == "topped":
             return [None for _ in node.makes], merge_top_k(walk, op, values[0], state, back=back)
         if way == "picked":
             return [None], [read_positions(walk, op, values, state[0])]
         if way == "placed":
             part = rule.pad(walk, op, values)[0]
-            return [None], _merge_argmax(
-                op,
-                values[0],
-                part,
-                state,
-                walk.start_of(op.ins[0][op.params["axes"][0]]),
-                back=back,
-            )
+            start = walk.start_of(op.ins[0][op.params["axes"][0]])
+            return [None], _merge_argmax(op, values[0], part, state, start, back=back)
 
         # A fold, or a prefix scan: within the chunk by the rule, then combined with the carry. A
         # scan's next carry is its last result (the first one if it runs from the end).
@@ -407,45 +492,72 @@ class Chunked:
             whole = combine(part, jnp.broadcast_to(state[0], part.shape))
             axis = op.params["axis"]
             end = 0 if op.params["reverse"] else part.shape[axis] - 1
-            return [_as(whole, values[0].dtype)], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
+            result = _as(whole, values[0].dtype)
+            return [result], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
         return [None], [combine(state[0], part)]
 
 
-def _as(x: Any, dtype: DType) -> Any:
+def _as(x: jax.Array, dtype: DType) -> jax.Array:
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
-def _identity(op: Op, shape: Any) -> Any:
+def _identity(op: Op, shape: Sequence[int]) -> jax.Array:
     """The identity of an operation's monoid, in the dtype that it accumulates in."""
     monoid = monoid_of(op)
-    return _identity_array(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
+    return _identity_array(
+        monoid,
+        shape,
+        monoid.accumulator(op.eqn.outvars[0].aval.dtype),
+    )
 
 
-def _identity_array(monoid: Monoid, shape: Any, dtype: DType) -> Any:
+def _identity_array(
+    monoid: Monoid,
+    shape: Sequence[int],
+    dtype: DType,
+) -> jax.Array:
     return lax.full(shape, monoid.identity(dtype), dtype)
 
 
-def _wide(walk: PaddedInterpreter, op: Op, values: list[jax.Array]) -> Any:
+def _wide(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: list[jax.Array],
+) -> jax.Array:
     """The result for one chunk in the accumulator's dtype, not yet rounded to the program's."""
+    pad = RULES[op.name].pad
     dtype = op.eqn.outvars[0].aval.dtype
     wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
-        return RULES[op.name].pad(walk, op, values)[0]
+        return pad(walk, op, values)[0]
+
     # Operands are converted, except those of products: these take a result dtype of their own.
     if op.name not in ("dot_general", "conv_general_dilated"):
-        return RULES[op.name].pad(walk, op, [_as(x, wide) for x in values])[0]
-    return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
+        return pad(walk, op, [_as(x, wide) for x in values])[0]
+    product = op.changed(preferred_element_type=wide)
+    return _as(pad(walk, product, values)[0], wide)
 
 
 def _merge_argmax(
-    op: Op, x: jax.Array, part: Any, state: list[Any], start: Any, *, back: bool
-) -> list[Any]:
+    op: Op,
+    x: jax.Array,
+    part: jax.Array,
+    state: list[jax.Array],
+    start: jax.Array,
+    *,
+    back: bool,
+) -> list[jax.Array]:
     """The next state of an argmax or argmin: index in the whole axis and value. Ties go to the
     first element, and the first NaN wins over all numbers.
     """
     (axis,) = op.params["axes"]
     index, best = state
-    extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
+    extreme = jnp.take_along_axis(
+        x,
+        jnp.expand_dims(part, axis),
+        axis,
+    )
+    extreme = jnp.squeeze(extreme, axis)
     # From the end, a later chunk lies in front of those before it, so it wins ties (and NaNs).
     above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)
     better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
@@ -458,8 +570,12 @@ def _merge_argmax(
 
 
 def run_chunked(
-    passes: Passes, arrays: Sequence[object], size: int, chunk: int, devices: Devices | None = None
-) -> list[Any]:
+    passes: Passes,
+    arrays: Sequence[Any],
+    size: int,
+    chunk: int,
+    devices: Devices | None = None,
+) -> list[jax.Array]:
     """Evaluate a program in memory, chunk by chunk.
 
     Args:
@@ -470,12 +586,21 @@ def run_chunked(
         devices: The devices that the axis is sharded over, if it is.
     """
     with passes.width:
-        return _run(Chunked(passes, size, devices), arrays, size, chunk)
+        return _run(
+            Chunked(passes, size, devices),
+            arrays,
+            size,
+            chunk,
+        )
 
 
 def run_chunked_differentiable(
-    passes: Passes, derivative: Derivative[Passes], arrays: Sequence[object], size: int, chunk: int
-) -> list[Any]:
+    passes: Passes,
+    derivative: Derivative[Passes],
+    arrays: Sequence[object],
+    size: int,
+    chunk: int,
+) -> list[jax.Array]:
     """`run_chunked` on one device, differentiable once; in reverse mode each chunk is
     rematerialised.
 
@@ -487,48 +612,81 @@ def run_chunked_differentiable(
         chunk: The number of its elements per chunk.
     """
 
-    def run(arrays: Sequence[jax.Array], _: None) -> list[Any]:
+    def run(arrays: Sequence[jax.Array], _: None) -> list[jax.Array]:
         return run_chunked(passes, arrays, size, chunk)
 
     def along(
-        passes: Passes, arrays: Sequence[object], _: None, tangents: Sequence[object]
-    ) -> list[Any]:
+        passes: Passes,
+        arrays: Sequence[jax.Array],
+        _: None,
+        tangents: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         with passes.width:
             work = Chunked(passes, size, is_differentiated=True)
+            moving = frozenset(passes.flat.takes[len(arrays) :])
             return _scan_chunks(
-                work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :])
+                work,
+                [*arrays, *tangents],
+                size,
+                chunk,
+                moving,
             )
 
-    return with_derivative(run, along, derivative, arrays, None, len(passes.flat.gives))
+    return with_derivative(
+        run,
+        along,
+        derivative,
+        arrays,
+        None,
+        len(passes.flat.gives),
+    )
 
 
-def _run(work: Chunked, arrays: Sequence[object], size: int, chunk: int) -> list[Any]:
+def _run(
+    work: Chunked,
+    arrays: Sequence[jax.Array],
+    size: int,
+    chunk: int,
+) -> list[jax.Array]:
     passes, devices = work.passes, work.devices
     if devices is None:
         return _scan_chunks(work, arrays, size, chunk)
 
     # Constant results stay outside of `shard_map`.
-    gives, takes = passes.flat.gives, passes.flat.takes
-    made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
-    emitted = {i for turn in passes.passes for i in turn.emits}
+    gives = passes.flat.gives
+    computed = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
 
-    def here(*parts: object) -> list[Any]:
-        out = _scan_chunks(work, parts, size // devices.parts, chunk)
-        return [out[i] for i in made]
+    def here(*parts: jax.Array) -> list[jax.Array]:
+        out = _scan_chunks(
+            work,
+            parts,
+            size // devices.parts,
+            chunk,
+        )
+        return [out[i] for i in computed]
 
-    ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
-    outs = [devices.spec(passes.axis_of_result(i) if i in emitted else None) for i in made]
-    results = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
+    ins: list[PartitionSpec] = []
+    for n in passes.flat.takes:
+        axis = passes.axis(n) if n in passes.streamed else None
+        ins.append(devices.spec(axis))
+    outs: list[PartitionSpec] = []
+    emitted = set(chain.from_iterable(pass_.emits for pass_ in passes.passes))
+    for i in computed:
+        axis = passes.axis_of_result(i) if i in emitted else None
+        outs.append(devices.spec(axis))
+
+    values = devices.mapped(here, tuple(ins), outs)(*arrays)
+    results = dict(zip(computed, values, strict=True))
     return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
 
 def _scan_chunks(
     work: Chunked,
-    arrays: Sequence[object],
+    arrays: Sequence[jax.Array],
     size: int,
     chunk: int,
     tangents: frozenset[int] | None = None,
-) -> list[Any]:
+) -> list[jax.Array]:
     """Run all passes over this device's part of the axis, `size` elements, one chunk at a time.
 
     Each pass is a `lax.scan` over the full chunks, and one more step for the remainder, behind them
@@ -545,21 +703,23 @@ def _scan_chunks(
 
     # Full chunks and a remainder. Tangents are split beforehand, all else is sliced in the loop.
     full, rest = divmod(size, chunk)
-    parted = {
-        n: _parted(streamed[n], passes.axis(n), full, chunk)
-        for n in tangents or ()
-        if n in streamed
-    }
+    parted: dict[int, jax.Array] = {}
+    for n in tangents or ():
+        if n in streamed:
+            parted[n] = _parted(
+                streamed[n],
+                passes.axis(n),
+                full,
+                chunk,
+            )
     # Results of low types leave the loop as bits: see `low_bits.py`.
     moved = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
     # The position of this device's shard in the axis.
-    offset = (
-        np.int32(0)
-        if work.devices is None
-        else lax.convert_element_type(work.devices.index() * size, np.int32)
-    )
-    emitted: dict[int, Any] = {}
+    offset = np.int32(0)
+    if work.devices is not None:
+        offset = lax.convert_element_type(work.devices.index() * size, np.int32)
+    emitted: dict[int, jax.Array] = {}
     kept: StoredCarries = {}
     kept_rest: StoredCarries = {}
 
@@ -571,47 +731,81 @@ def _scan_chunks(
             # `turn` and `here` are bound as defaults: a closure reads them when it is called, and
             # they change with each pass.
             def step(
-                state: State, given: Any, turn: Pass = turn, here: KnownValues = here
-            ) -> tuple[State, Any]:
-                i, parts, before = given
+                state: State,
+                xs: tuple[jax.Array, dict[int, jax.Array], StoredCarries],
+                turn: Pass = turn,
+                here: KnownValues = here,
+            ) -> Taken:
+                i, parts, before = xs
                 at = i * np.int32(chunk)
-                cut = {
-                    n: parts[n] if n in parts else _part(x, at, chunk, passes.axis(n))
-                    for n, x in streamed.items()
-                }
+                cut = dict(parts)
+                for n, x in streamed.items():
+                    if n not in parts:
+                        cut[n] = _part(
+                            x,
+                            at,
+                            chunk,
+                            passes.axis(n),
+                        )
+                start = offset + at
                 new, outs = work.step(
-                    turn, here, cut, state, offset + at, chunk, chunk, kept=before
+                    turn,
+                    here,
+                    cut,
+                    state,
+                    start,
+                    chunk,
+                    chunk,
+                    kept=before,
                 )
                 return new, (moved(outs), work.kept(turn, state))
 
             def remainder(
-                state: State, before: StoredCarries, turn: Pass = turn, here: KnownValues = here
-            ) -> tuple[State, Any]:
+                state: State,
+                before: StoredCarries,
+                turn: Pass = turn,
+                here: KnownValues = here,
+            ) -> Taken:
                 at = full * chunk
-                cut = {
-                    n: (_slice if n in parted else _part)(x, at, rest, passes.axis(n))
-                    for n, x in streamed.items()
-                }
+                cut: dict[int, jax.Array] = {}
+                for n, x in streamed.items():
+                    part = _slice if n in parted else _part
+                    cut[n] = part(
+                        x,
+                        at,
+                        rest,
+                        passes.axis(n),
+                    )
+                start = offset + np.int32(at)
                 new, outs = work.step(
-                    turn, here, cut, state, offset + np.int32(at), rest, rest, kept=before
+                    turn,
+                    here,
+                    cut,
+                    state,
+                    start,
+                    rest,
+                    rest,
+                    kept=before,
                 )
                 return new, (moved(outs), work.kept(turn, state))
 
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
             again = partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
-            state, tail = work.start(turn, known), list[Any]()
-            before, before_rest = (
-                {key: each[key] for key in turn.replays if key in each}
-                for each in (kept, kept_rest)
-            )
+            state = work.start(turn, known)
+            tail: list[jax.Array] = []
+            before = {key: kept[key] for key in turn.replays if key in kept}
+            before_rest = {key: kept_rest[key] for key in turn.replays if key in kept_rest}
 
             # From the end the remainder comes first.
             if rest and turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
                 kept_rest.update(carried_in)
             state, (outs, carried_in) = lax.scan(
-                again(step), state, (numbered, parted, before), reverse=turn.back
+                again(step),
+                state,
+                (numbered, parted, before),
+                reverse=turn.back,
             )
             kept.update(carried_in)
             if rest and not turn.back:
@@ -619,19 +813,13 @@ def _scan_chunks(
                 kept_rest.update(carried_in)
 
             # Join the chunks of emitted and collected values, the remainder behind them.
-            axes = [
-                *(passes.axis_of_result(i) for i in turn.emits),
-                *map(passes.axis, turn.collects),
-            ]
+            numbers = passes.outputs(turn)
+            axes = [passes.axis(n) for n in numbers]
             joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
             if rest:
-                joined = [
-                    lax.concatenate([a, b], axis)
-                    for axis, a, b in zip(axes, joined, tail, strict=True)
-                ]
-            refs = [*(passes.flat.gives[i] for i in turn.emits), *turn.collects]
-            # No constant has the axis, so each of `refs` is a number.
-            dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]
+                ends = zip(axes, joined, tail, strict=True)
+                joined = [lax.concatenate([x, end], axis) for axis, x, end in ends]
+            dtypes = [passes.flat.dtypes[n] for n in numbers]
             joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
             work.finish(turn, known, work.together(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
@@ -639,34 +827,62 @@ def _scan_chunks(
     return work.results(known, emitted)
 
 
-def _as_is(given: object) -> Any:
-    return given
+def _as_is(value: T) -> T:
+    return value
 
 
-def _all_bits(arrays: list[jax.Array]) -> list[Any]:
+def _all_bits(arrays: list[jax.Array]) -> list[jax.Array]:
     return [as_bits(x) for x in arrays]
 
 
-def _slice(x: Any, start: object, size: int, axis: int) -> Any:
+def _slice(
+    x: jax.Array,
+    start: Size,
+    size: int,
+    axis: int,
+) -> jax.Array:
     return lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def _part(x: Any, start: Any, size: int, axis: int) -> Any:
+def _part(
+    x: jax.Array,
+    start: Size,
+    size: int,
+    axis: int,
+) -> jax.Array:
     """A chunk of an array that is not differentiated, sliced as bits."""
     return from_bits(_slice(as_bits(x), start, size, axis), x.dtype)
 
 
-def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
+def _parted(
+    x: jax.Array,
+    axis: int,
+    full: int,
+    chunk: int,
+) -> jax.Array:
     """The full chunks of an array, stacked along a new leading axis."""
-    whole = lax.slice_in_dim(x, 0, full * chunk, axis=axis)
-    return jnp.moveaxis(
-        whole.reshape(*whole.shape[:axis], full, chunk, *whole.shape[axis + 1 :]), axis, 0
+    whole = lax.slice_in_dim(
+        x,
+        0,
+        full * chunk,
+        axis=axis,
     )
+    before, after = whole.shape[:axis], whole.shape[axis + 1 :]
+    chunks = whole.reshape(
+        *before,
+        full,
+        chunk,
+        *after,
+    )
+    return jnp.moveaxis(chunks, axis, 0)
 
 
-def _joined(chunks: object, axis: int) -> Any:
+def _joined(chunks: jax.Array, axis: int) -> jax.Array:
     """Join chunks that are stacked along a leading axis along their own axis."""
     moved = jnp.moveaxis(chunks, 0, axis)
+    before, after = moved.shape[:axis], moved.shape[axis + 2 :]
     return moved.reshape(
-        *moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :]
+        *before,
+        moved.shape[axis] * moved.shape[axis + 1],
+        *after,
     )

@@ -5,7 +5,7 @@ carries from chunk to chunk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 from ..._jax.jaxprs import scan_parts
 from ..._jax.primitives import spelled
@@ -20,6 +20,8 @@ from ..rules.control import forward_programs
 from ..uses import uses_of
 from .picks import can_be_picked
 
+T = TypeVar("T")
+
 
 def uses_along(op: Op) -> Iterator[Use]:
     """Yield the uses of the axis in an operation, and in the sub-jaxprs that it holds."""
@@ -27,9 +29,8 @@ def uses_along(op: Op) -> Iterator[Use]:
         return
     rule = RULES.get(op.name)
     if rule is None:
-        yield Use(
-            frozenset(), "mixed", f"`{spelled(op.name)}`, which has no rule,", op.name, op.place
-        )
+        how = f"`{spelled(op.name)}`, which has no rule,"
+        yield Use(frozenset(), "mixed", how, op.name, op.place)
         return
     yield from rule.uses_of(op)
     for program in forward_programs(op):
@@ -52,11 +53,10 @@ def checked_uses(op: Op) -> tuple[Use, ...]:
 def describe_use(op: Op, use: Use) -> str:
     """Describe a use of the axis by an operation, or inside of it, as a part of a sentence."""
     what = use.refused or use.how
-    return (
-        f"looks along it: {what} (`{spelled(op.name)}`)"
-        if use.op == op.name
-        else f"looks along it inside `{spelled(op.name)}`: {what}"
-    )
+    name = spelled(op.name)
+    if use.op == op.name:
+        return f"looks along it: {what} (`{name}`)"
+    return f"looks along it inside `{name}`: {what}"
 
 
 def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
@@ -83,7 +83,9 @@ def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
 def carry_kind(op: Op) -> CarryKind | None:
     """The kind of state that an operation carries from chunk to chunk; None if it carries none."""
     rule = RULES.get(op.name)
-    return None if rule is None or rule.carried_state is None else rule.carried_state.way
+    if rule is None or rule.carried_state is None:
+        return None
+    return rule.carried_state.way
 
 
 def direction_of(op: Op) -> bool | None:
@@ -120,9 +122,9 @@ def accumulates(op: Op) -> bool:
     # An operand with the axis: each row is written into its own row, or it could not be cut.
     if way == "written" and ragged_axes(op.ins[0]):
         return False
-    return way in ("folded", "placed", "picked", "topped", "written") and any(
-        map(ragged_axes, op.ins)
-    )
+    if way not in ("folded", "placed", "picked", "topped", "written"):
+        return False
+    return any(map(ragged_axes, op.ins))
 
 
 def monoid_of(op: Op) -> Monoid:
@@ -133,6 +135,6 @@ def monoid_of(op: Op) -> Monoid:
     return across.monoid
 
 
-def initial_carry(op: Op, values: list[Any]) -> list[Any]:
+def initial_carry(op: Op, values: list[T]) -> list[T]:
     """The operands, among `values`, that are the initial carry of a loop over the axis."""
     return scan_parts(op.eqn, values)[1]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from .numbered import Node
 
 
 @dataclass
@@ -35,10 +36,10 @@ class Materialised:
     given: frozenset[int] = frozenset()
     made: set[int] = field(default_factory=set[int])
     collected: dict[int, int] = field(default_factory=dict[int, int])
-    free: dict[int, Any] = field(default_factory=dict[int, Any])
+    free: dict[int, Node] = field(default_factory=dict[int, Node])
     spread: set[int] = field(default_factory=set[int])
 
-    def is_at_once(self, node: Any) -> bool:
+    def is_at_once(self, node: Node) -> bool:
         """Return whether an operation runs at once, on whole operands."""
         return not self.made.isdisjoint(node.makes)
 
@@ -46,15 +47,23 @@ class Materialised:
         """Return whether values are materialised without being collected in a pass."""
         return all(ref in self.given or ref in self.made for ref in refs)
 
-    def is_spread(self, node: Any) -> bool:
+    def is_spread(self, node: Node) -> bool:
         """Return whether an operation's results are made as a whole besides per chunk."""
         return not self.spread.isdisjoint(node.makes)
 
-    def gather(self, refs: Iterable[int], level: dict[int, int]) -> int:
+    def gather(
+        self,
+        refs: Iterable[int],
+        level: dict[int, int],
+    ) -> int:
         """Materialise values, and return the number of passes after which all of them are there."""
         return max((self._gathered(n, level) for n in refs), default=0)
 
-    def _gathered(self, n: int, level: dict[int, int]) -> int:
+    def _gathered(
+        self,
+        n: int,
+        level: dict[int, int],
+    ) -> int:
         if n in self.given or n in self.made:
             return level[n]
         if n in self.free:
@@ -65,15 +74,21 @@ class Materialised:
         return level[n] + 1
 
     def _make(self, n: int) -> None:
-        if n not in self.spread:
-            self.spread.add(n)
-            for ref in self.free[n].numbers:
-                if ref in self.free:
-                    self._make(ref)
+        if n in self.spread:
+            return
+        self.spread.add(n)
+        for ref in self.free[n].numbers:
+            if ref in self.free:
+                self._make(ref)
 
-    def sliced_in(self, p: int, takes: Sequence[int]) -> set[int]:
+    def sliced_in(
+        self,
+        p: int,
+        takes: Sequence[int],
+    ) -> set[int]:
         """The values that pass `p` slices from a whole instead of recomputing them per chunk."""
-        return self.made | {n for n, at in self.collected.items() if at < p and n not in takes}
+        collected = {n for n, at in self.collected.items() if at < p}
+        return self.made | collected.difference(takes)
 
     @property
     def last(self) -> int:

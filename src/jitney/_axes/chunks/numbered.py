@@ -10,17 +10,18 @@ queries about a node along the cut axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ..._jax.evaluation import CallStack, Const, Ref, as_const, numbered, numbers_of, without_calls
-from ..._jax.jaxprs import called, equations, opened, programs
-from ..._jax.typed import JaxprEqn
+from ..._jax.jaxprs import called, opened
+from ..._jax.jaxprs import inside as equations_inside
+from ..._jax.typed import Aval, JaxprEqn
 from ..callbacks import check_effects, is_ordered
-from ..dims import evaluate, symbols
-from ..interpreter import Op, Ranges, mentions
+from ..dims import Dim, evaluate, symbols
+from ..interpreter import Numbers, Op, Ranges, mentions
 from ..monoids import Monoid
 from ..refusal import Refused
 from ..rule import Use
@@ -87,10 +88,10 @@ class NumberedProgram:
     nodes: tuple[Node, ...]
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    avals: Mapping[int, Any]
+    avals: Mapping[int, Aval | None]
 
     @cached_property
-    def dims(self) -> Mapping[int, tuple[Any, ...]]:
+    def dims(self) -> Mapping[int, tuple[Dim, ...]]:
         """The shape of each value."""
         return {n: tuple(getattr(aval, "shape", ())) for n, aval in self.avals.items()}
 
@@ -100,7 +101,11 @@ class NumberedProgram:
         return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
 
 
-def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedProgram:
+def flatten(
+    jaxpr: object,
+    ranges: Ranges,
+    numbers: Numbers,
+) -> NumberedProgram:
     """Number the values of a program, and inline its calls.
 
     Args:
@@ -110,7 +115,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
             constants.
     """
     nodes: list[Node] = []
-    avals: dict[int, Any] = {}
+    avals: dict[int, Aval | None] = {}
     # Token of the latest ordered callback: chained through `waits`, so that the order stays.
     last: tuple[int, ...] = ()
 
@@ -119,39 +124,37 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
 
     # The program to inline in place of an equation: a call's own, or that of a `cond` with its uses
     # of the axis hoisted out of the branches.
-    def inside(eqn: JaxprEqn) -> Any | None:
+    def inside(eqn: JaxprEqn) -> object | None:
         if is_number(eqn):
             return None
-        return (
-            hoist_uses(eqn, looks)
-            if eqn.primitive.name == "cond" and is_torn(eqn)
-            else inlined_program(eqn)
-        )
+        if eqn.primitive.name == "cond" and is_torn(eqn):
+            return hoist_uses(eqn, looks)
+        return inlined_program(eqn)
 
     def is_torn(eqn: JaxprEqn) -> bool:
         """Return whether a branch uses the axis in a way that has no partial results, so that the
         use has to be hoisted out of the `cond`.
         """
-        if not mentions(Op(eqn, ranges)) or any(
-            is_number(held) for program in programs(eqn.params) for held in equations(program)
-        ):
+        op = Op(eqn, ranges)
+        if not mentions(op) or any(map(is_number, equations_inside(eqn))):
             return False
         try:
-            if checked_uses(Op(eqn, ranges)):
-                find_partials(Op(eqn, ranges), [False for _ in eqn.invars])
+            if checked_uses(op):
+                find_partials(op, [False for _ in eqn.invars])
         except Refused:
             return True
         return False
 
     def looks(eqn: JaxprEqn) -> bool:
-        op = Op(eqn, ranges)
-        return (
-            called(eqn) is None
-            and eqn.primitive.name != "cond"
-            and any(True for _ in uses_along(op))
-        )
+        if called(eqn) is not None or eqn.primitive.name == "cond":
+            return False
+        return any(True for _ in uses_along(Op(eqn, ranges)))
 
-    def results(eqn: JaxprEqn, reads: list[Ref], within: CallStack) -> Sequence[Ref]:
+    def results(
+        eqn: JaxprEqn,
+        reads: list[Ref],
+        within: CallStack,
+    ) -> Sequence[Ref]:
         if is_number(eqn):
             return [Const(numbers[eqn.outvars[0]])]
         # An identity on values; shardings are decided outside of this program.
@@ -161,7 +164,11 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
         return makes
 
-    def node(op: Op, reads: tuple[Ref, ...], makes: tuple[int, ...]) -> Node:
+    def node(
+        op: Op,
+        reads: tuple[Ref, ...],
+        makes: tuple[int, ...],
+    ) -> Node:
         nonlocal last
         if not op.eqn.effects:
             return Node(op, reads, makes)
@@ -169,55 +176,74 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedP
         check_effects(op)
         token = len(avals)
         avals[token] = None
-        waits = last if is_ordered(op) else ()
-        last = (token,) if is_ordered(op) else last
+        if not is_ordered(op):
+            return Node(op, reads, makes, token)
+        waits, last = last, (token,)
         return Node(op, reads, makes, token, waits)
 
     takes = numbered(opened(jaxpr)[0].invars, avals)
-    gives = without_calls(jaxpr, takes, results, inside, constant=as_const)
-    return NumberedProgram(tuple(nodes), takes, tuple(gives), avals)
+    gives = without_calls(
+        jaxpr,
+        takes,
+        results,
+        inside,
+        constant=as_const,
+    )
+    return NumberedProgram(
+        tuple(nodes),
+        takes,
+        tuple(gives),
+        avals,
+    )
 
 
-def has_axis(node: Node, streamed: set[int] | frozenset[int]) -> bool:
+def has_axis(node: Node, streamed: Set[int]) -> bool:
     """Return whether an operation is evaluated per chunk: it reads or makes streamed values, or
     uses the axis inside only (a sum of random draws).
     """
-    return bool(node.uses) or not streamed.isdisjoint((*node.numbers, *node.makes))
+    if node.uses:
+        return True
+    return any(n in streamed for n in (*node.numbers, *node.makes))
 
 
-def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
+def is_accumulated(
+    node: Node,
+    number: int,
+    streamed: Set[int],
+) -> bool:
     """Return whether a value accumulates over the chunks, and so is known when the pass is over."""
-    if node.parts is not None:
-        return number not in streamed and node.parts.monoids[node.makes.index(number)] is not None
-    return number not in streamed and accumulates(node.op)
+    if number in streamed:
+        return False
+    if node.parts is None:
+        return accumulates(node.op)
+    return node.parts.monoids[node.makes.index(number)] is not None
 
 
-def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
+def has_state(node: Node, streamed: Set[int]) -> bool:
     """Return whether an operation carries a state from chunk to chunk."""
-    return is_cumulated(node.op) or any(is_accumulated(node, n, streamed) for n in node.makes)
+    if is_cumulated(node.op):
+        return True
+    return any(is_accumulated(node, n, streamed) for n in node.makes)
 
 
 def monoids_of(node: Node) -> list[Monoid]:
     """The monoids that combine partial results, one for each value that a node accumulates."""
-    return (
-        [monoid_of(node.op)]
-        if node.parts is None
-        else [monoid for monoid in node.parts.monoids if monoid is not None]
-    )
+    if node.parts is None:
+        return [monoid_of(node.op)]
+    return [monoid for monoid in node.parts.monoids if monoid is not None]
 
 
-def begins_with(node: Node) -> list[Any]:
+def begins_with(node: Node) -> list[Ref]:
     """The operands that an accumulation starts from: the initial carry of a loop, the operand of a
     scatter.
     """
-    way = carry_kind(node.op)
-    return (
-        initial_carry(node.op, list(node.reads))
-        if way == "looped"
-        else list(node.reads[:1])
-        if way == "written"
-        else []
-    )
+    match carry_kind(node.op):
+        case "looped":
+            return initial_carry(node.op, list(node.reads))
+        case "written":
+            return list(node.reads[:1])
+        case _:
+            return []
 
 
 def size_per_element(dims: Sequence[object]) -> int:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from ..._jax.jaxprs import inside
 from ..._jax.primitives import spelled
@@ -29,8 +31,6 @@ from ..typed_jax import jnp, lax
 from .cut_axis import carry_kind, is_along, monoid_of
 from .numbered import Node, has_state, monoids_of
 from .passes import Pass, Passes
-
-_AxisType: Any = jax.sharding.AxisType
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Devices:
             about the other mesh axes.
     """
 
-    mesh: Any
+    mesh: Mesh | AbstractMesh
     along: tuple[str, ...]
 
     @property
@@ -61,30 +61,33 @@ class Devices:
         """The mesh axes, for a line of the plan."""
         return " and ".join(map(repr, self.along))
 
-    def spec(self, axis: int | None) -> Any:
+    def spec(self, axis: int | None) -> PartitionSpec:
         """The partition spec of an array with the axis at a position; of one without it if None."""
-        return (
-            jax.sharding.PartitionSpec()
-            if axis is None
-            else jax.sharding.PartitionSpec(*[None] * axis, self.along)
-        )
+        if axis is None:
+            return PartitionSpec()
+        return PartitionSpec(*[None] * axis, self.along)
 
-    def index(self) -> Any:
+    def index(self) -> jax.Array:
         """The index of a device's shard, inside `mapped`."""
         return lax.axis_index(self.along)
 
     @property
-    def inside(self) -> Any:
+    def inside(self) -> AbstractContextManager[object]:
         """Context manager for tracing a program that runs inside `mapped`: JAX records the mesh in
         each equation.
         """
-        mesh = getattr(self.mesh, "abstract_mesh", self.mesh)
-        kinds = [
-            _AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names
-        ]
-        return jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
+        mesh = self.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh.abstract_mesh
+        kinds = tuple(
+            AxisType.Manual if name in self.along else AxisType.Auto for name in mesh.axis_names
+        )
+        return jax.sharding.use_abstract_mesh(mesh.update(axis_types=kinds))
 
-    def mapped(self, fn: Callable[..., object], ins: object, outs: object) -> Callable[..., Any]:
+    def mapped(
+        self,
+        fn: Callable[..., object],
+        ins: object,
+        outs: object,
+    ) -> Callable[..., Any]:
         """Turn a function of shards into one of whole arrays, by JAX's `shard_map`."""
         return jax.shard_map(
             fn,
@@ -96,75 +99,100 @@ class Devices:
         )
 
     def together(
-        self, work: Pass, streamed: frozenset[int], state: list[list[Any]]
-    ) -> list[list[Any]]:
+        self,
+        work: Pass,
+        streamed: frozenset[int],
+        state: Sequence[Sequence[jax.Array]],
+    ) -> list[list[jax.Array]]:
         """Combine the accumulated values of a pass over all devices."""
-        # All sums go into one `psum`, hence one all-reduce of several operands.
         nodes = work.states(streamed)
-        held = [
-            (i, k, monoid)
-            for i, node in enumerate(nodes)
-            if not _is_placed(node)
-            for k, monoid in enumerate(monoids_of(node))
-        ]
-        sums = [(i, k) for i, k, monoid in held if monoid is MONOIDS["add"]]
-        out = [list(each) for each in state]
-        for (i, k), total in zip(
-            sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True
-        ):
+        out = [list(values) for values in state]
+        accumulated: list[tuple[int, int, Monoid]] = []
+        for i, node in enumerate(nodes):
+            if not _is_placed(node):
+                accumulated += [(i, k, monoid) for k, monoid in enumerate(monoids_of(node))]
+
+        # All sums go into one `psum`, hence one all-reduce of several operands.
+        sums = [(i, k) for i, k, monoid in accumulated if monoid is MONOIDS["add"]]
+        totals = self._reduced(lax.psum, [state[i][k] for i, k in sums])
+        for (i, k), total in zip(sums, totals, strict=True):
             out[i][k] = total
 
         # Index and value of an argmax are compared together, so both are gathered.
         for i, node in enumerate(nodes):
             if _is_placed(node):
+                index, extreme = (lax.all_gather(x, self.along) for x in state[i])
                 out[i] = _first_place(
-                    monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]]
+                    monoid_of(node.op),
+                    index,
+                    extreme,
                 )
 
         # Other monoids: their own collective, or an all-gather and a fold.
-        for i, k, monoid in held:
+        for i, k, monoid in accumulated:
+            x = state[i][k]
             if monoid in (MONOIDS["max"], MONOIDS["min"]):
-                out[i][k] = self._extreme(state[i][k], monoid)
+                out[i][k] = self._extreme(x, monoid)
             elif monoid is not MONOIDS["add"]:
-                out[i][k] = monoid.fold(lax.all_gather(state[i][k], self.along), axes=(0,))
+                out[i][k] = monoid.fold(lax.all_gather(x, self.along), axes=(0,))
         return out
 
-    def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
+    def _reduced(
+        self,
+        collective: Callable[[list[jax.Array], tuple[str, ...]], list[jax.Array]],
+        xs: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         wide = [lax.convert_element_type(x, sendable(x.dtype)) for x in xs]
-        return [
-            lax.convert_element_type(y, x.dtype)
-            for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)
-        ]
+        reduced = collective(wide, self.along) if wide else []
+        return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, reduced, strict=True)]
 
-    def _extreme(self, x: jax.Array, monoid: Monoid) -> Any:
+    def _extreme(
+        self,
+        x: jax.Array,
+        monoid: Monoid,
+    ) -> jax.Array:
         """The maximum or minimum over all devices, NaN if any device has one. Collectives drop or
         keep a NaN depending on their order, so a flag is reduced besides.
         """
-        over, least = lax.pmax if monoid is MONOIDS["max"] else lax.pmin, monoid.identity
+        collective = lax.pmax if monoid is MONOIDS["max"] else lax.pmin
         if not jnp.issubdtype(x.dtype, jnp.inexact):
-            return self._reduced(over, [x])[0]
-        bad = jnp.isnan(x)
-        (extreme,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
-        (flag,) = self._reduced(lax.pmax, [bad])
-        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), extreme)
+            return self._reduced(collective, [x])[0]
+        is_nan = jnp.isnan(x)
+        numbers = jnp.where(
+            is_nan,
+            monoid.identity(x.dtype),
+            x,
+        )
+        (extreme,) = self._reduced(collective, [numbers])
+        (flag,) = self._reduced(lax.pmax, [is_nan])
+        return jnp.where(
+            flag,
+            jnp.asarray(np.nan, x.dtype),
+            extreme,
+        )
 
 
 def _is_placed(node: Node) -> bool:
     return node.parts is None and carry_kind(node.op) == "placed"
 
 
-def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
+def _first_place(
+    monoid: Monoid,
+    index: jax.Array,
+    best: jax.Array,
+) -> list[jax.Array]:
     """Combine the argmax of all devices: the smallest index among equal extremes, or among NaNs.
 
     The first device need not have the smallest index: in a stream it may have found its element in
     a later chunk than another device.
     """
-    index, best = parts
-    extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
-    same = best == extreme
+    of_all = jnp.max if monoid is MONOIDS["max"] else jnp.min
+    extreme = of_all(best, axis=0, keepdims=True)
+    is_extreme = best == extreme
     if jnp.issubdtype(best.dtype, jnp.inexact):
-        same |= jnp.isnan(best) & jnp.isnan(extreme)
-    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(extreme, 0)]
+        is_extreme |= jnp.isnan(best) & jnp.isnan(extreme)
+    candidates = jnp.where(is_extreme, index, highest(index.dtype))
+    return [jnp.min(candidates, axis=0), jnp.squeeze(extreme, 0)]
 
 
 def check_order(passes: Passes, devices: Devices) -> None:
@@ -175,47 +203,39 @@ def check_order(passes: Passes, devices: Devices) -> None:
         Refused: An operation carries such a state, needs the whole axis at once, or makes such a
             callback.
     """
-    for node in (node for work in passes.passes for node in work.nodes):
-        if (
-            node.parts is None
-            and has_state(node, passes.streamed)
-            and carry_kind(node.op) not in ("folded", "placed", "written")
-        ):
-            few = carry_kind(node.op) in ("picked", "topped")
-            what = (
-                "looks for elements of it on all devices"
-                if few
-                else "goes on from one element of it to the next, and so from device to device"
-            )
-            raise Refused(node.op.place, f"{what} (`{spelled(node.op.name)}`)")
+    for node in _nodes_of(passes):
+        if node.parts is not None or not has_state(node, passes.streamed):
+            continue
+        kind = carry_kind(node.op)
+        if kind in ("picked", "topped"):
+            raise _refused(node, "looks for elements of it on all devices")
+        if kind not in ("folded", "placed", "written"):
+            what = "goes on from one element of it to the next, and so from device to device"
+            raise _refused(node, what)
     for node in passes.at_once:
-        raise Refused(
-            node.op.place,
-            f"needs all of it at once, of which each device has a part (`{spelled(node.op.name)}`)",
-        )
+        raise _refused(node, "needs all of it at once, of which each device has a part")
+
+    # Callbacks.
     for node in passes.flat.nodes:
-        if devices.is_part and any(
-            eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))
-        ):
-            raise Refused(
-                node.op.place,
-                "calls back where the mesh has other axes too, which JAX does not"
-                f" (`{spelled(node.op.name)}`)",
-            )
-        if node.token is not None and is_ordered(node.op):
-            raise Refused(
-                node.op.place,
-                f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)",
-            )
-        if (
-            node.token is not None
-            and is_along(node.op)
-            and callback_result_is_read(node.op, is_used=True)
-        ):
-            raise Refused(
-                node.op.place,
-                f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)",
-            )
+        if devices.is_part and _is_answered(node):
+            what = "calls back where the mesh has other axes too, which JAX does not"
+            raise _refused(node, what)
+        if node.token is None:
+            continue
+        if is_ordered(node.op):
+            raise _refused(node, "calls back in order, which several devices do not")
+        if is_along(node.op) and callback_result_is_read(node.op, is_used=True):
+            raise _refused(node, "calls back for each element, and needs the answer")
+
+
+def _refused(node: Node, what: str) -> Refused:
+    return Refused(node.op.place, f"{what} (`{spelled(node.op.name)}`)")
+
+
+def _nodes_of(passes: Passes) -> Iterator[Node]:
+    """Yield the nodes of all passes, in order."""
+    for work in passes.passes:
+        yield from work.nodes
 
 
 # JAX 0.10.2 and 0.12.0.1 do not call these where `shard_map` leaves mesh axes to XLA;
@@ -223,20 +243,28 @@ def check_order(passes: Passes, devices: Devices) -> None:
 _ANSWERED = ("io_callback", "pure_callback")
 
 
+def _is_answered(node: Node) -> bool:
+    """Return whether a node holds a callback that returns values."""
+    eqns = (node.op.eqn, *inside(node.op.eqn))
+    return any(eqn.primitive.name in _ANSWERED for eqn in eqns)
+
+
 def describe_collectives(passes: Passes) -> str:
     """Describe the collectives at the end of a pass, for a line of the plan."""
     counts = Counter(_collectives(passes))
+    if not counts:
+        return "nothing is sent"
     sent = [
         f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()
     ]
-    return f"{', '.join(sent)} at the end of a pass" if sent else "nothing is sent"
+    return f"{', '.join(sent)} at the end of a pass"
 
 
 def _collectives(passes: Passes) -> Iterator[str]:
-    for node in (node for work in passes.passes for node in work.nodes):
-        if has_state(node, passes.streamed):
-            yield from (
-                ["all_gather"]
-                if _is_placed(node)
-                else [monoid.collective for monoid in monoids_of(node)]
-            )
+    for node in _nodes_of(passes):
+        if not has_state(node, passes.streamed):
+            continue
+        if _is_placed(node):
+            yield "all_gather"
+        else:
+            yield from (monoid.collective for monoid in monoids_of(node))

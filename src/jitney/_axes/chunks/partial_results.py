@@ -73,22 +73,22 @@ def find_partials(op: Op, zeros: Sequence[bool]) -> PartialResults:
     Raises:
         Refused: A partial result is read by an operation that needs the combined one.
     """
-    given: list[AbstractValue] = [
-        _standing(dims, "zero" if zero else "fixed")
-        for dims, zero in zip(op.ins, zeros, strict=True)
-    ]
-    made = _PartialsInterpreter(op).control(op, given, begins=True)
-    monoids = tuple(each if isinstance(each, Monoid) else None for each in made)
-    if op.name not in ("scan", "while"):
-        return PartialResults(monoids, {})
-    places = list(range(len(given)))
-    carry = (scan_parts if op.name == "scan" else while_parts)(op.eqn, places)[
-        1 if op.name == "scan" else 2
-    ]
-    return PartialResults(
-        monoids,
-        {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None},
-    )
+    operands: list[AbstractValue] = []
+    for dims, is_zero_known in zip(op.ins, zeros, strict=True):
+        operands.append(_standing(dims, "zero" if is_zero_known else "fixed"))
+    results = _PartialsInterpreter(op).control(op, operands, begins=True)
+    monoids = tuple(each if isinstance(each, Monoid) else None for each in results)
+
+    positions = list(range(len(operands)))
+    match op.name:
+        case "scan":
+            _, carry, _ = scan_parts(op.eqn, positions)
+        case "while":
+            _, _, carry = while_parts(op.eqn, positions)
+        case _:
+            return PartialResults(monoids, {})
+    begun = {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None}
+    return PartialResults(monoids, begun)
 
 
 def _standing(dims: Sequence[object], otherwise: AbstractValue) -> AbstractValue:
@@ -106,11 +106,18 @@ class _PartialsInterpreter:
         self.outer = outer
 
     def run(
-        self, jaxpr: object, given: Sequence[AbstractValue], seen_at: str
+        self,
+        jaxpr: object,
+        given: Sequence[AbstractValue],
+        seen_at: str,
     ) -> list[AbstractValue]:
         """The abstract results of a jaxpr for abstract arguments."""
 
-        def number(value: object, aval: Aval, _eqn: object) -> AbstractValue:
+        def number(
+            value: object,
+            aval: Aval,
+            _eqn: object,
+        ) -> AbstractValue:
             return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
 
         def results(eqn: JaxprEqn, standings: list[AbstractValue]) -> list[AbstractValue]:
@@ -118,7 +125,11 @@ class _PartialsInterpreter:
 
         return interpret(jaxpr, given, results, constant=number)
 
-    def made(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+    def made(
+        self,
+        op: Op,
+        given: list[AbstractValue],
+    ) -> list[AbstractValue]:
         """Transfer function of one operation."""
         if any(len(ragged_axes(dims)) > 1 for dims in op.outs):
             raise Refused(
@@ -137,7 +148,11 @@ class _PartialsInterpreter:
             return given
         return self.plain(op, given)
 
-    def plain(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+    def plain(
+        self,
+        op: Op,
+        given: list[AbstractValue],
+    ) -> list[AbstractValue]:
         """Transfer function of an operation that holds no sub-jaxpr."""
         rule = RULES.get(op.name)
         for use in rule.uses_of(op) if rule is not None else ():
@@ -152,35 +167,35 @@ class _PartialsInterpreter:
             return [_standing(dims, transfer_fixed(op, given)) for dims in op.outs]
 
         # Partials of one monoid stay partials if the operation commutes with the monoid.
+        if any(map(ragged_axes, op.outs)) or any(each is not parts[0] for each in parts):
+            raise self.read_early(op)
         monoid = _truths(op, parts[0])
-        if (
-            any(map(ragged_axes, op.outs))
-            or any(each is not parts[0] for each in parts)
-            or (monoid is parts[0] and not preserves_partials(op, given, monoid))
-        ):
+        if monoid is parts[0] and not preserves_partials(op, given, monoid):
             raise self.read_early(op)
         return [monoid] * len(op.outs)
 
-    def folded(self, op: Op, given: list[AbstractValue], use: Use) -> Monoid:
+    def folded(
+        self,
+        op: Op,
+        given: list[AbstractValue],
+        use: Use,
+    ) -> Monoid:
         """Transfer function of a use of the axis: the partial result of a reduction, or of a
         scatter into an array without the axis.
         """
-        across = RULES[op.name].carried_state
-        if (
-            across is None
-            or across.monoid is None
-            or use.monoid is None
-            or any(map(ragged_axes, op.outs))
-        ):
+        state = RULES[op.name].carried_state
+        if state is None or state.monoid is None or use.monoid is None:
             raise self.looks(op, use)
-        base, rest = (given[:1], given[1:]) if across.way == "written" else ([], given)
-        if across.way not in ("folded", "written") or any(
-            isinstance(each, Monoid) for each in rest
-        ):
+        if any(map(ragged_axes, op.outs)) or state.way not in ("folded", "written"):
             raise self.looks(op, use)
-        if not all(is_partial_of(across.monoid, each) for each in base):
+
+        # A scatter adds to its first operand, which may be a partial result itself.
+        into = 1 if state.way == "written" else 0
+        if any(isinstance(each, Monoid) for each in given[into:]):
+            raise self.looks(op, use)
+        if not all(is_partial_of(state.monoid, each) for each in given[:into]):
             raise self.read_early(op)
-        return across.monoid
+        return state.monoid
 
     def looks(self, op: Op, use: Use) -> Refused:
         what = use.refused or use.how
@@ -199,7 +214,11 @@ class _PartialsInterpreter:
     # Loops, branches and solves.
 
     def control(
-        self, op: Op, given: list[AbstractValue], *, begins: bool = False
+        self,
+        op: Op,
+        given: list[AbstractValue],
+        *,
+        begins: bool = False,
     ) -> list[AbstractValue]:
         """Transfer function of a loop, branch or solve. The outermost loop (`begins`) may start
         from any values, since these go to one chunk.
@@ -207,17 +226,39 @@ class _PartialsInterpreter:
         if op.name == "cond":
             return self.branches(op, given)
         if op.name == "custom_linear_solve":
-            return self.run(op.params["jaxprs"].solve, solve_operands(op.eqn, given), op.place)
+            return self.run(
+                op.params["jaxprs"].solve,
+                solve_operands(op.eqn, given),
+                op.place,
+            )
         if op.name == "scan":
             constants, start, xs = scan_parts(op.eqn, given)
-            carry, rest = self.loop(op, op.params["jaxpr"], constants, start, xs, begins=begins)
+            carry, rest = self.loop(
+                op,
+                op.params["jaxpr"],
+                constants,
+                start,
+                xs,
+                begins=begins,
+            )
             return [*carry, *rest]
         of_condition, of_body, start = while_parts(op.eqn, given)
-        carry, _ = self.loop(op, op.params["body_jaxpr"], of_body, start, [], begins=begins)
-        (goes_on,) = self.run(op.params["cond_jaxpr"], [*of_condition, *carry], op.place)
-        if isinstance(goes_on, Monoid) or (
-            goes_on == "along" and any(each != "along" for each in carry)
-        ):
+        carry, _ = self.loop(
+            op,
+            op.params["body_jaxpr"],
+            of_body,
+            start,
+            [],
+            begins=begins,
+        )
+        (goes_on,) = self.run(
+            op.params["cond_jaxpr"],
+            [*of_condition, *carry],
+            op.place,
+        )
+        if isinstance(goes_on, Monoid):
+            raise self.read_early(op)
+        if goes_on == "along" and any(each != "along" for each in carry):
             raise self.read_early(op)
         return carry
 
@@ -241,8 +282,16 @@ class _PartialsInterpreter:
         # value it started with, and the iteration goes on.
         carry: list[AbstractValue] = ["start" if is_fixed(each) else each for each in start]
         while True:
-            out = self.run(body, [*constants, *carry, *xs], op.place)
-            after = self.join_values(op, carry, out[: len(carry)])
+            out = self.run(
+                body,
+                [*constants, *carry, *xs],
+                op.place,
+            )
+            after = self.join_values(
+                op,
+                carry,
+                out[: len(carry)],
+            )
             if after == carry:
                 after = _unchanged(start, carry)
             if after == carry:
@@ -251,14 +300,18 @@ class _PartialsInterpreter:
 
         # An inner loop runs in each chunk, so a carry that turns into a partial must start from
         # one: else its initial value would be counted once per chunk.
-        if not all(
-            begins or not isinstance(b, Monoid) or is_partial_of(b, a)
-            for a, b in zip(start, carry, strict=True)
-        ):
-            raise self.read_early(op)
+        for before, after in zip(start, carry, strict=True):
+            if begins or not isinstance(after, Monoid):
+                continue
+            if not is_partial_of(after, before):
+                raise self.read_early(op)
         return carry, out[len(carry) :]
 
-    def branches(self, op: Op, given: list[AbstractValue]) -> list[AbstractValue]:
+    def branches(
+        self,
+        op: Op,
+        given: list[AbstractValue],
+    ) -> list[AbstractValue]:
         index, *operands = given
         programs = op.params["branches"]
 
@@ -268,30 +321,41 @@ class _PartialsInterpreter:
             programs = [program for program in programs if not only_raises(program)]
             if len(programs) != 1:
                 raise self.read_early(op)
-        made = self.run(programs[0], operands, op.place)
+        joined = self.run(programs[0], operands, op.place)
         for program in programs[1:]:
-            made = self.join_values(op, made, self.run(program, operands, op.place))
-        return made
+            results = self.run(program, operands, op.place)
+            joined = self.join_values(op, joined, results)
+        return joined
 
     def join_values(
-        self, op: Op, these: Sequence[AbstractValue], those: Sequence[AbstractValue]
+        self,
+        op: Op,
+        these: Sequence[AbstractValue],
+        those: Sequence[AbstractValue],
     ) -> list[AbstractValue]:
         """Join of two lists of abstract values.
 
         Raises:
             Refused: Two values have no join.
         """
-        made: list[AbstractValue] = []
+        joined: list[AbstractValue] = []
         for a, b in zip(these, those, strict=True):
-            if a == b or b == "start" or (isinstance(a, Monoid) and is_partial_of(a, b)):
-                made.append(a)
-            elif a == "start" or (isinstance(b, Monoid) and is_partial_of(b, a)):
-                made.append(b)
+            if _is_above(a, b):
+                joined.append(a)
+            elif _is_above(b, a):
+                joined.append(b)
             elif is_fixed(a) and is_fixed(b):
-                made.append("fixed")
+                joined.append("fixed")
             else:
                 raise self.read_early(op)
-        return made
+        return joined
+
+
+def _is_above(a: AbstractValue, b: AbstractValue) -> bool:
+    """Return whether the join of two abstract values is the first of them."""
+    if a == b or b == "start":
+        return True
+    return isinstance(a, Monoid) and is_partial_of(a, b)
 
 
 def _unchanged(
@@ -308,10 +372,8 @@ def _truths(op: Op, monoid: Monoid) -> Monoid:
     """The monoid of a partial after an operation: "or" becomes "max" where bools are converted to
     integers (to select a branch), as max(int(a), int(b)) = int(a or b).
     """
-    dtypes = [atom.aval.dtype for atom in (*op.eqn.invars, *op.eqn.outvars)]
-    is_counted = (
-        op.name == "convert_element_type"
-        and dtypes[0] == np.bool_
-        and issubdtype(dtypes[1], np.integer)
-    )
-    return MONOIDS["max"] if is_counted and monoid is MONOIDS["or"] else monoid
+    if op.name != "convert_element_type" or monoid is not MONOIDS["or"]:
+        return monoid
+    before, after = op.eqn.invars[0].aval.dtype, op.eqn.outvars[0].aval.dtype
+    is_counted = before == np.bool_ and issubdtype(after, np.integer)
+    return MONOIDS["max"] if is_counted else monoid

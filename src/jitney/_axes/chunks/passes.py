@@ -7,15 +7,14 @@ sharded over devices, `over_devices.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..._jax.evaluation import Const
 from ..._jax.primitives import spelled
+from ..._jax.typed import Aval
 from ..dims import evaluate
-from ..interpreter import ragged_axes
+from ..interpreter import Numbers, ragged_axes
 from ..refusal import Refused
 from ..x64 import x64_scope
 from .cut_axis import carry_kind, initial_carry, monoid_of
@@ -80,28 +79,27 @@ class Passes:
     after: tuple[Node, ...]
     streamed: frozenset[int] = field(repr=False)
     levels: int = 0
-    numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
+    numbers: Numbers = field(default_factory=dict, repr=False)
     at_once: tuple[Node, ...] = ()
     held: frozenset[int] = frozenset()
 
     def held_bytes(self, size: int) -> int:
         """Bytes of the materialised values, for an axis of the given size."""
         at = {self.symbol: size}
-        dtypes = self.flat.dtypes
-        return sum(
-            math.prod(evaluate(dim, at) for dim in self.flat.dims[n]) * dtypes[n].itemsize
-            for n in self.held
-        )
+        total = 0
+        for n in self.held:
+            shape = [evaluate(dim, at) for dim in self.flat.dims[n]]
+            total += math.prod(shape) * self.flat.dtypes[n].itemsize
+        return total
 
     def kept_bytes(self, chunks: int) -> int:
         """Bytes of the carries that are stored at the boundaries of that many chunks."""
-        kept = {key for work in self.passes for key in work.keeps}
-        return chunks * sum(
-            _carried_bytes(node) for node in self.flat.nodes if node.makes and node.makes[0] in kept
-        )
+        keys = {key for work in self.passes for key in work.keeps}
+        stored = [node for node in self.flat.nodes if not keys.isdisjoint(node.makes[:1])]
+        return chunks * sum(map(_carried_bytes, stored))
 
     @property
-    def width(self) -> AbstractContextManager[Any]:
+    def width(self) -> AbstractContextManager[object]:
         """Context manager that enables 64-bit types if the program has such values."""
         return x64_scope(*(node.op.eqn for node in self.flat.nodes))
 
@@ -112,12 +110,13 @@ class Passes:
             Refused: An operation calls back.
         """
         for node in self.flat.nodes:
-            if node.token is not None:
-                raise Refused(
-                    node.op.place,
-                    "calls back, and a chunk is worked on again on the way back"
-                    f" (`{spelled(node.op.name)}`)",
-                )
+            if node.token is None:
+                continue
+            raise Refused(
+                node.op.place,
+                "calls back, and a chunk is worked on again on the way back"
+                f" (`{spelled(node.op.name)}`)",
+            )
 
     def axis(self, number: int) -> int:
         """The position of the cut axis in a streamed value."""
@@ -125,36 +124,50 @@ class Passes:
 
     def axis_of_result(self, position: int) -> int:
         """The position of the cut axis in a result that comes out chunk by chunk."""
+        return self.axis(self._number(position))
+
+    def outputs(self, work: Pass) -> list[int]:
+        """The values that come out of a pass chunk by chunk: emitted results, then collected
+        values.
+        """
+        return [*map(self._number, work.emits), *work.collects]
+
+    def _number(self, position: int) -> int:
+        """The number of a result."""
         ref = self.flat.gives[position]
         if isinstance(ref, Const):
             raise AssertionError("a constant has no symbolic axis")
-        return self.axis(ref)
+        return ref
 
 
 def bytes_per_element(passes: Passes) -> int:
     """Upper bound of the bytes per element of the axis, in the pass that takes most, if no two
     values shared memory.
     """
+    in_passes = [sum(map(_bytes, work.nodes)) for work in passes.passes]
+
     # Arguments count 8 bytes an element, whatever their dtype.
-    return max((sum(map(_bytes, turn.nodes)) for turn in passes.passes), default=0) + sum(
-        size_per_element(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
-    )
+    cut = [passes.flat.dims[n] for n in passes.flat.takes if n in passes.streamed]
+    of_arguments = 8 * sum(map(size_per_element, cut))
+    return max(in_passes, default=0) + of_arguments
 
 
 def _carried_bytes(node: Node) -> int:
     """Bytes of the state that an operation carries from chunk to chunk."""
     op = node.op
     if carry_kind(op) == "looped":
-        avals = [atom.aval for atom in initial_carry(op, list(op.eqn.invars))]
-        return sum(size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals)
+        carry = initial_carry(op, list(op.eqn.invars))
+        return sum(_bytes_of(atom.aval) for atom in carry)
     aval = op.eqn.outvars[0].aval
-    return size_per_element(aval.shape) * monoid_of(op).accumulator(aval.dtype).itemsize
+    accumulator = monoid_of(op).accumulator(aval.dtype)
+    return size_per_element(aval.shape) * accumulator.itemsize
 
 
 def _bytes(node: Node) -> int:
+    """Bytes per element of the axis of the results that have it."""
     avals = [atom.aval for atom in node.op.eqn.outvars]
-    return sum(
-        size_per_element(aval.shape) * aval.dtype.itemsize
-        for aval in avals
-        if ragged_axes(aval.shape)
-    )
+    return sum(_bytes_of(aval) for aval in avals if ragged_axes(aval.shape))
+
+
+def _bytes_of(aval: Aval) -> int:
+    return size_per_element(aval.shape) * aval.dtype.itemsize

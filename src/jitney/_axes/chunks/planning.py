@@ -24,20 +24,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
 from ..._jax.evaluation import Const, numbers_of
-from ..._jax.jaxprs import equations, programs, source_of
+from ..._jax.jaxprs import inside, source_of
 from ..._jax.primitives import spelled
 from ..callbacks import callback_result_is_read
-from ..dims import is_multiple, symbols
-from ..interpreter import Op, Ranges, ragged_axes, shape_of
+from ..dims import Dim, is_multiple, symbols
+from ..interpreter import Numbers, Op, Ranges, ragged_axes, shape_of
 from ..refusal import Refused
 from ..rule import Use, ragged_dims
 from ..rules import RULES
-from ..rules.partials import is_zero, transfer_fixed
+from ..rules.partials import AbstractValue, is_zero, transfer_fixed
 from ..typed_jax import dtypes
 from .cut_axis import (
     accumulates,
@@ -67,7 +67,7 @@ def plan_passes(
     jaxpr: object,
     symbol: str,
     ranges: Ranges,
-    numbers: Mapping[Any, Any] | None = None,
+    numbers: Numbers | None = None,
     *,
     in_memory: bool = True,
 ) -> Passes:
@@ -97,19 +97,29 @@ def plan_passes(
         _check_dims(None, flat.dims[n], symbol)
     for node in flat.nodes:
         if not wanted.isdisjoint(node.marks):
-            _assign_levels(node, flat, symbol, level, streamed, back, held)
+            _assign_levels(
+                node,
+                flat,
+                symbol,
+                level,
+                streamed,
+                back,
+                held,
+            )
             _check_callbacks(node, streamed, wanted)
 
     # The number of passes: one for each level of reductions, and as many as collecting, callbacks
     # and results with the axis need.
-    accumulated = [
-        n
-        for node in flat.nodes
-        if not held.is_at_once(node)
-        for n in node.makes
-        if n in level and is_accumulated(node, n, streamed)
-    ]
-    last = max((level[n] for n in accumulated), default=0)
+    last = 0
+    of_callbacks = 0
+    for node in flat.nodes:
+        if node.token is not None and has_axis(node, streamed):
+            of_callbacks = max(of_callbacks, level[node.token])
+        if held.is_at_once(node):
+            continue
+        for n in node.makes:
+            if n in level and is_accumulated(node, n, streamed):
+                last = max(last, level[n])
     outs = [
         (i, n)
         for i, n in enumerate(flat.gives)
@@ -117,91 +127,97 @@ def plan_passes(
     ]
     for _, n in outs:
         if not ragged_axes(flat.dims[n]):
-            place, name = next(
-                (node.op.place, node.op.name) for node in flat.nodes if n in node.makes
-            )
-            raise Refused(
-                place,
-                f"returns a value without it that is made beside one with it (`{spelled(name)}`)",
-            )
-    happened = [
-        level[node.token]
-        for node in flat.nodes
-        if node.token is not None and has_axis(node, streamed)
-    ]
-    count = max([last, held.last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
+            op = next(node.op for node in flat.nodes if n in node.makes)
+            what = "returns a value without it that is made beside one with it"
+            raise _refused(op, what)
+    of_results = max((level[n] + 1 for _, n in outs), default=0)
+    count = max(last, held.last, of_callbacks, of_results)
 
     # Fixpoint: a pass that replays an operation needs an earlier pass to keep its carries, and what
     # that pass computes in addition may have to be replayed as well.
     turned: set[int] = set()
     while True:
-        passes = tuple(
-            planned
-            for p in range(count)
-            for planned in _passes(
-                p,
-                flat,
-                level,
-                streamed,
-                [(i, n) for i, n in outs if level[n] == p],
-                wanted,
-                back.of,
-                held,
-                turned,
-            )
-        )
-        replayed = {key for work in passes for key in work.replays}
+        passes: list[Pass] = []
+        for p in range(count):
+            emits = [(i, n) for i, n in outs if level[n] == p]
+            passes += _passes(p, flat, level, streamed, emits, wanted, back.of, held, turned)
+        replayed = set(chain.from_iterable(work.replays for work in passes))
         if replayed <= turned:
             break
         turned |= replayed
 
     # Values at the last level are computed when all passes are over.
-    after = tuple(
-        node
-        for node in _fixed(flat, streamed, wanted, held)
-        if max(level[n] for n in node.marks) == count
+    after = _at_level(
+        count,
+        _fixed(flat, streamed, wanted, held),
+        level,
     )
     at_once = tuple(node for node in flat.nodes if held.is_at_once(node))
     whole = frozenset(held.made | held.spread | held.collected.keys())
     return Passes(
-        flat, symbol, passes, after, frozenset(streamed), last, numbers or {}, at_once, whole
+        flat,
+        symbol,
+        tuple(passes),
+        after,
+        frozenset(streamed),
+        last,
+        numbers or {},
+        at_once,
+        whole,
     )
 
 
-def _check_callbacks(node: Node, streamed: set[int], wanted: set[int]) -> None:
+def _refused(op: Op, what: str) -> Refused:
+    return Refused(op.place, f"{what} (`{spelled(op.name)}`)")
+
+
+def _at_level(
+    number: int,
+    nodes: Sequence[Node],
+    level: Mapping[int, int],
+) -> tuple[Node, ...]:
+    """The nodes that can be computed when that many passes are over, and no earlier."""
+    return tuple(node for node in nodes if max(level[n] for n in node.marks) == number)
+
+
+def _check_callbacks(
+    node: Node,
+    streamed: set[int],
+    wanted: set[int],
+) -> None:
     """Refuse a callback that has to run once for the axis, but whose result each chunk needs."""
     if node.token is None or is_along(node.op) or not has_axis(node, streamed):
         return
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise Refused(
-            node.op.place,
-            f"calls back once, and needs the answer in each chunk (`{spelled(node.op.name)}`)",
-        )
+        raise _refused(node.op, "calls back once, and needs the answer in each chunk")
 
 
 def _live_values(flat: NumberedProgram) -> set[int]:
     """The live values: results, tokens of callbacks, and all that they depend on."""
     # Backward liveness; one sweep is enough, since the program is straight-line SSA.
-    wanted = set(numbers_of(flat.gives)) | {
-        node.token for node in flat.nodes if node.token is not None
-    }
+    wanted = set(numbers_of(flat.gives))
+    wanted.update(node.token for node in flat.nodes if node.token is not None)
     for node in reversed(flat.nodes):
         if not wanted.isdisjoint(node.marks):
             wanted.update(node.numbers)
     return wanted
 
 
-def _check_dims(op: Op | None, dims: Sequence[object], symbol: str) -> None:
+def _check_dims(
+    op: Op | None,
+    dims: Sequence[object],
+    symbol: str,
+) -> None:
     symbolic = ragged_dims(dims)
-    if len(symbolic) > 1 or any(
-        set(symbols(dim)) != {symbol} or (op is None and str(dim) != symbol) for dim in symbolic
-    ):
-        sizes = " and ".join(map(str, symbolic))
-        if op is None:
-            raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
-        raise Refused(
-            op.place, f"makes an array with {sizes} elements along it (`{spelled(op.name)}`)"
-        )
+    is_cut = len(symbolic) <= 1 and all(set(symbols(dim)) == {symbol} for dim in symbolic)
+    if op is None:
+        is_cut = is_cut and all(str(dim) == symbol for dim in symbolic)
+    if is_cut:
+        return
+    sizes = " and ".join(map(str, symbolic))
+    if op is None:
+        raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
+    raise _refused(op, f"makes an array with {sizes} elements along it")
 
 
 def _assign_levels(
@@ -224,38 +240,40 @@ def _assign_levels(
 
     # No chunked form (or its operand is whole, so that reading a few elements needs no pass).
     odd = _uncuttable_dim(node, flat, symbol, streamed)
-    at_hand = carry_kind(op) == "picked" and held.is_whole(
-        ref for ref in node.numbers if ref in streamed
-    )
+    cut = [ref for ref in node.numbers if ref in streamed]
+    at_hand = carry_kind(op) == "picked" and held.is_whole(cut)
     if odd is not None or (uses and (at_hand or not can_be_cut(op, uses))):
-        _do_at_once(node, uses, odd, flat, level, streamed, held)
+        _do_at_once(
+            node,
+            uses,
+            odd,
+            flat,
+            level,
+            streamed,
+            held,
+        )
         return
     _check_inside(op, symbol)
 
     # A result can be made once all operands can; an operand of the other direction counts from the
     # pass after the one that keeps its carries.
-    way, turned = _node_direction(node, streamed, back, level)
-    height = max(
-        (
-            max(level[ref], back.both[ref] if ref in turned else 0)
-            for ref in (*node.numbers, *node.waits)
-        ),
-        default=0,
+    way, turned = _node_direction(
+        node,
+        streamed,
+        back,
+        level,
     )
+    height = 0
+    for ref in (*node.numbers, *node.waits):
+        height = max(height, level[ref])
+        if ref in turned:
+            height = max(height, back.both[ref])
     is_reduced = along and accumulates(op)
     if is_reduced and not streamed.isdisjoint(numbers_of(begins_with(node))):
-        raise Refused(
-            op.place, f"begins with a value that is made in each chunk (`{spelled(op.name)}`)"
-        )
-    if (
-        is_reduced
-        and uses
-        and not is_along(op)
-        and any(ragged_axes(flat.dims[n]) for n in node.makes)
-    ):
-        raise Refused(
-            op.place, f"makes it of what is put together over all of it (`{spelled(op.name)}`)"
-        )
+        raise _refused(op, "begins with a value that is made in each chunk")
+    is_cut = any(ragged_axes(flat.dims[n]) for n in node.makes)
+    if is_reduced and is_cut and uses and not is_along(op):
+        raise _refused(op, "makes it of what is put together over all of it")
 
     # A reduction's result is one level higher. All else with the axis is streamed, and so is a
     # value without it that is computed beside streamed ones, in each chunk alike.
@@ -263,37 +281,40 @@ def _assign_levels(
         is_cut = bool(ragged_axes(flat.dims[n]))
         is_known_later = is_reduced if node.parts is None else node.parts.monoids[i] is not None
         level[n] = height + (1 if is_known_later and not is_cut else 0)
-        if is_cut or (along and not is_known_later):
-            streamed.add(n)
-            if (
-                is_cut
-                and not uses
-                and node.parts is None
-                and node.token is None
-                and _is_free(node, flat, streamed, held)
-            ):
-                held.free[n] = node
+        if not is_cut and (is_known_later or not along):
+            continue
+        streamed.add(n)
+        is_plain = not uses and node.parts is None and node.token is None
+        if is_cut and is_plain and _is_free(node, flat, streamed, held):
+            held.free[n] = node
     if node.token is not None:
         level[node.token] = height + has_axis(node, streamed)
 
     # Directions spread to all that is computed from a directed value in the same pass.
     if way is not None:
-        both = max((back.both.get(ref, 0) for ref in node.numbers if ref in streamed), default=0)
+        both = height + 1 if direction_of(op) is not None else 0
+        for ref in node.numbers:
+            if ref in streamed:
+                both = max(both, back.both.get(ref, 0))
         back.of.update(dict.fromkeys(node.marks, way))
-        back.both.update(
-            dict.fromkeys(node.marks, max(both, height + 1 if direction_of(op) is not None else 0))
-        )
+        back.both.update(dict.fromkeys(node.marks, both))
 
 
-def _uncuttable_dim(node: Node, flat: NumberedProgram, symbol: str, streamed: set[int]) -> Any:
+def _uncuttable_dim(
+    node: Node,
+    flat: NumberedProgram,
+    symbol: str,
+    streamed: set[int],
+) -> Dim | None:
     """A dimension that is not a multiple of the cut axis (`n - 1` of `diff`), among the operands
     and results of a node, so that it has no chunks; None if there is none.
     """
     numbers = (*node.makes, *(n for n in node.numbers if n in streamed))
-    return next(
-        (dim for n in numbers for dim in ragged_dims(flat.dims[n]) if not is_multiple(dim, symbol)),
-        None,
-    )
+    for n in numbers:
+        for dim in ragged_dims(flat.dims[n]):
+            if not is_multiple(dim, symbol):
+                return dim
+    return None
 
 
 def _check_inside(op: Op, symbol: str) -> None:
@@ -303,16 +324,12 @@ def _check_inside(op: Op, symbol: str) -> None:
     Raises:
         Refused: One of them has a dimension without chunks, such as `n - 1`.
     """
-    for eqn in (held for program in programs(op.params) for held in equations(program)):
-        for dim in (
-            dim
-            for atom in eqn.outvars
-            for dim in ragged_dims(shape_of(atom))
-            if not is_multiple(dim, symbol)
-        ):
-            place = source_of(eqn, op.place)
+    for eqn in inside(op.eqn):
+        for dim in ragged_dims(chain.from_iterable(map(shape_of, eqn.outvars))):
+            if is_multiple(dim, symbol):
+                continue
             raise Refused(
-                place,
+                source_of(eqn, op.place),
                 f"makes an array with {dim} elements along it inside `{spelled(op.name)}`"
                 f" (`{spelled(eqn.primitive.name)}`)",
             )
@@ -337,15 +354,13 @@ def _do_at_once(
     rule = RULES.get(op.name)
     refused = next((use for use in uses if use.refused), None)
     if rule is None or refused is not None or (odd is None and not rule.at_once):
-        raise Refused((refused or uses[0]).place, describe_use(op, refused or uses[0]))
+        reason = refused or uses[0]
+        raise Refused(reason.place, describe_use(op, reason))
     read = [n for n in node.numbers if n in streamed]
-    if node.token is not None or not all(ragged_axes(flat.dims[n]) for n in read):
-        beside = (
-            "calls back beside what is done at once"
-            if node.token is not None
-            else "reads what is made anew in each chunk, and all of it"
-        )
-        raise Refused(op.place, f"{beside} (`{spelled(op.name)}`)")
+    if node.token is not None:
+        raise _refused(op, "calls back beside what is done at once")
+    if not all(ragged_axes(flat.dims[n]) for n in read):
+        raise _refused(op, "reads what is made anew in each chunk, and all of it")
     fixed = max((level[n] for n in node.numbers if n not in streamed), default=0)
     height = max(fixed, held.gather(read, level))
     held.made.update(node.makes)
@@ -353,7 +368,12 @@ def _do_at_once(
     streamed.update(n for n in node.makes if ragged_axes(flat.dims[n]))
 
 
-def _is_free(node: Node, flat: NumberedProgram, streamed: set[int], held: Materialised) -> bool:
+def _is_free(
+    node: Node,
+    flat: NumberedProgram,
+    streamed: set[int],
+    held: Materialised,
+) -> bool:
     """Return whether a node's results can be made as a whole as well as per chunk, to the same bits
     and in no more memory than its operands: it reads nothing that has the axis, or it moves or
     counts (integers, bools) whole values.
@@ -361,14 +381,15 @@ def _is_free(node: Node, flat: NumberedProgram, streamed: set[int], held: Materi
     read = [n for n in node.numbers if n in streamed]
     if not read:
         return True
-    exact = node.op.name in _MOVES or all(
-        dtypes.issubdtype(flat.dtypes[n], np.integer) or flat.dtypes[n] == np.bool_
-        for n in node.makes
-    )
-    fits = max(size_per_element(flat.dims[n]) for n in node.makes) <= max(
-        size_per_element(flat.dims[n]) for n in read
-    )
-    return exact and fits and all(n in held.free or held.is_whole([n]) for n in read)
+    of_results = [flat.dtypes[n] for n in node.makes]
+    is_exact = node.op.name in _MOVES or all(map(_is_counted, of_results))
+    made = max(size_per_element(flat.dims[n]) for n in node.makes)
+    fits = made <= max(size_per_element(flat.dims[n]) for n in read)
+    return is_exact and fits and all(n in held.free or held.is_whole([n]) for n in read)
+
+
+def _is_counted(dtype: object) -> bool:
+    return dtypes.issubdtype(dtype, np.integer) or dtype == np.bool_
 
 
 _MOVES = (
@@ -394,13 +415,15 @@ def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
         given = [
             is_zero(ref.value) if isinstance(ref, Const) else ref in zeros for ref in node.reads
         ]
-        if transfer_fixed(node.op, ["zero" if each else "fixed" for each in given]) == "zero":
+        operands: list[AbstractValue] = ["zero" if each else "fixed" for each in given]
+        if transfer_fixed(node.op, operands) == "zero":
             zeros.update(node.makes)
         if wanted.isdisjoint(node.marks):
             yield node
         elif is_over_another(node.op):
             uses = checked_uses(node.op)
-            yield replace(node, uses=uses, parts=find_partials(node.op, given) if uses else None)
+            parts = find_partials(node.op, given) if uses else None
+            yield replace(node, uses=uses, parts=parts)
         else:
             yield replace(node, uses=tuple(uses_along(node.op)))
 
@@ -421,7 +444,10 @@ class _Directions:
 
 
 def _node_direction(
-    node: Node, streamed: set[int], back: _Directions, level: Mapping[int, int]
+    node: Node,
+    streamed: set[int],
+    back: _Directions,
+    level: Mapping[int, int],
 ) -> tuple[bool | None, set[int]]:
     """The direction of a node (True from the end, None if either will do), and its operands of the
     other direction, which get a pass of their own and are replayed from its carries.
@@ -436,15 +462,20 @@ def _node_direction(
 
 
 def _fixed(
-    flat: NumberedProgram, streamed: set[int], wanted: set[int], held: Materialised
+    flat: NumberedProgram,
+    streamed: set[int],
+    wanted: set[int],
+    held: Materialised,
 ) -> list[Node]:
     """The live nodes that are computed once: without the axis, or on whole operands."""
-    return [
-        node
-        for node in flat.nodes
-        if not wanted.isdisjoint(node.marks)
-        and (held.is_at_once(node) or held.is_spread(node) or not has_axis(node, streamed))
-    ]
+    nodes: list[Node] = []
+    for node in flat.nodes:
+        if wanted.isdisjoint(node.marks):
+            continue
+        is_whole = held.is_at_once(node) or held.is_spread(node)
+        if is_whole or not has_axis(node, streamed):
+            nodes.append(node)
+    return nodes
 
 
 def _passes(
@@ -461,29 +492,31 @@ def _passes(
     """The pass of level `p`, or two if its values need both directions. `turned` has the operations
     that a later pass replays, by the number of their first result.
     """
-    before = tuple(
-        node
-        for node in _fixed(flat, streamed, wanted, held)
-        if max(level[n] for n in node.marks) == p
+    before = _at_level(
+        p,
+        _fixed(flat, streamed, wanted, held),
+        level,
     )
+
     # The roots of the level: reductions, results, collected values and carries that end in it.
-    due = [
-        n
-        for node in flat.nodes
-        if not held.is_at_once(node)
-        for n in node.marks
-        if n in wanted
-        and level[n] == p + 1
-        and (has_axis(node, streamed) if n == node.token else is_accumulated(node, n, streamed))
-    ]
+    due: list[int] = []
+    keeps: dict[int, int] = {}
+    for node in flat.nodes:
+        if not held.is_at_once(node):
+            for n in node.marks:
+                if n not in wanted or level[n] != p + 1:
+                    continue
+                if n == node.token:
+                    is_root = has_axis(node, streamed)
+                else:
+                    is_root = is_accumulated(node, n, streamed)
+                if is_root:
+                    due.append(n)
+        if not turned.isdisjoint(node.makes[:1]):
+            for n in node.makes:
+                if n in streamed and level[n] == p:
+                    keeps[node.makes[0]] = n
     collects = tuple(n for n, at in held.collected.items() if at == p)
-    keeps = {
-        node.makes[0]: n
-        for node in flat.nodes
-        if node.makes and node.makes[0] in turned
-        for n in node.makes
-        if n in streamed and level[n] == p
-    }
     ends = (*due, *collects, *keeps.values(), *(n for _, n in outs))
     ways = sorted({back[n] for n in ends if n in back}) or [False]
     there = held.sliced_in(p, flat.takes)
@@ -494,24 +527,22 @@ def _passes(
         needed = set(mine)
         nodes: list[Node] = []
         for node in reversed(flat.nodes):
-            if not (needed - there).isdisjoint(node.marks):
-                nodes.append(
-                    node if node.token is None or node.token in mine else _muted(node, wanted)
-                )
-                needed.update(ref for ref in node.numbers if ref in streamed)
+            if (needed - there).isdisjoint(node.marks):
+                continue
+            is_loud = node.token is None or node.token in mine
+            nodes.append(node if is_loud else _muted(node, wanted))
+            needed.update(ref for ref in node.numbers if ref in streamed)
+        nodes.reverse()
+        opposed = [node for node in nodes if direction_of(node.op) not in (None, way)]
         yield Pass(
             before if way == ways[0] else (),
-            tuple(reversed(nodes)),
+            tuple(nodes),
             tuple(i for i, n in outs if n in mine),
             way,
             collects=tuple(n for n in collects if n in mine),
             slices=tuple(sorted(needed & there)),
             keeps=tuple(key for key, n in keeps.items() if n in mine),
-            replays=tuple(
-                node.makes[0]
-                for node in reversed(nodes)
-                if direction_of(node.op) not in (None, way)
-            ),
+            replays=tuple(node.makes[0] for node in opposed),
         )
 
 
@@ -522,8 +553,5 @@ def _muted(node: Node, wanted: set[int]) -> Node:
         Refused: This pass needs what they return.
     """
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise Refused(
-            node.op.place,
-            f"calls back once, and needs the answer in several passes (`{spelled(node.op.name)}`)",
-        )
+        raise _refused(node.op, "calls back once, and needs the answer in several passes")
     return replace(node, is_mute=True)
