@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
-
-from jax.tree_util import tree_flatten
+from typing import TYPE_CHECKING, Any
 
 from .._errors import StaticError
+from .._jax.trees import tree_flatten
 from .._view.result import unmixed
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ class _Around:
         core: CompiledFunction,
         entry: Specialization,
         stage: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ):
         self._core = core
         self._entry = entry
@@ -69,12 +68,12 @@ class Compiled(_Around):
     other attributes are JAX's.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         core = self._core
         values = core.bind(self._args + args, {**self._kwargs, **kwargs})
 
         # The program fits one entry: the same structure and static values.
-        leaves, treedef = cast(Any, tree_flatten)(values)
+        leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:
             raise StaticError(

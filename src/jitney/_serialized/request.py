@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from .._body.body import CallPlanner
 from .._errors import VerificationError
@@ -69,7 +69,7 @@ class CacheRequest:
     """
 
     body: CallPlanner
-    given: Sequence[Any]
+    given: Sequence[object]
     laid: MeshLayout | None
     of: Sequence[str]
     key: Key
@@ -119,11 +119,9 @@ class CacheRequest:
         changed = (
             stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
         )
-        return (
-            (stored, "")
-            if changed is None
-            else (None, f"; the one that was kept is not used: {changed}")
-        )
+        if changed is not None:
+            return None, f"; the one that was kept is not used: {changed}"
+        return stored, ""
 
     def record_trace(self, make: Callable[[], T]) -> Recorded[T]:
         """Run a trace under the monitors that record its reads.
@@ -157,9 +155,10 @@ class CacheRequest:
         Raises:
             VerificationError: The programs differ.
         """
-        if fresh.beside != stored.beside or list(map(text_of, fresh.programs)) != list(
-            map(text_of, stored.programs)
-        ):
+        same = fresh.beside == stored.beside and (
+            [*map(text_of, fresh.programs)] == [*map(text_of, stored.programs)]
+        )
+        if not same:
             raise VerificationError(
                 self.body.core.where,
                 "the program that was kept is not the one that is traced now.",

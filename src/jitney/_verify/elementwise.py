@@ -27,9 +27,9 @@ def elementwise(closed: object) -> list[bool]:
 
 
 def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
-    return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(
-        eqn.outvars
-    )
+    name = eqn.primitive.name
+    is_alone = all(inside) and (name in _ALONE or name in _MOVED)
+    return [is_alone] * len(eqn.outvars)
 
 
 def _alone(_value: object, _aval: object, _eqn: object) -> bool:
