@@ -76,7 +76,13 @@ class CallPlanner:
     run: Callable[..., object]
     """Runs a call; set by whoever compiles the body."""
 
-    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(
+        self,
+        core: FunctionInfo,
+        layout: Layout,
+        statics: Statics,
+        key: Hashable,
+    ):
         self.core = core
         self.layout = layout
         self.weak_statics = statics
@@ -93,7 +99,10 @@ class CallPlanner:
         # `debug_nans` may run a call a second time, which needs its buffers.
         donated = () if core.options.debug_nans else layout.donated
         self.request = Request(
-            core.where, core.options, donated, nested=layout.nested and core.differs_nested
+            core.where,
+            core.options,
+            donated,
+            nested=layout.nested and core.differs_nested,
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}
@@ -205,7 +214,13 @@ class CallPlanner:
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
-        return Planned(view, plan, named, sizes, notes)
+        return Planned(
+            view,
+            plan,
+            named,
+            sizes,
+            notes,
+        )
 
     def written_out(self, view: View) -> View:
         """Return the view with the sizes in braces, such as `{model.width}*n`, replaced by their
@@ -290,7 +305,12 @@ class CallPlanner:
             with knowing(replace(known(), numbers=counts.numbers)):
                 flat = body(*arrays, *counts.values)
         if planned.sizes is not None:
-            check_result(self.core.contract, outcome.inner(flat), planned.sizes, planned.named)
+            check_result(
+                self.core.contract,
+                outcome.inner(flat),
+                planned.sizes,
+                planned.named,
+            )
         return outcome.output(flat)
 
     def flat(
@@ -341,7 +361,10 @@ class CallPlanner:
                 *(name for name, _ in options.chunk),
             }
             explained = unbound_axis_error(
-                error, self.core.where, {axis.name for axis in options.vmap}, axes
+                error,
+                self.core.where,
+                {axis.name for axis in options.vmap},
+                axes,
             )
             if explained is None:
                 raise
@@ -397,7 +420,12 @@ class CallPlanner:
         traced = replace(mask, why=why)
         return Plan(tuple(traced if stage is mask else stage for stage in plan.stages))
 
-    def body_inside(self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None) -> Fn:
+    def body_inside(
+        self,
+        plan: Plan,
+        stage: type[Stage],
+        outcome: Outcome | None = None,
+    ) -> Fn:
         """Return the body as a stage wraps it: with every stage inside of that one."""
         outcome = outcome or Outcome()
         return plan.inside(stage, self.flat(outcome), outcome)

@@ -52,7 +52,13 @@ class Explicit:
     arrays: Sequence[object]
     specs: list[Along] = field(default_factory=list[Along])
 
-    def left(self, out: object, body: CallPlanner, planned: Planned, outcome: Outcome) -> object:
+    def left(
+        self,
+        out: object,
+        body: CallPlanner,
+        planned: Planned,
+        outcome: Outcome,
+    ) -> object:
         """Return the result with explicit shardings.
 
         A named axis is sharded as that axis of the arguments is. A result without named axes is

@@ -33,7 +33,12 @@ class ArgumentSnapshot:
             themselves.
     """
 
-    def __init__(self, binder: Binder, values: tuple[object, ...], originals: Mapping[int, object]):
+    def __init__(
+        self,
+        binder: Binder,
+        values: tuple[object, ...],
+        originals: Mapping[int, object],
+    ):
         self._binder = binder
         self._values = values
         self._originals = originals

@@ -169,7 +169,9 @@ def _seen(core: CompiledFunction) -> list[_RecordedCall]:
 
 
 def _all(
-    core: FunctionInfo, seen: Sequence[_RecordedCall], asked: set[_About]
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    asked: set[_About],
 ) -> Iterator[_Proven]:
     differ = {axis for kind, axis in asked if kind == "axis"}
 
@@ -244,7 +246,9 @@ def _padded(
 
 
 def _ladders(
-    options: Options, seen: Sequence[_RecordedCall], axes: Sequence[str]
+    options: Options,
+    seen: Sequence[_RecordedCall],
+    axes: Sequence[str],
 ) -> Iterator[Pads]:
     """Yield powers of two, if nothing is written for these axes yet, then buckets fitted to the
     recorded sizes.
@@ -264,7 +268,10 @@ _POW2 = Bucket(ladder="pow2")
 
 
 def _twins(
-    core: FunctionInfo, seen: Sequence[_RecordedCall], pads: Pads, hints: Mapping[str, Hint]
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    pads: Pads,
+    hints: Mapping[str, Hint],
 ) -> dict[int, PaddedCalls]:
     """Return, for each entry, padded calls with these buckets."""
     buckets = {**dict(core.options.pad), **pads}
@@ -278,10 +285,18 @@ def _twins(
 
 
 def _twin(
-    core: FunctionInfo, options: Mapping[str, object], hints: Mapping[str, Hint]
+    core: FunctionInfo,
+    options: Mapping[str, object],
+    hints: Mapping[str, Hint],
 ) -> FunctionInfo:
     """Return the same function with other options and annotations, whose traces nobody counts."""
-    plain = replace(core.options, cache=True, max_compiles=None, verify=False, debug_nans=False)
+    plain = replace(
+        core.options,
+        cache=True,
+        max_compiles=None,
+        verify=False,
+        debug_nans=False,
+    )
     twin = core.of(core.fn(), replace(plain, **options))
     parameters = tuple(
         replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters
@@ -329,7 +344,11 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> f
     return sum(added) / len(added) if added else None
 
 
-def _written(options: Options, pads: Pads, hints: Mapping[str, Hint]) -> str:
+def _written(
+    options: Options,
+    pads: Pads,
+    hints: Mapping[str, Hint],
+) -> str:
     """Return the option as text to paste."""
     buckets = {**dict(options.pad), **pads}
     words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
@@ -400,7 +419,11 @@ def _kind(dtype: DType) -> str:
 # Remedies for static numbers: arrays.
 
 
-def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) -> _Proven | None:
+def _as_array(
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    argument: str,
+) -> _Proven | None:
     """Return the remedy of an array in place of a static number, if the body accepts one and its
     results keep their types.
     """

@@ -31,7 +31,11 @@ from .._view.view import View
 _flatten_with_path: Callable[..., tuple[list[tuple[Path, object]], object]] = tree_flatten_with_path
 
 
-def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceRecord:
+def record_of(
+    body: CallPlanner,
+    view: View,
+    arrays: Sequence[object],
+) -> TraceRecord:
     """Return the record of a program: the arrays that it takes, and those of the call where they
     are known.
     """
@@ -93,7 +97,12 @@ def trace_inputs_of(record: TraceRecord, arrays: Sequence[Array]) -> TraceInputs
 def _abstract(array: object) -> jax.ShapeDtypeStruct:
     shape, dtype, weak = aval_parts(array)
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None
-    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
+    return jax.ShapeDtypeStruct(
+        shape,
+        dtype,
+        weak_type=weak,
+        sharding=place,
+    )
 
 
 # Names of tracer classes in jax 0.10.2 to 0.12.0.1.
@@ -123,7 +132,9 @@ def _given(array: object) -> CallerArray:
 
 
 def _axes(
-    body: CallPlanner, view: View, values: tuple[object, ...]
+    body: CallPlanner,
+    view: View,
+    values: tuple[object, ...],
 ) -> dict[str, tuple[str | None, ...]]:
     """Return the names of the axes of each array, including arrays in fields of modules."""
     fields = axes_in_modules(values)

@@ -86,7 +86,12 @@ class CheckedCalls:
             self.table.fail(failed)
         if not self.waits:
             core = self.body.core
-            OUTSTANDING.add(flag, self.table, core.where, core.counters.calls)
+            OUTSTANDING.add(
+                flag,
+                self.table,
+                core.where,
+                core.counters.calls,
+            )
         return out
 
     def lowered(self, *arrays: object) -> jax.stages.Lowered:
@@ -110,7 +115,9 @@ class CheckedCalls:
 
 
 def with_number(
-    body: CallPlanner, jitted: Jitted, table: CheckTable
+    body: CallPlanner,
+    jitted: Jitted,
+    table: CheckTable,
 ) -> Callable[..., tuple[object, jax.Array]]:
     """Return the function as it is compiled: its results, and the number of the check that failed.
     Its trace raises Kept where the checks cannot be data.

@@ -166,7 +166,13 @@ class CompiledFunction(FunctionInfo):
             demand_whole_numbers_fit(self.where, entry.paths, arrays)
 
         if direct is None or direct:
-            self.remember(layout, entry, (args, kwargs), values, arrays)
+            self.remember(
+                layout,
+                entry,
+                (args, kwargs),
+                values,
+                arrays,
+            )
         return entry, arrays
 
     def entry_of(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
@@ -206,7 +212,11 @@ class CompiledFunction(FunctionInfo):
                 ):
                     self.flattener = Flattener()
                 layout = self.layouts[place] = Layout(
-                    self.binder, self.contract, values, self.options.donate, constants_in(key)
+                    self.binder,
+                    self.contract,
+                    values,
+                    self.options.donate,
+                    constants_in(key),
                 )
             return layout
 
@@ -227,7 +237,12 @@ class CompiledFunction(FunctionInfo):
 
                 # With `cache="program"` the reads of the body are not watched.
                 body = None if self.options.cache == "program" else self.fn()
-                statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
+                statics = Statics.of(
+                    layout.statics(leaves),
+                    layout.loose,
+                    body,
+                    self.where,
+                )
                 entry = self.entries[key] = Specialization(
                     self, layout, statics, (layout.form, key[-1])
                 )
@@ -272,7 +287,13 @@ class CompiledFunction(FunctionInfo):
                 self.direct.setdefault(key, ())
                 return
 
-            direct = self._direct(layout, entry, called, values, arrays)
+            direct = self._direct(
+                layout,
+                entry,
+                called,
+                values,
+                arrays,
+            )
             if direct is not None:
                 self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
                 self.tried[key] += _WRITTEN
@@ -327,7 +348,13 @@ class CompiledFunction(FunctionInfo):
             Argument(twin, place, value)
             for (twin, place), (value, _) in zip(twins, placed, strict=True)
         ]
-        take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
+        take = taker(
+            args,
+            kwargs,
+            arguments,
+            frozenset(layout.dynamic),
+            arrays,
+        )
         return take and ((entry, take),)
 
     def drop(self, entry: Specialization) -> None:

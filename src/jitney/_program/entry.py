@@ -118,7 +118,11 @@ class PendingTrace:
 
 
 def _describe_mutation(
-    names: Mapping[int, str], value: object, attribute: str, before: object, now: object
+    names: Mapping[int, str],
+    value: object,
+    attribute: str,
+    before: object,
+    now: object,
 ) -> tuple[str, str, str]:
     """Return the path of a mutated static value, with its text before and now."""
     cls = value if isinstance(value, type) else type(value)
@@ -152,7 +156,13 @@ class Specialization(CallPlanner):
     that it meets.
     """
 
-    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(
+        self,
+        core: FunctionInfo,
+        layout: Layout,
+        statics: Statics,
+        key: Hashable,
+    ):
         super().__init__(core, layout, statics, key)
         self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
@@ -166,7 +176,12 @@ class Specialization(CallPlanner):
         self.kept: _serialized.SerializedPrograms | None = None
         if is_kept:
             trace = self._trace
-            self.kept = _serialized.SerializedPrograms(self, trace, self.cuts, self.proofs)
+            self.kept = _serialized.SerializedPrograms(
+                self,
+                trace,
+                self.cuts,
+                self.proofs,
+            )
 
         # How calls run. `run` is what a warm call reads: it starts as `_first`, which replaces it.
         self.jitted = self._jit()
@@ -334,7 +349,12 @@ class Specialization(CallPlanner):
             self._settled = not self.checked
         if is_verified(options):
             pads = padded and padded.pads
-            run = _verify.VerifiedRunner(self, run, pads, partial(warn_unlooked, self))
+            run = _verify.VerifiedRunner(
+                self,
+                run,
+                pads,
+                partial(warn_unlooked, self),
+            )
         self._become("running", run)
         return self.run(*arrays)
 
@@ -386,7 +406,12 @@ class Specialization(CallPlanner):
         if its derivative cannot be cut.
         """
         if self._derived is None:
-            self._derived = Specialization(self.core, self.layout, self.weak_statics, self.key)
+            self._derived = Specialization(
+                self.core,
+                self.layout,
+                self.weak_statics,
+                self.key,
+            )
             self._derived.request = replace(self._derived.request, derived=True)
         try:
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)
@@ -438,7 +463,13 @@ class Specialization(CallPlanner):
                 if counts is None or counts.sizes is None:
                     raise
                 numbers = needs.proof.numbers_at(counts.sizes)
-                counts = TrueSizes(counts.values, counts.names, counts.weak, numbers, counts.sizes)
+                counts = TrueSizes(
+                    counts.values,
+                    counts.names,
+                    counts.weak,
+                    numbers,
+                    counts.sizes,
+                )
                 arrays = (*plain, counts.abstract())
 
     def ahead(self, arrays: Sequence[Array]) -> jax.stages.Compiled:

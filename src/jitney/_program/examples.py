@@ -148,7 +148,10 @@ def _abstract_value(
 
 
 def _no_size(
-    core: CompiledFunction, parameter: Parameter, hint: ArrayHint, missing: list[str]
+    core: CompiledFunction,
+    parameter: Parameter,
+    hint: ArrayHint,
+    missing: list[str],
 ) -> ContractError:
     names = [dim.name for dim in hint.dims if dim.name is not None]
     return ContractError(
@@ -165,7 +168,11 @@ def _no_size(
     )
 
 
-def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, object]) -> int | Unknown:
+def _size(
+    dim: Dim,
+    sizes: Mapping[str, int],
+    given: Mapping[str, object],
+) -> int | Unknown:
     if dim.kind == "fixed" and dim.size is not None:
         return dim.size
     if dim.kind == "symbolic" and dim.expr is not None:

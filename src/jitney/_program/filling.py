@@ -89,7 +89,12 @@ class Filling:
         self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
 
     def filled(
-        self, array: object, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
+        self,
+        array: object,
+        shape: tuple[int, ...],
+        *,
+        stays: bool = True,
+        takes: bool = False,
     ) -> Array:
         """Return an array with its last element along each axis repeated up to a shape. Zeros would
         give NaNs to a body that divides by them.
@@ -119,7 +124,12 @@ class Filling:
         if (
             near
             or not _has_its_type(array)
-            or self._is_host_cheaper(array, shape, self._crossing(array), alone=alone)
+            or self._is_host_cheaper(
+                array,
+                shape,
+                self._crossing(array),
+                alone=alone,
+            )
         ):
             self.crossings += 0 if near else 2
             out = repeated(np.asarray(array), shape)
@@ -128,7 +138,13 @@ class Filling:
             return out
         return _filled_there(array, shape)
 
-    def cut(self, result: object, shape: tuple[int, ...], *, keeps: bool = False) -> Array:
+    def cut(
+        self,
+        result: object,
+        shape: tuple[int, ...],
+        *,
+        keeps: bool = False,
+    ) -> Array:
         """Return the leading part of an array.
 
         Args:
@@ -156,7 +172,13 @@ class Filling:
             self._beside.append(_PaddedOriginal(part, result))
         return part
 
-    def _part(self, result: jax.Array, shape: tuple[int, ...], *, alone: bool) -> jax.Array:
+    def _part(
+        self,
+        result: jax.Array,
+        shape: tuple[int, ...],
+        *,
+        alone: bool,
+    ) -> jax.Array:
         # An array from the host is never weakly typed.
         if alone and result.weak_type:
             return _cut_in(result, shape)
@@ -199,7 +221,12 @@ class Filling:
         return 2 * (_CROSSING + array.nbytes / _BYTES_A_SECOND)
 
     def _is_host_cheaper(
-        self, array: Array, shape: tuple[int, ...], seconds: float, *, alone: bool
+        self,
+        array: Array,
+        shape: tuple[int, ...],
+        seconds: float,
+        *,
+        alone: bool,
     ) -> bool:
         """Return whether to go through the host, and add its seconds to those spent on this size.
         Arrays over several devices always go through the host.

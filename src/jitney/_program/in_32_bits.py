@@ -29,7 +29,11 @@ _FIX = (
 )
 
 
-def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) -> None:
+def demand_lowered(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> None:
     """Check that an outer program with 32-bit numbers can hold this one.
 
     JAX lowers some operations by tracing their implementation (`argmax`, random bits, Bessel
@@ -72,7 +76,9 @@ def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) 
 
 
 def _derivatives(
-    body: CallPlanner, jitted: Jitted, like: Sequence[jax.ShapeDtypeStruct]
+    body: CallPlanner,
+    jitted: Jitted,
+    like: Sequence[jax.ShapeDtypeStruct],
 ) -> tuple[Callable[..., object], Callable[..., object]]:
     """Return the program under `jax.jvp` and under `jax.vjp`, for lowering where the numbers around
     it have 32 bits.
@@ -114,7 +120,12 @@ def _not_lowered(lower: Callable[[], object]) -> Exception | None:
     return None
 
 
-def _not_in_32_bits(body: CallPlanner, how: str, error: Exception, fix: str = _FIX) -> OptionError:
+def _not_in_32_bits(
+    body: CallPlanner,
+    how: str,
+    error: Exception,
+    fix: str = _FIX,
+) -> OptionError:
     reason = str(error).partition(". ")[0].rstrip(".")
     return OptionError(
         body.core.where,

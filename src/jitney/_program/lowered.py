@@ -49,7 +49,13 @@ class Traced(_Around):
     def lower(self) -> Lowered:
         """Lower the traced program."""
         with self._entry.numbers():
-            return Lowered(self._core, self._entry, self._stage.lower(), self._args, self._kwargs)
+            return Lowered(
+                self._core,
+                self._entry,
+                self._stage.lower(),
+                self._args,
+                self._kwargs,
+            )
 
 
 class Lowered(_Around):
@@ -60,7 +66,13 @@ class Lowered(_Around):
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile the program; the options are XLA's."""
         compiled = self._stage.compile(compiler_options)
-        return Compiled(self._core, self._entry, compiled, self._args, self._kwargs)
+        return Compiled(
+            self._core,
+            self._entry,
+            compiled,
+            self._args,
+            self._kwargs,
+        )
 
 
 class Compiled(_Around):

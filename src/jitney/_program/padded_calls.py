@@ -75,10 +75,21 @@ class PaddingRecipe:
         returned is taken with its padding.
         """
         filled: list[object] = []
-        recipe = zip(arrays, self.shapes, self.fills, self.takes, strict=True)
+        recipe = zip(
+            arrays,
+            self.shapes,
+            self.fills,
+            self.takes,
+            strict=True,
+        )
         for array, shape, fills, takes in recipe:
             if fills:
-                array = FILLING.filled(array, shape, stays=self.stays, takes=whole and takes)
+                array = FILLING.filled(
+                    array,
+                    shape,
+                    stays=self.stays,
+                    takes=whole and takes,
+                )
             filled.append(array)
         return filled
 
@@ -231,7 +242,13 @@ class PaddedCalls:
             raise SizeRefused(fill, refusal) from refusal
 
         values = [np.asarray(size, np.int32) for size in sizes.values()]
-        counts = TrueSizes(values, tuple(sizes), weak, numbers, sizes)
+        counts = TrueSizes(
+            values,
+            tuple(sizes),
+            weak,
+            numbers,
+            sizes,
+        )
         return PaddingRecipe(
             fill,
             shapes,
@@ -317,7 +334,12 @@ class PaddedCalls:
         return program
 
     def _refuse(
-        self, fill: Fill, refusal: Refused, arrays: Sequence[Array], *, whole: bool
+        self,
+        fill: Fill,
+        refusal: Refused,
+        arrays: Sequence[Array],
+        *,
+        whole: bool,
     ) -> object:
         """Run this call, and all later ones of its bucket, at exact size."""
         self.refused[fill.axes] = refusal
@@ -329,11 +351,22 @@ class PaddedCalls:
 
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
-        explained = with_shape_hint(view, named_axes(view, fill.levels), sizes, refusal)
+        explained = with_shape_hint(
+            view,
+            named_axes(view, fill.levels),
+            sizes,
+            refusal,
+        )
         warn_refused(self.entry.core, explained)
         return self._run(arrays, whole=whole)
 
-    def _cut(self, padded: PaddingRecipe, out: object, *, keeps: bool) -> object:
+    def _cut(
+        self,
+        padded: PaddingRecipe,
+        out: object,
+        *,
+        keeps: bool,
+    ) -> object:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out
@@ -351,7 +384,11 @@ class PaddedCalls:
         return tree_unflatten(treedef, leaves)
 
 
-def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+def _true_shape(
+    result: Any,
+    cut: Cut,
+    sizes: Mapping[str, int],
+) -> tuple[int, ...] | None:
     """Return the shape of a result after the cut; None if nothing is cut off."""
     # An argument that JAX returns unchanged may be a Python number.
     was = np.shape(result)

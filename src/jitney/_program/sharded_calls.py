@@ -194,10 +194,19 @@ def _abstract(array: object, to: NamedSharding | None) -> object:
     if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
         return array
     weak = bool(array.weak_type)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to, weak_type=weak)
+    return jax.ShapeDtypeStruct(
+        array.shape,
+        array.dtype,
+        sharding=to,
+        weak_type=weak,
+    )
 
 
-def _moving(run: Run, jitted: object, shardings: Shardings) -> Run:
+def _moving(
+    run: Run,
+    jitted: object,
+    shardings: Shardings,
+) -> Run:
     """Move arrays that were put elsewhere on purpose, after JAX has refused them, and only then."""
 
     def moving(*arrays: object) -> object:
@@ -243,7 +252,11 @@ def _lies_elsewhere(array: object, to: NamedSharding) -> bool:
     )
 
 
-def _explicit(run: Run, mesh: jax.sharding.Mesh, shardings: Shardings) -> Run:
+def _explicit(
+    run: Run,
+    mesh: jax.sharding.Mesh,
+    shardings: Shardings,
+) -> Run:
     """Return a runner for arrays with explicit axes, of a program with automatic ones: the same
     buffers under other labels.
     """
@@ -277,7 +290,11 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[object]]) -> Ru
     return inside
 
 
-def transfers(place: Place | None, arrays: Sequence[Array], paths: Sequence[str]) -> list[str]:
+def transfers(
+    place: Place | None,
+    arrays: Sequence[Array],
+    paths: Sequence[str],
+) -> list[str]:
     """Return the cost of placing these arrays, in words; abstract ones cost nothing."""
     if place is None:
         return []

@@ -25,7 +25,7 @@ from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
-from .._stages.stage import Fn, Request
+from .._stages.stage import Fn, Request, Stage
 from .._view.result import Outcome
 from .core import REGISTRY
 from .entry import Specialization, Undecided
@@ -159,7 +159,11 @@ class PrecisionReport(Shown):
         return figures(title, rows)
 
 
-def with_policy(entry: Specialization, arrays: Sequence[Array], ask: Callable[[], _T]) -> _T:
+def with_policy(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    ask: Callable[[], _T],
+) -> _T:
     """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
     these arrays and call it once more.
 
@@ -176,7 +180,11 @@ def with_policy(entry: Specialization, arrays: Sequence[Array], ask: Callable[[]
         decide(entry, key, arrays)
 
 
-def decide(entry: Specialization, key: Hashable, arrays: Sequence[Array]) -> None:
+def decide(
+    entry: Specialization,
+    key: Hashable,
+    arrays: Sequence[Array],
+) -> None:
     """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
 
     Raises:
@@ -206,7 +214,10 @@ def decide(entry: Specialization, key: Hashable, arrays: Sequence[Array]) -> Non
 
 
 def report_on(
-    entry: Specialization, arrays: Sequence[Array], tolerance: float, low: str
+    entry: Specialization,
+    arrays: Sequence[Array],
+    tolerance: float,
+    low: str,
 ) -> PrecisionReport:
     """Return the report on a call; see `precision_report`.
 
@@ -257,14 +268,24 @@ def report_on(
         debug_nans=False,
     )
     plain_core = REGISTRY.core(core.fn(), options, core.namespace)
-    plain = Specialization(plain_core, entry.layout, entry.weak_statics, None)
+    plain = Specialization(
+        plain_core,
+        entry.layout,
+        entry.weak_statics,
+        None,
+    )
     return _Measured(plain, arrays, low).report(tolerance)
 
 
 class _Measured:
     """Measurements of one function on one set of data."""
 
-    def __init__(self, entry: Specialization, arrays: Sequence[Array], low: str):
+    def __init__(
+        self,
+        entry: Specialization,
+        arrays: Sequence[Array],
+        low: str,
+    ):
         self.entry = entry
         self.arrays = [jax.numpy.asarray(array) for array in arrays]
         self.asked = low
@@ -357,7 +378,13 @@ class _Measured:
         """Return the deviation of each result from the shadow."""
         kinds = [kind for kind, _ in self.names]
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
-        columns = zip(kinds, _host(results), self.shadow, sizes, strict=True)
+        columns = zip(
+            kinds,
+            _host(results),
+            self.shadow,
+            sizes,
+            strict=True,
+        )
         deviations: list[float] = []
         for kind, result, exact, size in columns:
             largest = max(other for of, other in zip(kinds, sizes, strict=True) if of == kind)
@@ -382,7 +409,15 @@ class _Measured:
         """Return the deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
-        run = jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))
+        return self.under(stage)
+
+    def under(self, stage: Stage) -> list[float]:
+        """Return the deviations of the function under a stage that casts."""
+
+        def cast(body: Fn) -> Fn:
+            return stage.wrap(body, self.outcome)
+
+        run = jax.jit(self.both(cast))
         return self.deviations(run(*self.arrays))
 
     def everything(self) -> list[float]:
@@ -391,17 +426,34 @@ class _Measured:
         """
         options = replace(self.entry.core.options, precision=self.asked)
         stage = Precision.plan(self.view, Request(self.entry.core.where, options))
-        run = jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))
-        return self.deviations(run(*self.arrays))
+        return self.under(stage)
 
     def report(self, tolerance: float) -> PrecisionReport:
         function = str(self.entry.core.where)
         if self.asked in WHOLE:
-            columns = zip(self.names, self.rounded(set()), self.everything(), strict=True)
+            columns = zip(
+                self.names,
+                self.rounded(set()),
+                self.everything(),
+                strict=True,
+            )
             whole = [
-                Deviation(kind, name, single, low, low) for (kind, name), single, low in columns
+                Deviation(
+                    kind,
+                    name,
+                    single,
+                    low,
+                    low,
+                )
+                for (kind, name), single, low in columns
             ]
-            return PrecisionReport(function, self.asked, tolerance, (), tuple(whole))
+            return PrecisionReport(
+                function,
+                self.asked,
+                tolerance,
+                (),
+                tuple(whole),
+            )
 
         # Costs of each product alone. If float32 itself misses the tolerance, no pin can help.
         single, low = self.rounded(set()), self.cast([])
@@ -421,15 +473,38 @@ class _Measured:
                 final = self.cast(pinned)
 
         products = tuple(
-            Product(key, self.products[key].source, alone[key], key in pinned) for key in order
+            Product(
+                key,
+                self.products[key].source,
+                alone[key],
+                key in pinned,
+            )
+            for key in order
         )
         rows = [
             Deviation(kind, name, *three)
-            for (kind, name), *three in zip(self.names, single, low, final, strict=True)
+            for (kind, name), *three in zip(
+                self.names,
+                single,
+                low,
+                final,
+                strict=True,
+            )
         ]
-        return PrecisionReport(function, self.low, tolerance, products, tuple(rows))
+        return PrecisionReport(
+            function,
+            self.low,
+            tolerance,
+            products,
+            tuple(rows),
+        )
 
-    def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
+    def pins(
+        self,
+        order: Sequence[str],
+        tolerance: float,
+        low: Sequence[float],
+    ) -> list[str]:
         """Return the products that must not be cast.
 
         A greedy search: pin the costliest until the tolerance holds, then release each pin that is

@@ -31,7 +31,11 @@ from .in_32_bits import demand_lowered
 from .outer_transforms import warn_unlooked
 
 
-def runner(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) -> Run:
+def runner(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
     options = body.core.options
     ensure_cache()
@@ -54,7 +58,11 @@ def runner(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) -> Run:
     return _in_x64(body, jitted, run) if options.precision == "f64" else run
 
 
-def lower_as_run(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) -> jax.stages.Lowered:
+def lower_as_run(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> jax.stages.Lowered:
     """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
     traced = jitted.trace(*arrays)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
@@ -66,7 +74,11 @@ def lower_as_run(body: CallPlanner, arrays: Sequence[object], jitted: Jitted) ->
     return traced.lower()
 
 
-def _in_x64(body: CallPlanner, jitted: Jitted, run: Run) -> Run:
+def _in_x64(
+    body: CallPlanner,
+    jitted: Jitted,
+    run: Run,
+) -> Run:
     def in_x64(*arrays: object) -> object:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
@@ -116,7 +128,11 @@ def _fast(jitted: Jitted, run: Run) -> Run:
     return fast
 
 
-def _finite(body: CallPlanner, jitted: Jitted, run: Run) -> Run:
+def _finite(
+    body: CallPlanner,
+    jitted: Jitted,
+    run: Run,
+) -> Run:
     """Check every result for NaN and infinity; if one is found, rerun operation by operation to
     locate the first that produced it.
     """

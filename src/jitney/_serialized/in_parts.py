@@ -56,7 +56,10 @@ class CachedParts:
 
 
 def in_parts(
-    body: CallPlanner, given: Sequence[object], of: Sequence[str], make: Callable[[], TracedParts]
+    body: CallPlanner,
+    given: Sequence[object],
+    of: Sequence[str],
+    make: Callable[[], TracedParts],
 ) -> tuple[CachedParts | None, str]:
     """Return the programs, or None if they are not cached, and the outcome in words.
 
@@ -90,7 +93,9 @@ def in_parts(
 
 
 def _stored(
-    body: CallPlanner, request: CacheRequest, make: Callable[[], TracedParts]
+    body: CallPlanner,
+    request: CacheRequest,
+    make: Callable[[], TracedParts],
 ) -> SerializedProgram:
     recorded = request.record_trace(make)
     parts = recorded.made

@@ -114,7 +114,12 @@ class SerializedPrograms:
         results = call_exported(stored.exported, flat, stored.checks, stored.weak)
         return outcome.output(results)
 
-    def _save(self, request: CacheRequest, key: Hashable, why: str) -> object:
+    def _save(
+        self,
+        request: CacheRequest,
+        key: Hashable,
+        why: str,
+    ) -> object:
         """Trace the program, save it if its key is certain, and call it as another process will."""
         trace = self._traced(request)
         # A fresh value of this user context misses JAX's trace caches: all bodies run once more,

@@ -118,7 +118,13 @@ def key_of(
     for module, name in reads:
         walk.add_read(module, name)
     text = walk.digest()
-    return Key(text, walk.codes, walk.remembering, walk.is_as_computed, scope)
+    return Key(
+        text,
+        walk.codes,
+        walk.remembering,
+        walk.is_as_computed,
+        scope,
+    )
 
 
 def unsupported(core: FunctionInfo) -> str | None:
@@ -169,7 +175,11 @@ def processor() -> tuple[str, ...]:
     return (*sorted(features), *limits)
 
 
-def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Array]) -> None:
+def _add_call(
+    walk: ContentHasher,
+    body: CallPlanner,
+    arrays: Sequence[Array],
+) -> None:
     """Add the arguments to the digest: their structure, static values by content, and arrays by
     shape, dtype and weak type.
     """
@@ -181,7 +191,12 @@ def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Array]) -
             raise NotDeterministic(f"an argument is an array of {dtype}")
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
 
-    walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)
+    walk.say(
+        str(layout.treedef),
+        repr(layout.dynamic),
+        repr(layout.names),
+        body.core.name,
+    )
     walk.add(body.core.options, "options")
     parameters = [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters]
     walk.add(parameters, "annotations")

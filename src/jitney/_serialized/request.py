@@ -102,9 +102,23 @@ class CacheRequest:
             )
 
         arrays, counts = split_counts(given)
-        key = key_of(body, arrays, counts, laid=laid, of=of)
+        key = key_of(
+            body,
+            arrays,
+            counts,
+            laid=laid,
+            of=of,
+        )
         forms = Forms(body.layout.values([object() for _ in arrays], body.statics))
-        return cls(body, given, laid, of, key, place(folder, body.core.name, key.text), forms)
+        return cls(
+            body,
+            given,
+            laid,
+            of,
+            key,
+            place(folder, body.core.name, key.text),
+            forms,
+        )
 
     def found(self) -> tuple[SerializedProgram | None, str]:
         """Return the cached program if it is what a trace would give; else None, and the reason why
@@ -170,7 +184,14 @@ class CacheRequest:
 
     def _again(self, reads: Sequence[Read] = (), traced: TracedCacheEntries | None = None) -> Key:
         """Return the current key; with attributes looked up by computed names, the second key."""
-        return key_of(self.body, *split_counts(self.given), reads, self.laid, self.of, traced)
+        return key_of(
+            self.body,
+            *split_counts(self.given),
+            reads,
+            self.laid,
+            self.of,
+            traced,
+        )
 
     def _reads_other(self, stored: SerializedProgram) -> str | None:
         """Return why attributes that its trace looked up by computed names have other values now,

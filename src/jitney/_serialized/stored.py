@@ -113,7 +113,11 @@ class SerializedProgram:
         )
 
 
-def place(folder: Path, name: str, key: str) -> Path:
+def place(
+    folder: Path,
+    name: str,
+    key: str,
+) -> Path:
     """Return the path of the program of a key. The file name begins with that of the function, for
     those who list the folder.
     """

@@ -50,7 +50,10 @@ class Exported:
 
 
 def call_exported(
-    content: bytes, arrays: Sequence[object], checks: Sequence[Sequence[str]], weak: Sequence[int]
+    content: bytes,
+    arrays: Sequence[object],
+    checks: Sequence[Sequence[str]],
+    weak: Sequence[int],
 ) -> list[jax.Array]:
     """Return the results of a serialised program as the body would: with its weak types, under its
     checks, and not committed to a device.
@@ -61,7 +64,12 @@ def call_exported(
     # `jax.export` forgets weak types.
     number = out.pop() if checks else None
     for i in weak:
-        out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
+        out[i] = _convert.bind(
+            out[i],
+            new_dtype=out[i].dtype,
+            weak_type=True,
+            sharding=None,
+        )
     return with_checks(out, number, checks)
 
 

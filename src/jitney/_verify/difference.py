@@ -228,7 +228,13 @@ def compare_results(
     differences: dict[int, Difference] = {}
     for i, (path, a, b) in enumerate(pairs):
         tolerated = exact if allowed.to_the_bit(i) else allowed
-        difference = _leaf(path, a, b, tolerated, None)
+        difference = _leaf(
+            path,
+            a,
+            b,
+            tolerated,
+            None,
+        )
         if difference is not None:
             differences[i] = difference
     if not differences:
@@ -249,7 +255,11 @@ def compare_results(
 
 
 def _leaf(
-    path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None
+    path: str,
+    ours: Any,
+    plain: Any,
+    allowed: Allowed,
+    change: Numbers | None,
 ) -> Difference | None:
     if not _is_array(ours) or not _is_array(plain):
         return None if _is_same(ours, plain) else Difference(path, None, ours, plain)
@@ -269,7 +279,14 @@ def _leaf(
         wrong = a != b
         if change is not None:
             wrong &= change == 0
-        return _worst(path, ours, plain, wrong, wrong.astype(float), 0.0)
+        return _worst(
+            path,
+            ours,
+            plain,
+            wrong,
+            wrong.astype(float),
+            0.0,
+        )
 
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -285,7 +302,14 @@ def _leaf(
 
         distance = np.where(np.isnan(apart), np.inf, apart)
         excess = distance / np.where(limits > 0, limits, _TINIEST)
-    return _worst(path, ours, plain, wrong, excess, limits)
+    return _worst(
+        path,
+        ours,
+        plain,
+        wrong,
+        excess,
+        limits,
+    )
 
 
 def _is_same(ours: object, plain: object) -> bool:
@@ -303,7 +327,11 @@ def _is_same(ours: object, plain: object) -> bool:
 _TINIEST = float(np.finfo(np.float64).tiny)
 
 
-def _limits(plain: Numbers, dtype: DType, allowed: Allowed) -> Numbers:
+def _limits(
+    plain: Numbers,
+    dtype: DType,
+    allowed: Allowed,
+) -> Numbers:
     """Return the allowed distance of each element."""
     size = np.abs(plain)
     size = np.where(np.isfinite(size), size, 0.0)
@@ -327,7 +355,14 @@ def _worst(
     at = tuple(int(i) for i in np.unravel_index(int(worst), wrong.shape))
     limit = float(np.broadcast_to(limits, wrong.shape)[at])
     count = int(wrong.sum())
-    return Difference(path, at, _scalar(ours, at), _scalar(plain, at), limit, count)
+    return Difference(
+        path,
+        at,
+        _scalar(ours, at),
+        _scalar(plain, at),
+        limit,
+        count,
+    )
 
 
 def _scalar(array: Array, at: tuple[int, ...]) -> object:
@@ -347,11 +382,13 @@ def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[object]]) -> li
                 continue
             x, y = numbers(b), numbers(moved)
             with np.errstate(all="ignore"):
-                same = (x == y) | ((x != x) & (y != y))
+                both_nan = (x != x) & (y != y)
+                same = (x == y) | both_nan
                 distance = np.abs(x - y) if x.dtype != bool else 1.0
                 apart = np.where(same, 0.0, distance)
 
-            moves[i] = np.maximum(largest, np.where(np.isnan(apart), np.inf, apart))
+            apart = np.where(np.isnan(apart), np.inf, apart)
+            moves[i] = np.maximum(largest, apart)
     return moves
 
 

@@ -23,7 +23,13 @@ def elementwise(closed: object) -> list[bool]:
     """Return for each result of a program whether it is elementwise."""
     program, _ = opened(closed)
     # A forward analysis with booleans as abstract values; their join is `all`.
-    return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
+    return without_calls(
+        closed,
+        [True] * len(program.invars),
+        _results,
+        runs,
+        constant=_alone,
+    )
 
 
 def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
@@ -32,5 +38,9 @@ def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bo
     return [is_alone] * len(eqn.outvars)
 
 
-def _alone(_value: object, _aval: object, _eqn: object) -> bool:
+def _alone(
+    _value: object,
+    _aval: object,
+    _eqn: object,
+) -> bool:
     return True

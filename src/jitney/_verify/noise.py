@@ -32,7 +32,11 @@ _EXACT: Final = UNROUNDED | {
 }
 
 
-def noisy(closed: object, products: float, others: float) -> Callable[..., list[Array]]:
+def noisy(
+    closed: object,
+    products: float,
+    others: float,
+) -> Callable[..., list[Array]]:
     """Return a program as a function of a random key and its arguments.
 
     Args:
@@ -51,7 +55,12 @@ def noisy(closed: object, products: float, others: float) -> Callable[..., list[
 
 
 class _Noise:
-    def __init__(self, key: jax.Array, products: float, others: float):
+    def __init__(
+        self,
+        key: jax.Array,
+        products: float,
+        others: float,
+    ):
         self.key = key
         self.products, self.others = products, others
         self.count = 0
@@ -68,7 +77,8 @@ class _Noise:
         # Up or down at random, independently in each element and at each place in the program.
         key = jax.random.fold_in(self.key, self.count)
         is_up = jax.random.bernoulli(key, shape=array.shape)
-        up, down = jnp.asarray(1 + size, dtype), jnp.asarray(1 - size, dtype)
+        up = jnp.asarray(1 + size, dtype)
+        down = jnp.asarray(1 - size, dtype)
         return array * jnp.where(is_up, up, down)
 
     def results(self, eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Array]:

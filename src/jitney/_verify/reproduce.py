@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def failure(
-    verification: Verification, arrays: Sequence[Array], difference: Difference, said: str
+    verification: Verification,
+    arrays: Sequence[Array],
+    difference: Difference,
+    said: str,
 ) -> VerificationError:
     """Return the error of a call whose result differs from the plain one: with a smaller call, the
     operation, and the script.
@@ -122,7 +125,11 @@ else:
 '''
 
 
-def _write(verification: Verification, arrays: Sequence[Array], difference: Difference) -> Path:
+def _write(
+    verification: Verification,
+    arrays: Sequence[Array],
+    difference: Difference,
+) -> Path:
     """Write the script into a new folder, with the arguments next to it, and return its path."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
@@ -137,7 +144,13 @@ def _write(verification: Verification, arrays: Sequence[Array], difference: Diff
     environment = [
         f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()
     ]
-    call = _call(verification, source.name, given, args, kwargs)
+    call = _call(
+        verification,
+        source.name,
+        given,
+        args,
+        kwargs,
+    )
 
     text = _SCRIPT.format(
         title=f"{core.where}: another result than plain jax.jit.",

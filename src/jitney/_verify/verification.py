@@ -248,10 +248,22 @@ class Verification:
         allowed = Allowed(self.changes, max(sizes, default=1), alone)
         expected = plain(arrays)
         got = tree_of(ours)
-        difference = compare_results(got, expected, allowed, lambda: plain.spread(arrays, allowed))
+        difference = compare_results(
+            got,
+            expected,
+            allowed,
+            lambda: plain.spread(arrays, allowed),
+        )
         if difference is None or difference.at is None:
             return difference, "verified"
-        return self._not_xlas(difference, plain, arrays, got, expected, allowed)
+        return self._not_xlas(
+            difference,
+            plain,
+            arrays,
+            got,
+            expected,
+            allowed,
+        )
 
     def _not_xlas(
         self,
@@ -271,7 +283,12 @@ class Verification:
         own = compare_results(expected, slowly, allowed)
         if own is None:
             return difference, "differs"
-        ours = compare_results(got, slowly, allowed, lambda: plain.spread(arrays, allowed))
+        ours = compare_results(
+            got,
+            slowly,
+            allowed,
+            lambda: plain.spread(arrays, allowed),
+        )
         if ours is not None:
             reason = "plain `jax.jit` differs from its own operations one by one too"
             return difference, f"differs; {reason}: {own.text}"
@@ -293,7 +310,10 @@ class Verification:
 
 
 def _verified(
-    verification: Verification, arrays: Sequence[Array], ours: object, counters: Counters
+    verification: Verification,
+    arrays: Sequence[Array],
+    ours: object,
+    counters: Counters,
 ) -> str:
     """Carry out `Verification.verify`; `counters` own the programs that are compiled below, which
     do not count for the verified program.
