@@ -24,7 +24,7 @@ from .._diagnosis.cause import Cause
 from .._diagnosis.counters import Advised, Counters, Event
 from .._errors import plural
 from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
-from .._jax.typed import Array, DType
+from .._jax.typed import DType
 from .._signature.annotations import array_of_kind
 from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
@@ -71,7 +71,7 @@ class _RecordedCall:
     """A call that was traced."""
 
     entry: Specialization
-    arrays: tuple[Array, ...]
+    arrays: tuple[jax.ShapeDtypeStruct, ...]
     # Sizes of its named axes.
     sizes: Mapping[str, int]
     # True sizes of its padded axes.
@@ -470,7 +470,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _results(entry: Specialization, arrays: Sequence[Array]) -> list[object]:
+def _results(entry: Specialization, arrays: Sequence[object]) -> list[object]:
     out = unmixed(jax.eval_shape(entry.called, *arrays))
     leaves = jax.tree.leaves(out)
     return [aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in leaves]

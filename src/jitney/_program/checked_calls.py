@@ -23,7 +23,7 @@ from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array, Jitted
+from .._jax.typed import Jitted
 from .._signature.options import Options
 from .._stages import Jit
 from .._verify import is_verified
@@ -57,7 +57,7 @@ class CheckedCalls:
         # Over several devices Equinox runs the program.
         self._translating: Run | None = translating(body, jitted) if body.is_sharded else None
 
-    def __call__(self, *arrays: Array) -> object:
+    def __call__(self, *arrays: object) -> object:
         if self._translating is not None:
             return self._translating(*arrays)
 
@@ -104,7 +104,7 @@ class CheckedCalls:
             raise Unflaggable("with `shard` Equinox runs it")
         return self._flagged.lower(*arrays)
 
-    def _is_traced(self, arrays: Sequence[Array]) -> bool:
+    def _is_traced(self, arrays: Sequence[object]) -> bool:
         types = frozenset(map(type, arrays))
         if types <= self._plain:
             return False
@@ -123,7 +123,7 @@ def with_number(
     Its trace raises Kept where the checks cannot be data.
     """
 
-    def returning(*arrays: Array) -> tuple[object, jax.Array]:
+    def returning(*arrays: object) -> tuple[object, jax.Array]:
         traced = jitted.trace(*arrays)
         flat, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
         out = tree_unflatten(jax.tree.structure(traced.out_info), flat)
@@ -167,7 +167,7 @@ def translating(body: CallPlanner, jitted: Jitted) -> Run:
     donate = "all-except-first" if donated else "none"
     through = filter_jit(merged, donate=donate, compiler_options=options)
 
-    def checked(*arrays: Array) -> object:
+    def checked(*arrays: object) -> object:
         kept = tuple(array for i, array in enumerate(arrays) if i not in donated)
         lost = tuple(array for i, array in enumerate(arrays) if i in donated)
         return through(kept, lost)

@@ -93,7 +93,7 @@ class PaddingRecipe:
             filled.append(array)
         return filled
 
-    def abstract(self, arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
+    def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
         for array, shape in zip(arrays, self.shapes, strict=True):
             old, dtype, weak = aval_parts(array)

@@ -22,7 +22,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.settings import x64_is_on
 from .._jax.tracing import is_staged
-from .._jax.typed import Array, Jitted
+from .._jax.typed import Jitted
 from .._stages import Vmap
 from .._view.layout import is_nested_trace
 from .._view.true_sizes import split_counts
@@ -137,7 +137,7 @@ def _finite(
     locate the first that produced it.
     """
 
-    def finite(*arrays: Array) -> object:
+    def finite(*arrays: object) -> object:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
         # The arguments may be numbers inside of an outer trace, so the results decide.
