@@ -286,8 +286,8 @@ KEPT = [
     Mutation(
         "settings of JAX are no part of the key of a kept program",
         "src/jitney/_serialized/key.py",
-        "repr([_versions(), _settings(), _machine(laid), registered_anywhere()])",
-        "repr([_versions(), _machine(laid), registered_anywhere()])",
+        "around = [_versions(), _settings(), _machine(laid), registered_anywhere()]",
+        "around = [_versions(), _machine(laid), registered_anywhere()]",
         (f"{_KEPT}other_settings_are_other_programs",),
     ),
     Mutation(

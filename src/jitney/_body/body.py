@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import jax
 
@@ -28,6 +28,7 @@ from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import JitneyWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
+from .._jax.typed import AnyMesh
 from .._own_time import OWN_TIME
 from .._owners import users_level
 from .._precision import Policy
@@ -38,13 +39,13 @@ from .._signature.options import OPTIONAL
 from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
-from .._stages.stage import Request, Stage
+from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
 from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
 from .._view.result import Outcome, refuse_used_up, unmixed
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known
-from .._view.view import View
+from .._view.view import Leaf, View
 from .call_key import trace_key
 from .function import FunctionInfo
 from .plain import plain_function, plain_run, without
@@ -57,7 +58,7 @@ class Planned:
 
     view: View
     plan: Plan
-    named: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    named: dict[str, object] = field(default_factory=dict[str, object], compare=False)
     sizes: AxisBindings | None = field(default=None, compare=False)
     notes: tuple[str, ...] = ()
 
@@ -75,7 +76,13 @@ class CallPlanner:
     run: Callable[..., object]
     """Runs a call; set by whoever compiles the body."""
 
-    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(
+        self,
+        core: FunctionInfo,
+        layout: Layout,
+        statics: Statics,
+        key: Hashable,
+    ):
         self.core = core
         self.layout = layout
         self.weak_statics = statics
@@ -92,14 +99,17 @@ class CallPlanner:
         # `debug_nans` may run a call a second time, which needs its buffers.
         donated = () if core.options.debug_nans else layout.donated
         self.request = Request(
-            core.where, core.options, donated, nested=layout.nested and core.differs_nested
+            core.where,
+            core.options,
+            donated,
+            nested=layout.nested and core.differs_nested,
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}
         # True if one of its programs holds run-time checks of Equinox; then `checked_calls` runs
         # them.
         self.checked = False
-        self.checked_calls: Any = None
+        self.checked_calls: object = None
         # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 
@@ -108,13 +118,13 @@ class CallPlanner:
         return type(self)(core, self.layout, self.weak_statics, self.key)
 
     @property
-    def statics(self) -> tuple[Any, ...]:
+    def statics(self) -> tuple[object, ...]:
         """The static values. The caller of a body holds them, so those that are referenced weakly
         are alive.
         """
         return self.weak_statics.values()
 
-    def where(self) -> tuple[Any, ...]:
+    def where(self) -> tuple[Hashable, ...]:
         """Return the part of a call key beyond arrays and settings: the mesh."""
         return ()
 
@@ -122,10 +132,11 @@ class CallPlanner:
     def paths(self) -> list[str]:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
 
-    def numbers(self) -> AbstractContextManager[Any]:
+    def numbers(self) -> AbstractContextManager[object]:
         """Return the scope of the number types of this program: x64 with `precision="f64"`."""
-        x64 = jax.enable_x64
-        return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
+        if self.core.options.precision == "f64":
+            return jax.enable_x64(True)  # noqa: FBT003
+        return nullcontext()
 
     def is_plain(self) -> bool:
         """Return whether this trace is of the function as it was written: in a plain run, or with
@@ -137,19 +148,22 @@ class CallPlanner:
         run.add(options, self.core.fn())
         return True
 
-    def plainly(self, *arrays: object) -> Any:
+    def plainly(self, *arrays: object) -> object:
         """Run the function as it was written, inside the options that belong to its meaning: `vmap`
         and float64.
         """
-        core, outcome = self.core, Outcome()
+        core = self.core
         precision = "f64" if core.options.precision == "f64" else None
-        request = replace(self.request, options=replace(without(core.options), precision=precision))
-        plan = Plan.make(self.layout.view(core.contract, arrays, self.statics), request)
-        return outcome.output(
-            plan.build(self.flat(outcome, plain_function(core.fn())), outcome)(*arrays)
-        )
+        options = replace(without(core.options), precision=precision)
+        view = self.layout.view(core.contract, arrays, self.statics)
+        plan = Plan.make(view, replace(self.request, options=options))
 
-    def as_written(self, *arrays: object) -> Any:
+        outcome = Outcome()
+        body = self.flat(outcome, plain_function(core.fn()))
+        results = plan.build(body, outcome)(*arrays)
+        return outcome.output(results)
+
+    def as_written(self, *arrays: object) -> object:
         """Run the function without any `jit` of jitney's. Its arrays are JAX's, as they are inside
         `jit`.
         """
@@ -162,7 +176,7 @@ class CallPlanner:
         counts: TrueSizes | None = None,
         *,
         jit: bool = True,
-        mesh: object = None,
+        mesh: AnyMesh | None = None,
     ) -> Planned:
         """Return the view and the plan of a call, padded if it has counts.
 
@@ -200,25 +214,30 @@ class CallPlanner:
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
-        return Planned(view, plan, named, sizes, notes)
+        return Planned(
+            view,
+            plan,
+            named,
+            sizes,
+            notes,
+        )
 
     def written_out(self, view: View) -> View:
         """Return the view with the sizes in braces, such as `{model.width}*n`, replaced by their
         values in this call.
         """
-        if not any(
-            isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves
-        ):
+        hints = [leaf.hint for leaf in view.leaves]
+        if not any(isinstance(hint, ArrayHint) and hint.has_braces for hint in hints):
             return view
-        values = self.core.binder.named(
-            self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
-        )
-        return View(
-            tuple(
-                replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x
-                for x in view.leaves
-            )
-        )
+
+        abstract = [leaf.abstract() for leaf in view.leaves]
+        values = self.core.binder.named(self.layout.values(abstract, self.statics))
+        leaves: list[Leaf] = []
+        for leaf in view.leaves:
+            if isinstance(leaf.hint, ArrayHint):
+                leaf = replace(leaf, hint=leaf.hint.written_out(values))
+            leaves.append(leaf)
+        return View(tuple(leaves))
 
     @property
     def is_sharded(self) -> bool:
@@ -230,24 +249,28 @@ class CallPlanner:
             options.mesh != OPTIONAL or self.on_mesh().mesh is not None
         )
 
-    def on_mesh(self, mesh: Any = None) -> Request:
+    def on_mesh(self, mesh: AnyMesh | None = None) -> Request:
         """Return the request, with the mesh that the call runs on."""
         mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
         options, single = self.request.options, self.request.single
+        shard = options.shard
         if mesh is not None:
-            options = replace(options, shard=options.shard and options.shard.over(mesh.axis_names))
+            shard = shard and shard.over(mesh.axis_names)
         # Inside `shard_map` or `pmap` an axis is manual, and nothing is sharded over it once more.
-        if mesh is not None and (manual := {axis for axis in mesh.shape if is_manual(mesh, axis)}):
-            options = replace(options, shard=options.shard and options.shard.without(manual))
-            single = (
-                "inside `shard_map` or `pmap`: each device works on its part"
-                if len(manual) == len(mesh.shape)
-                else single
-            )
+        if mesh is not None:
+            manual = {axis for axis in mesh.shape if is_manual(mesh, axis)}
+            if manual:
+                shard = shard and shard.without(manual)
+                if len(manual) == len(mesh.shape):
+                    single = "inside `shard_map` or `pmap`: each device works on its part"
 
-        axes, result = tuple(self.core.contract.axes), self.core.contract.result
         return replace(
-            self.request, options=options, mesh=mesh, single=single, axes=axes, result=result
+            self.request,
+            options=replace(options, shard=shard),
+            mesh=mesh,
+            single=single,
+            axes=tuple(self.core.contract.axes),
+            result=self.core.contract.result,
         )
 
     def _in_modules(self, view: View) -> list[InModule | None]:
@@ -255,7 +278,7 @@ class CallPlanner:
         fields = axes_in_modules(values)
         return [fields[i] for i in self.layout.dynamic]
 
-    def called(self, *arrays: object) -> Any:
+    def called(self, *arrays: object) -> object:
         """Run the body with every stage inside Jit around it, on tracers or on arrays."""
         return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
 
@@ -265,7 +288,7 @@ class CallPlanner:
         arrays: Sequence[object],
         outcome: Outcome,
         counts: TrueSizes | None = None,
-    ) -> Any:
+    ) -> object:
         """Return the results of a call run by its plan, checked and rebuilt to the user's
         structure.
 
@@ -282,38 +305,42 @@ class CallPlanner:
             with knowing(replace(known(), numbers=counts.numbers)):
                 flat = body(*arrays, *counts.values)
         if planned.sizes is not None:
-            check_result(self.core.contract, outcome.inner(flat), planned.sizes, planned.named)
+            check_result(
+                self.core.contract,
+                outcome.inner(flat),
+                planned.sizes,
+                planned.named,
+            )
         return outcome.output(flat)
 
     def flat(
         self, outcome: Outcome, fn: Callable[..., object] | None = None
-    ) -> Callable[..., list[Any]]:
+    ) -> Callable[..., list[jax.Array]]:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
         """
         core = self.core
         fn = fn or core.fn()
 
-        def body(*flat: object) -> list[Any]:
+        def body(*flat: object) -> list[jax.Array]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
             values = self.layout.values(flat, statics, for_body=True)
-            given = ArgumentSnapshot(
-                core.binder, values, dict(zip(map(id, statics), self.statics, strict=True))
-            )
+            originals = dict(zip(map(id, statics), self.statics, strict=True))
+            given = ArgumentSnapshot(core.binder, values, originals)
 
             # The time of the body, less what jitney spends in programs that the body calls.
             began, own = time.perf_counter(), OWN_TIME.seconds
             with nullcontext() if self.reads is None else self.reads.tracing() as trace:
                 result = self._result(fn, values)
-            outcome.body_seconds.append(time.perf_counter() - began - (OWN_TIME.seconds - own))
+            elapsed = time.perf_counter() - began
+            outcome.body_seconds.append(elapsed - (OWN_TIME.seconds - own))
 
             # Mutations of arguments are lost, and are reported once.
-            updates = (
-                *given.updates(),
-                *(() if trace is None else trace.updates(self.names_of_statics())),
-            )
+            updates = [*given.updates()]
+            if trace is not None:
+                updates += trace.updates(self.names_of_statics())
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
             try:
@@ -323,7 +350,7 @@ class CallPlanner:
 
         return core.called_as_written(body, self.paths)
 
-    def _result(self, fn: Callable[..., object], values: tuple[object, ...]) -> Any:
+    def _result(self, fn: Callable[..., object], values: tuple[object, ...]) -> object:
         try:
             return self.core.binder.call(fn, values)
         except NameError as error:
@@ -334,7 +361,10 @@ class CallPlanner:
                 *(name for name, _ in options.chunk),
             }
             explained = unbound_axis_error(
-                error, self.core.where, {axis.name for axis in options.vmap}, axes
+                error,
+                self.core.where,
+                {axis.name for axis in options.vmap},
+                axes,
             )
             if explained is None:
                 raise
@@ -364,16 +394,10 @@ class CallPlanner:
         """
         request = self.on_mesh()
         if request.options.debug_nans:
-            return Plan.make(
-                view,
-                replace(
-                    request,
-                    exact=(
-                        "at exact size: with `debug_nans` a call may be run again, operation by"
-                        " operation"
-                    ),
-                ),
+            exact = (
+                "at exact size: with `debug_nans` a call may be run again, operation by operation"
             )
+            return Plan.make(view, replace(request, exact=exact))
 
         # Plan with padding, and prove it at these sizes. A refusal becomes the reason of the plan
         # at exact size.
@@ -385,22 +409,23 @@ class CallPlanner:
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
                 reason = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
-            explained = with_shape_hint(
-                view, named_axes(view), sizes_of(view, named_axes(view)), refusal
-            )
+            axes = named_axes(view)
+            explained = with_shape_hint(view, axes, sizes_of(view, axes), refusal)
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
 
         # Padded, but Python computes numbers from the size, so each new size is traced.
         if reason is None:
             return plan
-        told = replace(
-            mask, why=f"{mask.why}; each new size is traced once, not compiled: {reason}"
-        )
-        return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
+        why = f"{mask.why}; each new size is traced once, not compiled: {reason}"
+        traced = replace(mask, why=why)
+        return Plan(tuple(traced if stage is mask else stage for stage in plan.stages))
 
     def body_inside(
-        self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None
-    ) -> Callable[..., Any]:
+        self,
+        plan: Plan,
+        stage: type[Stage],
+        outcome: Outcome | None = None,
+    ) -> Fn:
         """Return the body as a stage wraps it: with every stage inside of that one."""
         outcome = outcome or Outcome()
         return plan.inside(stage, self.flat(outcome), outcome)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from .._jax.mesh import automatically, dividing, explicit_around, spec, with_explicit_sharding
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
+from .._jax.typed import AnyMesh
 from .._stages import Place, Vmap
 from .._stages.derive import Derived
 from .._stages.shard import named_results
@@ -23,6 +23,10 @@ from .._view.result import Outcome
 from .body import CallPlanner, Planned
 
 _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
+Axes = str | tuple[str, ...] | None
+"""Mesh axes that one axis of an array is sharded over."""
+Along = tuple[Axes, ...]
+"""Sharding of an array, axis by axis."""
 
 
 def is_rewritten(body: CallPlanner) -> bool:
@@ -30,8 +34,9 @@ def is_rewritten(body: CallPlanner) -> bool:
     axes.
     """
     options, fn = body.core.options, body.core.fn()
-    cut = options.chunk or options.memory is not None or options.pad or options.shard is not None
-    return bool(cut) or (isinstance(fn, Derived) and fn.what in _JACOBIANS and not fn.plain)
+    if options.chunk or options.memory is not None or options.pad or options.shard is not None:
+        return True
+    return isinstance(fn, Derived) and fn.what in _JACOBIANS and not fn.plain
 
 
 @dataclass
@@ -43,11 +48,17 @@ class Explicit:
         arrays: The arrays, automatic.
     """
 
-    mesh: Any
-    arrays: Sequence[Any]
-    specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    mesh: AnyMesh | None
+    arrays: Sequence[object]
+    specs: list[Along] = field(default_factory=list[Along])
 
-    def left(self, out: object, body: CallPlanner, planned: Planned, outcome: Outcome) -> Any:
+    def left(
+        self,
+        out: object,
+        body: CallPlanner,
+        planned: Planned,
+        outcome: Outcome,
+    ) -> object:
         """Return the result with explicit shardings.
 
         A named axis is sharded as that axis of the arguments is. A result without named axes is
@@ -61,34 +72,33 @@ class Explicit:
         vmap, place = planned.plan.of(Vmap), planned.plan.of(Place)
         levels = () if vmap is None else tuple(zip(vmap.axes, vmap.levels, strict=True))
         specs = self.specs if place is None else list(place.specs)
+        arguments = planned.view.leaves
+        axes_of_arguments = named_axes(planned.view, levels)
 
         # The shardings of the arguments, by the name of an axis and by shape.
-        lies: dict[str, Any] = {}
-        of_shapes: dict[tuple[int, ...], Any] = {}
-        for leaf, axes, along in zip(
-            planned.view.leaves, named_axes(planned.view, levels), specs, strict=False
-        ):
-            lies |= {
-                axis.size: along[axis.axis]
-                for axis in axes
-                if axis.axis < len(along) and along[axis.axis]
-            }
-            of_shapes.setdefault(leaf.shape, along)
+        by_name: dict[str, Axes] = {}
+        by_shape: dict[tuple[int, ...], Along] = {}
+        for leaf, axes, along in zip(arguments, axes_of_arguments, specs, strict=False):
+            for axis in axes:
+                if axis.axis < len(along) and along[axis.axis]:
+                    by_name[axis.size] = along[axis.axis]
+            by_shape.setdefault(leaf.shape, along)
 
         # Results: by name, else by the longest tail of the shape that an argument has.
-        found: list[Any] = []
+        resharded: list[object] = []
         for x, leaf, axes in zip(results, leaves, named, strict=True):
-            wanted = [None] * len(leaf.shape)
+            rank = len(leaf.shape)
+            wanted: list[Axes] = [None] * rank
             for axis in axes:
-                wanted[axis.axis] = lies.get(axis.size)
+                wanted[axis.axis] = by_name.get(axis.size)
             if not axes:
-                tails = (of_shapes.get(leaf.shape[at:], ()) for at in range(len(leaf.shape)))
+                tails = (by_shape.get(leaf.shape[at:], ()) for at in range(rank))
                 tail = next(filter(any, tails), ())
-                wanted[len(wanted) - len(tail) :] = tail
-            found.append(
-                with_explicit_sharding(x, self.mesh, dividing(self.mesh, leaf.shape, wanted))
-            )
-        return tree_unflatten(treedef, found)
+                wanted[rank - len(tail) :] = tail
+
+            along = dividing(self.mesh, leaf.shape, wanted)
+            resharded.append(with_explicit_sharding(x, self.mesh, along))
+        return tree_unflatten(treedef, resharded)
 
 
 @contextmanager

@@ -29,20 +29,26 @@ class FunctionInfo:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+        self,
+        fn: Callable[..., object],
+        options: Options,
+        namespace: Mapping[str, object] | None = None,
     ):
         self._fns = (_reference(fn),)
         self.options = options
-        self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
-        self.positions: tuple[str, ...] = fn.positions if isinstance(fn, Derived) else ()
+        self.where: Where
+        self.positions: tuple[str, ...]
+        if isinstance(fn, Derived):
+            self.where, self.positions, keywords = fn.where, fn.positions, KEYWORDS
+        else:
+            self.where, self.positions, keywords = where_of(fn), (), KEYWORDS_OF_DERIVATIVES
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.binder = Binder(
-            self.where,
-            signature_of(fn),
-            KEYWORDS if isinstance(fn, Derived) else KEYWORDS_OF_DERIVATIVES,
-        )
+        self.binder = Binder(self.where, signature_of(fn), keywords)
+
         self.contract: Contract = self._read(fn, namespace)
-        self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
+        unresolved = self.contract.unresolved
+        self._namespace = _mentioned(fn, namespace or {}) if unresolved else None
+
         self.counters = Counters(self.name)
         self.log = TraceLog()
         self.history = History(self.where, self.counters, self._alive, self.asked)
@@ -70,8 +76,9 @@ class FunctionInfo:
         """Return the axes and options that the author has written."""
         return AuthorContext(tuple(self.contract.axes), self.options, self.positions)
 
-    def _alive(self) -> Any:
-        return next((fn for reference in self._fns if (fn := reference()) is not None), None)
+    def _alive(self) -> object:
+        alive = (reference() for reference in self._fns)
+        return next((fn for fn in alive if fn is not None), None)
 
     def serve(self, fn: Callable[..., object]) -> None:
         """Stand for another function that is equal to the first, and may outlive it."""
@@ -79,12 +86,13 @@ class FunctionInfo:
         if not any(reference() is fn for reference in alive):
             self._fns = (*alive, _reference(fn))
 
-    def of(self, fn: Callable[..., Any], options: Options) -> Self:
+    def of(self, fn: Callable[..., object], options: Options) -> Self:
         """Return the record of another function of the same arguments, whose result may be
         anything.
         """
         same = copy.copy(self)
-        same._fns, same.options = (lambda: fn,), options
+        same._fns = (lambda: fn,)
+        same.options = options
         same.contract = replace(self.contract, result=AnyHint("anything"))
         same.counters = Counters(self.name)
         same.log = TraceLog()
@@ -107,7 +115,7 @@ class FunctionInfo:
         return contract_of(fn, self.binder.signature, self.where, namespace)
 
     @property
-    def namespace(self) -> Mapping[str, Any] | None:
+    def namespace(self) -> Mapping[str, object] | None:
         """Names that annotations use and that were undefined at decoration."""
         return self._namespace
 
@@ -131,7 +139,7 @@ class FunctionInfo:
         return any(map(bool, nested))
 
 
-def _mentioned(fn: Callable[..., object], namespace: Mapping[str, object]) -> dict[str, Any]:
+def _mentioned(fn: Callable[..., object], namespace: Mapping[str, object]) -> dict[str, object]:
     """Return the names that annotations may mean.
 
     The rest of the namespace is dropped: one of its values may be the function itself, which

@@ -90,7 +90,13 @@ def plain_function(fn: object) -> Any:
     if not isinstance(fn, Derived):
         return fn
     return replace(
-        fn, fn=plain_function(fn.fn), memory=None, remat=None, roll=None, summed=False, plain=True
+        fn,
+        fn=plain_function(fn.fn),
+        memory=None,
+        remat=None,
+        roll=None,
+        summed=False,
+        plain=True,
     )
 
 

@@ -38,9 +38,9 @@ class TraceLog:
     def __init__(self) -> None:
         self._made: list[TraceInputs] = []
 
-    def add(self, made: TraceInputs) -> None:
+    def add(self, trace: TraceInputs) -> None:
         """Append a trace."""
-        self._made.append(made)
+        self._made.append(trace)
         del self._made[:-_KEPT]
 
     @property

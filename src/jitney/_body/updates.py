@@ -7,8 +7,7 @@ silent about it. This file compares the arguments before and after the body ran.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from .._errors import Where, format_error, shortlist
 from .._jax.trees import Path, tree_flatten_with_path
@@ -18,7 +17,7 @@ from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import name_of
 from .._view.static_fields import loose_parts
 
-_flatten: Any = tree_flatten_with_path
+_flatten: Callable[..., tuple[Iterable[tuple[Path, object]], object]] = tree_flatten_with_path
 Update = tuple[str, bool, bool]
 """Path in the arguments, whether a value was there, and whether a value is there now."""
 
@@ -34,16 +33,21 @@ class ArgumentSnapshot:
             themselves.
     """
 
-    def __init__(self, binder: Binder, values: tuple[Any, ...], originals: Mapping[int, Any]):
+    def __init__(
+        self,
+        binder: Binder,
+        values: tuple[object, ...],
+        originals: Mapping[int, object],
+    ):
         self._binder = binder
         self._values = values
         self._originals = originals
-        self._leaves, self._keys = self._held()
+        self._leaves, self._keys = self._state()
         self._fields = self._states_of_fields()
 
     def updates(self) -> Iterator[Update]:
         """Yield what the body has changed in place since."""
-        leaves, keys = self._held()
+        leaves, keys = self._state()
         for path in dict.fromkeys((*self._leaves, *leaves)):
             was, now = path in self._leaves, path in leaves
             same = (
@@ -58,7 +62,7 @@ class ArgumentSnapshot:
         if self._states_of_fields() != self._fields:
             yield "a static field", True, True
 
-    def _held(self) -> tuple[dict[Path, Any], dict[Path, Any]]:
+    def _state(self) -> tuple[dict[Path, object], dict[Path, Hashable]]:
         """Return the leaves by path, each static value as one leaf, and the keys of those that are
         copies.
         """
@@ -67,20 +71,16 @@ class ArgumentSnapshot:
             return id(part) in self._originals
 
         leaves = dict(_flatten(self._values, is_leaf=is_static)[0])
-        return leaves, {
-            path: _key(leaf)
-            for path, leaf in leaves.items()
-            if self._originals.get(id(leaf), leaf) is not leaf
-        }
+        keys: dict[Path, Hashable] = {}
+        for path, leaf in leaves.items():
+            if self._originals.get(id(leaf), leaf) is not leaf:
+                keys[path] = _key(leaf)
+        return leaves, keys
 
-    def _states_of_fields(self) -> list[Any]:
+    def _states_of_fields(self) -> list[object]:
         """Return the contents of the static fields of modules."""
-        return [
-            state(part)
-            for part in loose_parts(
-                [value for value in self._values if id(value) not in self._originals]
-            )
-        ]
+        values = [value for value in self._values if id(value) not in self._originals]
+        return [state(part) for part in loose_parts(values)]
 
 
 def _key(leaf: object) -> Hashable:
@@ -94,7 +94,9 @@ def _key(leaf: object) -> Hashable:
 def in_words(update: Update) -> str:
     """Return the text of one update."""
     path, was, now = update
-    return f"{path!r} {'has changed' if was and now else 'is new' if now else 'is gone'}"
+    if was and now:
+        return f"{path!r} has changed"
+    return f"{path!r} is new" if now else f"{path!r} is gone"
 
 
 def lost_updates_message(where: Where, updates: Sequence[str]) -> str:

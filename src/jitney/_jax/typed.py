@@ -14,9 +14,13 @@ import jax
 import numpy as np
 from jax.core import ShapedArray as Aval
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
+from jax.sharding import AbstractMesh, Mesh
+from jax.stages import Wrapped as Jitted
+from jax.tree_util import PyTreeDef as TreeDef
 
 __all__ = [
     "AnyJaxpr",
+    "AnyMesh",
     "Array",
     "Atom",
     "Aval",
@@ -24,9 +28,11 @@ __all__ = [
     "DType",
     "Jaxpr",
     "JaxprEqn",
+    "Jitted",
     "Literal",
     "NumPyArray",
     "Primitive",
+    "TreeDef",
     "Values",
     "Var",
 ]
@@ -41,3 +47,5 @@ Atom = Var | Literal
 """An operand of an equation."""
 AnyJaxpr = Jaxpr | ClosedJaxpr
 """A program, with or without its constants."""
+AnyMesh = Mesh | AbstractMesh
+"""A mesh of devices, or one of sizes alone."""

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -65,3 +65,17 @@ class ClosedJaxpr:
     def replace(self, **changes: object) -> ClosedJaxpr: ...
 
 AnyJaxpr: TypeAlias = Jaxpr | ClosedJaxpr
+
+AnyMesh: TypeAlias = jax.sharding.Mesh | jax.sharding.AbstractMesh
+
+class Jitted:
+    @property
+    def __wrapped__(self) -> Callable[..., Any]: ...
+    def __call__(self, *args: object, **kwargs: object) -> Any: ...
+    def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced: ...
+    def lower(self, *args: object, **kwargs: object) -> jax.stages.Lowered: ...
+
+class TreeDef:
+    num_leaves: int
+    def __hash__(self) -> int: ...
+    def children(self) -> list[TreeDef]: ...

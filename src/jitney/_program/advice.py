@@ -14,8 +14,8 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Any
+from itertools import chain, combinations
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -24,7 +24,7 @@ from .._diagnosis.cause import Cause
 from .._diagnosis.counters import Advised, Counters, Event
 from .._errors import plural
 from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
-from .._jax.typed import Array, DType
+from .._jax.typed import DType
 from .._signature.annotations import array_of_kind
 from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
@@ -36,6 +36,9 @@ from .._view.layout import Layout, aval_parts
 from .._view.result import unmixed
 from .entry import Specialization
 from .padded_calls import PaddedCalls, PaddingRecipe
+
+if TYPE_CHECKING:
+    from .core import CompiledFunction
 
 # The latest calls that are considered.
 _LATEST = 64
@@ -52,6 +55,8 @@ _KINDS = (
 )
 
 Pads = dict[str, Bucket]
+_About = tuple[str, str | None]
+"""Kind of a cause, with its axis or argument."""
 
 
 class _Unheard(Counters):
@@ -66,7 +71,7 @@ class _RecordedCall:
     """A call that was traced."""
 
     entry: Specialization
-    arrays: tuple[Any, ...]
+    arrays: tuple[jax.ShapeDtypeStruct, ...]
     # Sizes of its named axes.
     sizes: Mapping[str, int]
     # True sizes of its padded axes.
@@ -77,16 +82,15 @@ class _RecordedCall:
         return hash(self.entry.key), tuple(map(aval_parts, self.arrays))
 
     @property
-    def statics(self) -> dict[str, Any]:
+    def statics(self) -> dict[str, object]:
         """Static values by path."""
         return dict(zip(self.entry.layout.static_names(), self.entry.statics, strict=True))
 
     def key_without(self, argument: str) -> Hashable:
         """Return a key that is equal for all values of one static argument."""
-        held = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
-        return tuple(map(aval_parts, self.arrays)), tuple(
-            (name, value) for name, value in held if name != argument
-        )
+        keys = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
+        others = tuple((name, key) for name, key in keys if name != argument)
+        return tuple(map(aval_parts, self.arrays)), others
 
     def size(self, axis: str) -> int | None:
         return self.true.get(axis, self.sizes.get(axis))
@@ -98,14 +102,14 @@ class _Proven:
 
     remedy: str
     # Kinds of causes, each with its axis or argument.
-    ends: frozenset[tuple[str, str | None]]
+    ends: frozenset[_About]
     saves: str = ""
 
 
 class Advice:
     """Remedies that are proven to help a function, by its recorded calls."""
 
-    def __init__(self, core: Any):
+    def __init__(self, core: CompiledFunction):
         # A weak reference: whoever keeps statistics keeps no programs alive.
         self._core = weakref.ref(core)
         self._known: dict[Hashable, Sequence[_Proven]] = {}
@@ -137,34 +141,37 @@ class Advice:
             return Advised(causes)
 
         remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}
-        told = tuple(
-            tuple(replace(c, remedy=c.remedy or remedies.get(_about(c), "")) for c in each)
-            for each in causes
-        )
-        return Advised(told, {each.remedy: each.saves for each in proven if each.saves})
 
-    def _proven(self, core: Any, asked: set[tuple[str, str | None]]) -> Sequence[_Proven]:
+        def with_remedy(cause: Cause) -> Cause:
+            return replace(cause, remedy=cause.remedy or remedies.get(_about(cause), ""))
+
+        advised = tuple(tuple(map(with_remedy, each)) for each in causes)
+        return Advised(advised, {each.remedy: each.saves for each in proven if each.saves})
+
+    def _proven(self, core: CompiledFunction, asked: set[_About]) -> Sequence[_Proven]:
         seen = _seen(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:
-            self._known = {key: [] if len(seen) < 2 else [*_all(core, seen, asked)]}
+            proven = [] if len(seen) < 2 else [*_all(core, seen, asked)]
+            self._known = {key: proven}
         return self._known[key]
 
 
-def _seen(core: Any) -> list[_RecordedCall]:
+def _seen(core: CompiledFunction) -> list[_RecordedCall]:
     """Return the calls that were traced on their own, each once."""
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
-    made = [
-        each for each in core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries
-    ]
-    seen = [
-        _RecordedCall(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made
-    ]
+    seen: list[_RecordedCall] = []
+    for trace in core.log.made[-_LATEST:]:
+        if trace.arrays is not None and trace.key in entries:
+            entry = entries[trace.key]
+            seen.append(_RecordedCall(entry, trace.arrays, trace.sizes, trace.true))
     return [*{each.key: each for each in seen}.values()]
 
 
 def _all(
-    core: FunctionInfo, seen: Sequence[_RecordedCall], asked: set[tuple[str, str | None]]
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    asked: set[_About],
 ) -> Iterator[_Proven]:
     differ = {axis for kind, axis in asked if kind == "axis"}
 
@@ -172,27 +179,28 @@ def _all(
     axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
     if axes:
         proven = _padded(core, seen, axes, {})
-        yield from () if proven is None else (proven,)
+        if proven is not None:
+            yield proven
 
     # Sizes without a name: annotations that name them, and buckets.
     if any(kind == "shape" for kind, _ in asked):
         hints, new = _named(core, seen)
         proven = _padded(core, seen, new, hints) if new else None
-        yield from () if proven is None else (proven,)
+        if proven is not None:
+            yield proven
 
     # Static numbers: arrays in their place.
     for kind, argument in sorted(asked, key=str):
         if kind == "static value" and argument is not None:
             proven = _as_array(core, seen, argument)
-            yield from () if proven is None else (proven,)
+            if proven is not None:
+                yield proven
 
 
-def _about(cause: Cause) -> tuple[str, str | None]:
-    return (
-        ("axis", cause.axis)
-        if cause.kind == "shape" and cause.axis is not None
-        else (cause.kind, cause.argument)
-    )
+def _about(cause: Cause) -> _About:
+    if cause.kind == "shape" and cause.axis is not None:
+        return "axis", cause.axis
+    return cause.kind, cause.argument
 
 
 # Remedies for sizes: buckets.
@@ -215,30 +223,32 @@ def _padded(
     """
     # Count the programs with each choice of axes and buckets, from keys alone.
     now = len({_program(each.entry.padded, each)[0] for each in seen})
-    found: list[tuple[int, int, int, Pads]] = []
+    candidates: list[tuple[int, int, int, Pads]] = []
     numbers = range(1, len(axes) + 1) if len(axes) <= _AXES else (1, len(axes))
-    for some in (some for number in numbers for some in combinations(axes, number)):
+    choices = chain.from_iterable(combinations(axes, number) for number in numbers)
+    for some in choices:
         for rank, pads in enumerate(_ladders(core.options, seen, some)):
             twins = _twins(core, seen, pads, hints)
-            then = len({_program(twins.get(id(each.entry)), each)[0] for each in seen})
+            programs = {_program(twins.get(id(each.entry)), each)[0] for each in seen}
+            then = len(programs)
             if then < now:
-                found.append((rank, then, len(some), pads))
+                candidates.append((rank, then, len(some), pads))
 
     # Trace them, the best candidate first, until one is proven.
-    for _, then, _, pads in sorted(found, key=lambda each: each[:3]):
+    for _, then, _, pads in sorted(candidates, key=lambda each: each[:3]):
         added = _proof(_twins(core, seen, pads, hints), seen)
-        if added is not None:
-            saves = f"{plural(then, 'program')} instead of {now}, {added:.0%} of padding"
-            about = {
-                *(("axis", axis) for axis in pads),
-                *(("shape", argument) for argument in hints),
-            }
-            return _Proven(_written(core.options, pads, hints), frozenset(about), saves)
+        if added is None:
+            continue
+        saves = f"{plural(then, 'program')} instead of {now}, {added:.0%} of padding"
+        ends = {("axis", axis) for axis in pads} | {("shape", argument) for argument in hints}
+        return _Proven(_written(core.options, pads, hints), frozenset(ends), saves)
     return None
 
 
 def _ladders(
-    options: Options, seen: Sequence[_RecordedCall], axes: Sequence[str]
+    options: Options,
+    seen: Sequence[_RecordedCall],
+    axes: Sequence[str],
 ) -> Iterator[Pads]:
     """Yield powers of two, if nothing is written for these axes yet, then buckets fitted to the
     recorded sizes.
@@ -246,10 +256,10 @@ def _ladders(
     written = {name for name, _ in options.pad}
     if not written & set(axes):
         yield dict.fromkeys(axes, _POW2)
-    sizes = {
-        axis: [size for each in seen if (size := each.size(axis)) is not None and size > 1]
-        for axis in axes
-    }
+    sizes: dict[str, list[int]] = {}
+    for axis in axes:
+        of_axis = [each.size(axis) for each in seen]
+        sizes[axis] = [size for size in of_axis if size is not None and size > 1]
     if all(sizes.values()):
         yield {axis: Bucket.fit(sizes[axis], _WASTE) for axis in axes}
 
@@ -258,25 +268,36 @@ _POW2 = Bucket(ladder="pow2")
 
 
 def _twins(
-    core: FunctionInfo, seen: Sequence[_RecordedCall], pads: Pads, hints: Mapping[str, Hint]
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    pads: Pads,
+    hints: Mapping[str, Hint],
 ) -> dict[int, PaddedCalls]:
     """Return, for each entry, padded calls with these buckets."""
-    twin = _twin(core, {"pad": tuple({**dict(core.options.pad), **pads}.items())}, hints)
+    buckets = {**dict(core.options.pad), **pads}
+    twin = _twin(core, {"pad": tuple(buckets.items())}, hints)
     entries = {id(each.entry): each.entry for each in seen}
-    return {
-        key: PaddedCalls(Specialization(twin, entry.layout, entry.weak_statics, entry.key))
-        for key, entry in entries.items()
-    }
+    calls: dict[int, PaddedCalls] = {}
+    for key, entry in entries.items():
+        same = Specialization(twin, entry.layout, entry.weak_statics, entry.key)
+        calls[key] = PaddedCalls(same)
+    return calls
 
 
 def _twin(
-    core: FunctionInfo, options: Mapping[str, Any], hints: Mapping[str, Hint]
+    core: FunctionInfo,
+    options: Mapping[str, object],
+    hints: Mapping[str, Hint],
 ) -> FunctionInfo:
     """Return the same function with other options and annotations, whose traces nobody counts."""
-    asked = replace(
-        core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options
+    plain = replace(
+        core.options,
+        cache=True,
+        max_compiles=None,
+        verify=False,
+        debug_nans=False,
     )
-    twin = core.of(core.fn(), asked)
+    twin = core.of(core.fn(), replace(plain, **options))
     parameters = tuple(
         replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters
     )
@@ -293,11 +314,9 @@ def _program(
     if calls is not None:
         with calls.entry.numbers():
             padded = calls.bucket(seen.arrays)
-    return (
-        seen.key
-        if padded is None
-        else (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key)
-    ), padded
+    if padded is None:
+        return seen.key, None
+    return (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key), padded
 
 
 def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> float | None:
@@ -312,28 +331,33 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> f
             # for: a refusal raises there.
             calls = twins[id(each.entry)]
             key, padded = _program(calls, each)
-            if padded is not None and key not in traced:
+            if padded is None:
+                continue
+            if key not in traced:
                 traced.add(key)
-                calls.entry.lowered(
-                    (*padded.abstract(each.arrays), padded.counts.abstract()), "trace"
-                )
+                abstract = (*padded.abstract(each.arrays), padded.counts.abstract())
+                calls.entry.lowered(abstract, "trace")
                 calls.entry.land()
-            added += (
-                [] if padded is None else [axis.high / axis.size - 1 for axis in padded.fill.axes]
-            )
+            added += [axis.high / axis.size - 1 for axis in padded.fill.axes]
     except Exception:  # noqa: BLE001 - the user's code, run once more: whatever it raises, nothing is proven
         return None
     return sum(added) / len(added) if added else None
 
 
-def _written(options: Options, pads: Pads, hints: Mapping[str, Hint]) -> str:
+def _written(
+    options: Options,
+    pads: Pads,
+    hints: Mapping[str, Hint],
+) -> str:
     """Return the option as text to paste."""
     buckets = {**dict(options.pad), **pads}
     words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
+    if not hints:
+        return f"pad={{{words}}}"
     annotated = ", ".join(
         f"{name}: {hint.text.replace(chr(39), chr(34))}" for name, hint in hints.items()
     )
-    return f"annotate {annotated}, and pad={{{words}}}" if hints else f"pad={{{words}}}"
+    return f"annotate {annotated}, and pad={{{words}}}"
 
 
 def _spelled(bucket: Bucket) -> str:
@@ -357,11 +381,8 @@ def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str,
     names: dict[tuple[int | None, ...], str] = {
         tuple(each.size(axis) for each in seen): axis for axis in first.sizes
     }
-    free = (
-        name
-        for name in (*_NAMES, *(f"n{i}" for i in range(len(shapes[0]))))
-        if name not in core.contract.axes
-    )
+    possible = (*_NAMES, *(f"n{i}" for i in range(len(shapes[0]))))
+    free = (name for name in possible if name not in core.contract.axes)
     parameters = {parameter.name: parameter.hint for parameter in core.contract.parameters}
     paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
     hints: dict[str, Hint] = {}
@@ -378,11 +399,15 @@ def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str,
             return {}, []
         dims: list[str] = []
         for sizes in zip(*column, strict=True):
-            if len(set(sizes)) > 1 and sizes not in names:
+            if len(set(sizes)) == 1:
+                dims.append("_")
+                continue
+            if sizes not in names:
                 names[sizes] = next(free)
-            dims.append(names[sizes] if len(set(sizes)) > 1 else "_")
+            dims.append(names[sizes])
         new += [dim for dim in dims if dim != "_" and dim not in new]
-        hints[argument] = array_of_kind(_kind(aval_parts(first.arrays[i])[1]), " ".join(dims))
+        _, dtype, _ = aval_parts(first.arrays[i])
+        hints[argument] = array_of_kind(_kind(dtype), " ".join(dims))
     return hints, new
 
 
@@ -394,7 +419,11 @@ def _kind(dtype: DType) -> str:
 # Remedies for static numbers: arrays.
 
 
-def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) -> _Proven | None:
+def _as_array(
+    core: FunctionInfo,
+    seen: Sequence[_RecordedCall],
+    argument: str,
+) -> _Proven | None:
     """Return the remedy of an array in place of a static number, if the body accepts one and its
     results keep their types.
     """
@@ -411,17 +440,16 @@ def _as_array(core: FunctionInfo, seen: Sequence[_RecordedCall], argument: str) 
 
     # Evaluate both abstractly, and compare the types of the results.
     with last.entry.numbers():
-        stand_in = jax.ShapeDtypeStruct((), canonicalize_dtype(float if kind == "Float" else int))
-        held = [
-            stand_in if name == argument else Opaque.holding(value)
-            for name, value in statics.items()
-        ]
-        values = layout.values(last.arrays, held)
+        dtype = canonicalize_dtype(float if kind == "Float" else int)
+        stand_in = jax.ShapeDtypeStruct((), dtype)
+        parts: list[object] = []
+        for name, value in statics.items():
+            parts.append(stand_in if name == argument else Opaque.holding(value))
+        values = layout.values(last.arrays, parts)
         there = Layout(twin.binder, twin.contract, values, core.options.donate)
         leaves = tree_flatten(values)[0]
-        entry = Specialization(
-            twin, there, Statics(there.statics(leaves)), ("an array", last.entry.key)
-        )
+        key = ("an array", last.entry.key)
+        entry = Specialization(twin, there, Statics(there.statics(leaves)), key)
         try:
             results = _results(entry, there.pick(leaves))
         except Exception:  # noqa: BLE001 - the user's code, with what it was not written for: whatever it raises, it takes no array
@@ -442,8 +470,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _results(entry: Specialization, arrays: Sequence[Array]) -> list[Any]:
+def _results(entry: Specialization, arrays: Sequence[object]) -> list[object]:
     out = unmixed(jax.eval_shape(entry.called, *arrays))
-    return [
-        aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)
-    ]
+    leaves = jax.tree.leaves(out)
+    return [aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in leaves]

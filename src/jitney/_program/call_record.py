@@ -6,7 +6,7 @@ A record is written while something is traced or compiled, and never in a warm c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +18,7 @@ from .._body.body import CallPlanner
 from .._body.trace_log import TraceInputs
 from .._diagnosis.closures import cells
 from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
-from .._jax.trees import Tracer, tree_flatten_with_path
+from .._jax.trees import Path, Tracer, tree_flatten_with_path
 from .._jax.typed import Array
 from .._signature.static_values import Opaque
 from .._stages.stage import Skip
@@ -28,10 +28,14 @@ from .._view.module_axes import axes_in_modules, with_modules
 from .._view.named_axes import is_count, named_axes
 from .._view.view import View
 
-_flatten_with_path: Any = tree_flatten_with_path
+_flatten_with_path: Callable[..., tuple[list[tuple[Path, object]], object]] = tree_flatten_with_path
 
 
-def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceRecord:
+def record_of(
+    body: CallPlanner,
+    view: View,
+    arrays: Sequence[object],
+) -> TraceRecord:
     """Return the record of a program: the arrays that it takes, and those of the call where they
     are known.
     """
@@ -45,7 +49,10 @@ def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceR
         [leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics]
     )
 
-    known = len(arrays) == len(leaves)
+    given: dict[str, CallerArray] = {}
+    if len(arrays) == len(leaves):
+        for leaf, array in zip(leaves, arrays, strict=True):
+            given[leaf.path] = _given(array)
     children: Any = layout.treedef
     names = [parameter.name for parameter in core.binder.parameters]
     return TraceRecord(
@@ -57,9 +64,7 @@ def record_of(body: CallPlanner, view: View, arrays: Sequence[object]) -> TraceR
         tree=tuple(zip(names, children.children(), strict=True)),
         absent=frozenset(_absent(body, values)),
         fields=tuple(_static_fields(dict(zip(names, values, strict=True)))),
-        given={leaf.path: _given(array) for leaf, array in zip(leaves, arrays, strict=True)}
-        if known
-        else {},
+        given=given,
         axes=_axes(body, View(tuple(leaves)), values),
         padded=bool(core.options.pad),
         placed=core.options.shard is not None and not body.request.nested,
@@ -89,10 +94,15 @@ def trace_inputs_of(record: TraceRecord, arrays: Sequence[Array]) -> TraceInputs
     )
 
 
-def _abstract(array: object) -> Any:
+def _abstract(array: object) -> jax.ShapeDtypeStruct:
     shape, dtype, weak = aval_parts(array)
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None
-    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
+    return jax.ShapeDtypeStruct(
+        shape,
+        dtype,
+        weak_type=weak,
+        sharding=place,
+    )
 
 
 # Names of tracer classes in jax 0.10.2 to 0.12.0.1.
@@ -107,38 +117,31 @@ def _outer(arrays: Sequence[object]) -> str:
     """Return the text of what an outer transform does with a call."""
     if not is_nested_trace(arrays):
         return ""
-    said = sorted(
-        {
-            _TRACERS.get(type(array).__name__, "traced")
-            for array in arrays
-            if isinstance(array, Tracer)
-        }
-    )
-    return f"{' and '.join(said)} by an outer transform"
+    tracers = {type(array).__name__ for array in arrays if isinstance(array, Tracer)}
+    verbs = sorted({_TRACERS.get(name, "traced") for name in tracers})
+    return f"{' and '.join(verbs)} by an outer transform"
 
 
 def _given(array: object) -> CallerArray:
     if isinstance(array, Tracer):
         return CallerArray(str(array.dtype))
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None
-    return CallerArray(
-        str(array.dtype)
-        if isinstance(array, (jax.Array, np.ndarray, np.generic))
-        else type(array).__name__,
-        place,
-    )
+    if isinstance(array, (jax.Array, np.ndarray, np.generic)):
+        return CallerArray(str(array.dtype), place)
+    return CallerArray(type(array).__name__, place)
 
 
 def _axes(
-    body: CallPlanner, view: View, values: tuple[object, ...]
+    body: CallPlanner,
+    view: View,
+    values: tuple[object, ...],
 ) -> dict[str, tuple[str | None, ...]]:
     """Return the names of the axes of each array, including arrays in fields of modules."""
     fields = axes_in_modules(values)
     view = with_modules(view, [fields[i] for i in body.layout.dynamic])
+    axes_of_leaves = named_axes(view, levels_of(view, body.request))
     found: dict[str, tuple[str | None, ...]] = {}
-    for leaf, axes in zip(
-        view.leaves, named_axes(view, levels_of(view, body.request)), strict=True
-    ):
+    for leaf, axes in zip(view.leaves, axes_of_leaves, strict=True):
         names: list[str | None] = [None] * len(leaf.shape)
         for axis in axes:
             names[axis.axis] = axis.size
@@ -152,18 +155,17 @@ def _absent(body: CallPlanner, values: tuple[object, ...]) -> list[str]:
     return [name_of(body.core.binder, path)[1] for path, leaf in paths if leaf is None]
 
 
-def _static_fields(value: object, path: str = "") -> list[tuple[str, Any]]:
+def _static_fields(value: object, path: str = "") -> list[tuple[str, object]]:
     """Return the static fields of the modules in a tree, by path."""
     if isinstance(value, eqx.Module):
-        found: list[tuple[str, Any]] = []
+        found: list[tuple[str, object]] = []
         for field in dataclasses.fields(value):
             if not hasattr(value, field.name):
                 continue
             inner = getattr(value, field.name)
             here = f"{path}.{field.name}"
-            found += (
-                [(here, inner)] if field.metadata.get("static") else _static_fields(inner, here)
-            )
+            is_static = field.metadata.get("static")
+            found += [(here, inner)] if is_static else _static_fields(inner, here)
         return found
 
     def is_child(part: object) -> bool:
@@ -173,14 +175,17 @@ def _static_fields(value: object, path: str = "") -> list[tuple[str, Any]]:
     children = _flatten_with_path(value, is_leaf=is_child)[0]
     if len(children) == 1 and children[0][1] is value:
         return []
-    return [each for keys, child in children for each in _static_fields(child, _below(path, keys))]
+    below: list[tuple[str, object]] = []
+    for keys, child in children:
+        below += _static_fields(child, _below(path, keys))
+    return below
 
 
 def _is_none(part: object) -> bool:
     return part is None
 
 
-def _below(path: str, keys: Any) -> str:
+def _below(path: str, keys: Path) -> str:
     key: Any = keys[0] if keys else None
     if isinstance(key, DictKey):
         return f"{path}[{key.key!r}]" if path else str(key.key)

@@ -23,12 +23,13 @@ from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array
+from .._jax.typed import Jitted
 from .._signature.options import Options
 from .._stages import Jit
 from .._verify import is_verified
 
 Run = Callable[..., Any]
+"""A runner of calls: flat arrays in, the user's result out."""
 
 
 def waits(options: Options) -> str | None:
@@ -45,18 +46,18 @@ def waits(options: Options) -> str | None:
 class CheckedCalls:
     """Runs the calls of a body whose programs hold run-time checks of Equinox."""
 
-    def __init__(self, body: CallPlanner, jitted: Any):
+    def __init__(self, body: CallPlanner, jitted: Jitted):
         self.body = body
         self.jitted = jitted
         self.table = CheckTable()
         self.waits = True
         self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
         # Types of arrays that are not tracers.
-        self._plain: frozenset[Any] = frozenset()
+        self._plain: frozenset[type] = frozenset()
         # Over several devices Equinox runs the program.
         self._translating: Run | None = translating(body, jitted) if body.is_sharded else None
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: object) -> object:
         if self._translating is not None:
             return self._translating(*arrays)
 
@@ -85,10 +86,15 @@ class CheckedCalls:
             self.table.fail(failed)
         if not self.waits:
             core = self.body.core
-            OUTSTANDING.add(flag, self.table, core.where, core.counters.calls)
+            OUTSTANDING.add(
+                flag,
+                self.table,
+                core.where,
+                core.counters.calls,
+            )
         return out
 
-    def lowered(self, *arrays: Any) -> Any:
+    def lowered(self, *arrays: object) -> jax.stages.Lowered:
         """Return JAX's lowered program of these arrays or abstract values, as calls run it.
 
         Raises:
@@ -98,7 +104,7 @@ class CheckedCalls:
             raise Unflaggable("with `shard` Equinox runs it")
         return self._flagged.lower(*arrays)
 
-    def _is_traced(self, arrays: Sequence[Array]) -> bool:
+    def _is_traced(self, arrays: Sequence[object]) -> bool:
         types = frozenset(map(type, arrays))
         if types <= self._plain:
             return False
@@ -108,58 +114,62 @@ class CheckedCalls:
         return False
 
 
-def with_number(body: CallPlanner, jitted: Any, table: CheckTable) -> Run:
+def with_number(
+    body: CallPlanner,
+    jitted: Jitted,
+    table: CheckTable,
+) -> Callable[..., tuple[object, jax.Array]]:
     """Return the function as it is compiled: its results, and the number of the check that failed.
     Its trace raises Kept where the checks cannot be data.
     """
 
-    def returning(*arrays: Array) -> Any:
+    def returning(*arrays: object) -> tuple[object, jax.Array]:
         traced = jitted.trace(*arrays)
-        out, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
+        flat, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
+        out = tree_unflatten(jax.tree.structure(traced.out_info), flat)
         # An array inside `disable_jit` too.
-        return tree_unflatten(jax.tree.structure(traced.out_info), out), jax.numpy.asarray(flag)
+        return out, jax.numpy.asarray(flag)
 
     # JAX's reports identify a program by its name.
     returning.__name__ = returning.__qualname__ = body.core.name
     return returning
 
 
-def checked_calls(body: CallPlanner, jitted: Any) -> CheckedCalls:
+def checked_calls(body: CallPlanner, jitted: Jitted) -> CheckedCalls:
     """Return the runner of a body whose programs hold such checks.
 
     The runner is the same each time, so that programs compiled ahead are found.
     """
     calls = body.checked_calls
-    if calls is None or calls.jitted is not jitted:
+    if not isinstance(calls, CheckedCalls) or calls.jitted is not jitted:
         calls = body.checked_calls = CheckedCalls(body, jitted)
     calls.waits = waits(body.core.options) is not None
     return calls
 
 
-def translating(body: CallPlanner, jitted: Any) -> Run:
+def translating(body: CallPlanner, jitted: Jitted) -> Run:
     """Return a runner that lets Equinox run the program, so that errors read as Equinox users know
     them; it waits for the result to see them.
     """
-    given = frozenset(body.request.donated)
+    donated = frozenset(body.request.donated)
     options = dict(FAST) if body.core.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
     # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.
-    def merged(kept: Sequence[object], lost: Sequence[object]) -> Any:
+    def merged(kept: Sequence[object], lost: Sequence[object]) -> object:
         first, second = iter(kept), iter(lost)
-        return run(
-            *(next(second) if i in given else next(first) for i in range(len(kept) + len(lost)))
-        )
+        count = len(kept) + len(lost)
+        arrays = [next(second if i in donated else first) for i in range(count)]
+        return run(*arrays)
 
     # JAX's reports identify a program by its name.
     merged.__name__ = merged.__qualname__ = body.core.name
-    through = filter_jit(
-        merged, donate="all-except-first" if given else "none", compiler_options=options
-    )
+    donate = "all-except-first" if donated else "none"
+    through = filter_jit(merged, donate=donate, compiler_options=options)
 
-    def checked(*arrays: Array) -> Any:
-        kept = tuple(array for i, array in enumerate(arrays) if i not in given)
-        lost = tuple(array for i, array in enumerate(arrays) if i in given)
+    def checked(*arrays: object) -> object:
+        kept = tuple(array for i, array in enumerate(arrays) if i not in donated)
+        lost = tuple(array for i, array in enumerate(arrays) if i in donated)
         return through(kept, lost)
 
     return checked

@@ -49,7 +49,9 @@ Direct = tuple[tuple[Specialization, Taker], ...]
 the arguments. That function returns None for a call of another entry.
 """
 
-Called = tuple[tuple[Any, ...], Mapping[str, Any]]
+Called = tuple[tuple[object, ...], Mapping[str, object]]
+Pattern = tuple[Hashable, ...]
+"""Types of the arguments of a call, with its keywords."""
 _NOBODY: tuple[Any, Taker] = (None, no_call)
 # A pattern gets no more generated functions after this many flattened calls.
 _TRIES = 32
@@ -60,7 +62,7 @@ _WRITTEN = 3
 _KEPT = 4
 
 
-def called_with(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+def called_with(args: Sequence[object], kwargs: Mapping[str, object]) -> Pattern:
     """Return the key of calls with these argument types and keywords; without keywords, the types
     alone.
     """
@@ -71,19 +73,22 @@ class CompiledFunction(FunctionInfo):
     """Compiled side of a function: finds the entry of a call."""
 
     def __init__(
-        self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None
+        self,
+        fn: Callable[..., object],
+        options: Options,
+        namespace: Mapping[str, object] | None = None,
     ):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Specialization] = {}
 
         # Empty for a pattern whose calls always have to be flattened.
-        self.direct: dict[tuple[Any, ...], Direct] = {}
+        self.direct: dict[Pattern, Direct] = {}
         # The entry and taker of the latest call that has them; the hot path tries these first.
         self.usual: tuple[Any, Taker] = _NOBODY
         self.lock = threading.RLock()
         # How many calls of a pattern had to be flattened.
-        self.tried: dict[tuple[Any, ...], int] = {}
+        self.tried: dict[Pattern, int] = {}
         # Set once a module has been among the arguments.
         self.flattener: Flattener | None = None
 
@@ -105,7 +110,7 @@ class CompiledFunction(FunctionInfo):
             self.serve(fn)
         return self
 
-    def of(self, fn: Callable[..., Any], options: Options) -> CompiledFunction:
+    def of(self, fn: Callable[..., object], options: Options) -> CompiledFunction:
         """Return the core of another function of the same arguments, whose result may be
         anything.
         """
@@ -115,7 +120,7 @@ class CompiledFunction(FunctionInfo):
         same.usual = _NOBODY
         return same
 
-    def bind(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
         """Return one value per parameter; whole static arguments are wrapped."""
         values = self.binder.bind(args, kwargs)
         if not self.options.static:
@@ -131,8 +136,8 @@ class CompiledFunction(FunctionInfo):
             ) from None
 
     def find(
-        self, args: tuple[object, ...], kwargs: dict[str, Any]
-    ) -> tuple[Specialization, Sequence[Any]]:
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[Specialization, Sequence[Array]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
         # Look the call up by the types of its arguments.
         direct = self.direct.get(called_with(args, kwargs))
@@ -161,7 +166,13 @@ class CompiledFunction(FunctionInfo):
             demand_whole_numbers_fit(self.where, entry.paths, arrays)
 
         if direct is None or direct:
-            self.remember(layout, entry, (args, kwargs), values, arrays)
+            self.remember(
+                layout,
+                entry,
+                (args, kwargs),
+                values,
+                arrays,
+            )
         return entry, arrays
 
     def entry_of(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
@@ -178,20 +189,20 @@ class CompiledFunction(FunctionInfo):
             entry = layout.remember(key, self.entry(layout, leaves))
         return entry
 
-    def layout(self, key: tuple[Hashable, ...], values: tuple[Any, ...]) -> Layout:
+    def layout(self, key: tuple[Hashable, ...], values: tuple[object, ...]) -> Layout:
         """Return the layout of a call, created if this is the first of its kind.
 
         It is stored under the key alone, which is what warm calls look up, only if no call of
         another kind can have an equal key.
         """
         # Differences that `==` of keys ignores, such as 1 and 1.0, are added to the key.
-        told = strict_key(key)
+        strict = strict_key(key)
         with self.lock:
             # Names that the annotations use may have been defined since the decoration.
             if self.contract.unresolved:
                 self.resolve()
 
-            place = (key, told) if told else key
+            place = (key, strict) if strict else key
             layout = self.layouts.get(place)
             if layout is None:
                 if len(self.layouts) >= MAX_ENTRIES:
@@ -201,7 +212,11 @@ class CompiledFunction(FunctionInfo):
                 ):
                     self.flattener = Flattener()
                 layout = self.layouts[place] = Layout(
-                    self.binder, self.contract, values, self.options.donate, constants_in(key)
+                    self.binder,
+                    self.contract,
+                    values,
+                    self.options.donate,
+                    constants_in(key),
                 )
             return layout
 
@@ -222,7 +237,12 @@ class CompiledFunction(FunctionInfo):
 
                 # With `cache="program"` the reads of the body are not watched.
                 body = None if self.options.cache == "program" else self.fn()
-                statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
+                statics = Statics.of(
+                    layout.statics(leaves),
+                    layout.loose,
+                    body,
+                    self.where,
+                )
                 entry = self.entries[key] = Specialization(
                     self, layout, statics, (layout.form, key[-1])
                 )
@@ -267,7 +287,13 @@ class CompiledFunction(FunctionInfo):
                 self.direct.setdefault(key, ())
                 return
 
-            direct = self._direct(layout, entry, called, values, arrays)
+            direct = self._direct(
+                layout,
+                entry,
+                called,
+                values,
+                arrays,
+            )
             if direct is not None:
                 self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
                 self.tried[key] += _WRITTEN
@@ -296,14 +322,9 @@ class CompiledFunction(FunctionInfo):
         # Plain arrays only: their types are the whole key, and reordering them is all there is to
         # do.
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
-            return (
-                (
-                    layout.only,
-                    arrays_taker(
-                        (*map(type, args), *map(type, kwargs.values())), tuple(kwargs), order
-                    ),
-                ),
-            )
+            types = (*map(type, args), *map(type, kwargs.values()))
+            take = arrays_taker(types, tuple(kwargs), order)
+            return ((layout.only, take),)
 
         # Generating code pays from the second call of a layout on.
         if layout.nested or not layout.called_again:
@@ -327,7 +348,13 @@ class CompiledFunction(FunctionInfo):
             Argument(twin, place, value)
             for (twin, place), (value, _) in zip(twins, placed, strict=True)
         ]
-        take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
+        take = taker(
+            args,
+            kwargs,
+            arguments,
+            frozenset(layout.dynamic),
+            arrays,
+        )
         return take and ((entry, take),)
 
     def drop(self, entry: Specialization) -> None:
@@ -375,9 +402,9 @@ class Registry:
     """
 
     def __init__(self) -> None:
-        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, CompiledFunction]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._cores: weakref.WeakKeyDictionary[
+            Callable[..., object], dict[Options, CompiledFunction]
+        ] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def core(
@@ -458,10 +485,9 @@ def _check_names(core: CompiledFunction) -> None:
 
     # `pad` and `chunk` name axes. With unresolved annotations not all axes are known.
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-    for option, name in (
-        *(("pad", name) for name, _ in core.options.pad),
-        *(("chunk", name) for name, _ in core.options.chunk),
-    ):
+    named = [("pad", name) for name, _ in core.options.pad]
+    named += [("chunk", name) for name, _ in core.options.chunk]
+    for option, name in named:
         if name not in known and not core.contract.unresolved:
             fail(
                 core.where,

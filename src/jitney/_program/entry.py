@@ -35,6 +35,7 @@ from traceback import walk_tb
 from typing import Any, Literal
 
 import jax
+from jax.sharding import NamedSharding
 
 from .. import _serialized, _verify
 from .._axes import Refused, at_any_size
@@ -46,7 +47,7 @@ from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.typed import Array
+from .._jax.typed import AnyMesh, Array, Jitted
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
 from .._signature.options import tolerance_of
@@ -73,7 +74,7 @@ from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_uncut, warn_unlooked
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
-from .wrappers import lower_as_run, runner
+from .wrappers import Run, lower_as_run, runner
 
 SCOPE = "jitney.optimize"
 """Name scope of all operations of a Program in profiles, which sets them apart from those of plain
@@ -117,13 +118,23 @@ class PendingTrace:
 
 
 def _describe_mutation(
-    names: Mapping[int, str], value: object, attribute: str, before: object, now: object
+    names: Mapping[int, str],
+    value: object,
+    attribute: str,
+    before: object,
+    now: object,
 ) -> tuple[str, str, str]:
     """Return the path of a mutated static value, with its text before and now."""
-    path = names.get(id(value)) or (value if isinstance(value, type) else type(value)).__name__
-    if not attribute or static_text(before) == static_text(now):
-        return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
-    return f"{path}.{attribute}", static_text(before), static_text(now)
+    cls = value if isinstance(value, type) else type(value)
+    path = names.get(id(value)) or cls.__name__
+    if not attribute:
+        return path, "as it was", "changed in place"
+
+    path = f"{path}.{attribute}"
+    old, new = static_text(before), static_text(now)
+    if old == new:
+        return path, "as it was", "changed in place"
+    return path, old, new
 
 
 def ran_eagerly(error: BaseException) -> bool:
@@ -145,7 +156,13 @@ class Specialization(CallPlanner):
     that it meets.
     """
 
-    def __init__(self, core: FunctionInfo, layout: Layout, statics: Statics, key: Hashable):
+    def __init__(
+        self,
+        core: FunctionInfo,
+        layout: Layout,
+        statics: Statics,
+        key: Hashable,
+    ):
         super().__init__(core, layout, statics, key)
         self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
@@ -156,23 +173,25 @@ class Specialization(CallPlanner):
         self._lock = threading.Lock()
 
         is_kept = core.options.cache == "program" and not self.request.nested
-        self.kept = (
-            _serialized.SerializedPrograms(self, self._trace, self.cuts, self.proofs)
-            if is_kept
-            else None
-        )
+        self.kept: _serialized.SerializedPrograms | None = None
+        if is_kept:
+            trace = self._trace
+            self.kept = _serialized.SerializedPrograms(
+                self,
+                trace,
+                self.cuts,
+                self.proofs,
+            )
 
         # How calls run. `run` is what a warm call reads: it starts as `_first`, which replaces it.
-        self.jitted: Any = self._jit()
+        self.jitted = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
         # Runs the calls, if the function pads.
         self.padded: PaddedCalls | None = None
-        self.sharded = (
-            ShardedCalls(self)
-            if core.options.shard is not None and not self.request.nested
-            else None
-        )
+        self.sharded: ShardedCalls | None = None
+        if core.options.shard is not None and not self.request.nested:
+            self.sharded = ShardedCalls(self)
 
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
@@ -184,7 +203,7 @@ class Specialization(CallPlanner):
         # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Specialization | None = None
         # The key of this entry in `Core.entries`.
-        self.place: Any = None
+        self.place: tuple[Any, ...] = ()
         VERIFY.turns(self)
 
     def holds(self) -> bool:
@@ -202,10 +221,7 @@ class Specialization(CallPlanner):
         # The head of a linked list: `Core.entry` walks it from the newest state to the oldest.
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
-            names = {
-                id(value): name
-                for name, value in zip(self.layout.static_names(), self.statics, strict=True)
-            }
+            names = self.names_of_statics()
             self.changed = tuple(_describe_mutation(names, *each) for each in other.reads.changed())
 
         # Unlink entries that no call can reach any more. Cut the list at the first entry past
@@ -236,10 +252,10 @@ class Specialization(CallPlanner):
 
     def _jit(
         self,
-        mesh: object = None,
-        shardings: Sequence[object] | None = None,
+        mesh: AnyMesh | None = None,
+        shardings: Sequence[NamedSharding | None] | None = None,
         shapes: Sequence[object] | None = None,
-    ) -> Any:
+    ) -> Jitted:
         # A weak reference: the entry holds JAX's function, and a strong one would close a cycle.
         # Without a cycle the function goes when the entry is dropped, not at a later garbage
         # collection.
@@ -257,16 +273,18 @@ class Specialization(CallPlanner):
             with unwatched(), jax.named_scope(SCOPE):
                 if entry.kept is None:
                     return entry._trace(arrays, mesh)
-                return entry.kept(
-                    arrays, None if mesh is None else _serialized.MeshLayout(mesh, shardings or ())
-                )
+                laid = None if mesh is None else _serialized.MeshLayout(mesh, shardings or ())
+                return entry.kept(arrays, laid)
 
         # The name that profilers and JAX's own messages show.
         body.__name__ = body.__qualname__ = self.core.name
         self.core.called_as_written(body, self.paths)
-        return Jit.of(self.request).compiled(body, shardings)
+        jitted: Any = Jit.of(self.request).compiled(body, shardings)
+        return jitted
 
-    def made(self, mesh: jax.sharding.Mesh, arrays: Sequence[object]) -> tuple[Any, Sequence[Any]]:
+    def made(
+        self, mesh: AnyMesh, arrays: Sequence[object]
+    ) -> tuple[Jitted, Sequence[NamedSharding | None]]:
         """Return JAX's function of arrays on a mesh, and the shardings of its arguments; no
         shardings if the function does not shard.
         """
@@ -276,25 +294,24 @@ class Specialization(CallPlanner):
         shapes = shapes_of(arrays)
         arrays, counts = split_counts(arrays)
         place = self.planned(arrays, counts, mesh=mesh).plan.of(Place)
+        shardings: tuple[NamedSharding | None, ...]
         shardings = () if place is None else place.shardings[: len(arrays)]
         if counts is not None:
             # The true sizes, which every device gets.
             shardings += (None,)
         return self._jit(mesh, shardings, shapes), shardings
 
-    def runner(self, arrays: Sequence[object]) -> Callable[..., Any]:
+    def runner(self, arrays: Sequence[object]) -> Run:
         """Return the function that runs calls of these shapes."""
-        return (
-            runner(self, arrays, self.jitted)
-            if self.sharded is None
-            else self.sharded.runner(arrays)
-        )
+        if self.sharded is not None:
+            return self.sharded.runner(arrays)
+        return runner(self, arrays, self.jitted)
 
-    def jit_for(self, arrays: Sequence[object]) -> Any:
+    def jit_for(self, arrays: Sequence[object]) -> Jitted:
         """Return JAX's function of these arrays."""
         return self.jitted if self.sharded is None else self.sharded.jit(arrays)[0]
 
-    def _first(self, *arrays: object) -> Any:
+    def _first(self, *arrays: object) -> object:
         """Decide how later calls run, and run this one.
 
         The first call comes here, and so does the next one after `decide_again`.
@@ -314,17 +331,15 @@ class Specialization(CallPlanner):
         if self.request.nested or is_nested_trace(arrays):
             warn_unlooked(self)
             is_in_chunks = is_cut(self, arrays)
+            if padded is None and is_in_chunks:
+                return self.derived(arrays)
             if padded is None:
-                return (
-                    self.derived(arrays)
-                    if is_in_chunks
-                    else runner(self, arrays, self.jitted)(*arrays)
-                )
+                return runner(self, arrays, self.jitted)(*arrays)
             self._become("running", padded)
             return self.run(*arrays)
 
         # The outermost program. Verification stands around whichever runner was chosen.
-        run: Callable[..., Any]
+        run: Run
         if padded is not None:
             run = padded
         elif self.sharded is not None:
@@ -333,8 +348,12 @@ class Specialization(CallPlanner):
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
+            pads = padded and padded.pads
             run = _verify.VerifiedRunner(
-                self, run, padded and padded.pads, partial(warn_unlooked, self)
+                self,
+                run,
+                pads,
+                partial(warn_unlooked, self),
             )
         self._become("running", run)
         return self.run(*arrays)
@@ -377,17 +396,22 @@ class Specialization(CallPlanner):
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
-            found = Specialization(self.core, layout, self.weak_statics, self.key)
-            found.flights, found.chosen, found._lock = self.flights, self.chosen, self._lock
-            self._within = found
+            within = Specialization(self.core, layout, self.weak_statics, self.key)
+            within.flights, within.chosen, within._lock = self.flights, self.chosen, self._lock
+            self._within = within
         return self._within
 
-    def derived(self, arrays: Sequence[object]) -> Any:
+    def derived(self, arrays: Sequence[object]) -> object:
         """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
         if its derivative cannot be cut.
         """
         if self._derived is None:
-            self._derived = Specialization(self.core, self.layout, self.weak_statics, self.key)
+            self._derived = Specialization(
+                self.core,
+                self.layout,
+                self.weak_statics,
+                self.key,
+            )
             self._derived.request = replace(self._derived.request, derived=True)
         try:
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)
@@ -399,10 +423,10 @@ class Specialization(CallPlanner):
         warn_uncut(self, refusal)
         return runner(self, arrays, self.jitted)(*arrays)
 
-    def where(self) -> tuple[Any, ...]:
+    def where(self) -> tuple[Hashable, ...]:
         return () if self.sharded is None else self.sharded.where()
 
-    def scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[object]:
         """Return the context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
@@ -428,43 +452,41 @@ class Specialization(CallPlanner):
                     self.scope(),
                     jax.disable_jit(False),  # noqa: FBT003
                 ):
-                    given = (
-                        arrays
-                        if self.sharded is None
-                        else self.sharded.arrived(arrays, abstract=True)
-                    )
+                    given = arrays
+                    if self.sharded is not None:
+                        given = self.sharded.arrived(arrays, abstract=True)
                     jitted = self.jit_for(arrays)
-                    return (
-                        lower_as_run(self, given, jitted)
-                        if step == "run"
-                        else getattr(jitted, step)(*given)
-                    )
+                    if step == "run":
+                        return lower_as_run(self, given, jitted)
+                    return getattr(jitted, step)(*given)
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
                 numbers = needs.proof.numbers_at(counts.sizes)
-                arrays = (
-                    *plain,
-                    TrueSizes(
-                        counts.values, counts.names, counts.weak, numbers, counts.sizes
-                    ).abstract(),
+                counts = TrueSizes(
+                    counts.values,
+                    counts.names,
+                    counts.weak,
+                    numbers,
+                    counts.sizes,
                 )
+                arrays = (*plain, counts.abstract())
 
-    def ahead(self, arrays: Sequence[Array]) -> Any:
+    def ahead(self, arrays: Sequence[Array]) -> jax.stages.Compiled:
         """Compile for these arrays or abstract values; a later call of that key finds the program
         in JAX's cache.
         """
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                return self.lowered(
-                    PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays, "run"
-                ).compile()
+                pads = bool(self.core.options.pad)
+                given = PaddedCalls(self).ahead(arrays) if pads else arrays
+                return self.lowered(given, "run").compile()
             except Refused as refused:
                 refusal = refused
             warn_refused(self.core, refusal)
             return self.lowered(arrays, "run").compile()
 
-    def _trace(self, given: Sequence[object], mesh: object = None) -> Any:
+    def _trace(self, given: Sequence[object], mesh: AnyMesh | None = None) -> object:
         """Trace the body for JAX, one thread at a time for each key; a second thread waits, and
         raises Retry to be called once more.
         """
@@ -548,11 +570,12 @@ class Specialization(CallPlanner):
         """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
-        if self.core.options.debug_nans and (
-            is_nested_trace(arrays) or is_nested_trace(jax.tree.leaves(out))
-        ):
+        if not self.core.options.debug_nans:
+            return out
+
+        if is_nested_trace(arrays) or is_nested_trace(jax.tree.leaves(out)):
             warn_unlooked(self)
-        elif self.core.options.debug_nans:
+        else:
             unknown = "Which operation made it is known of traced bodies only."
             refuse_nonfinite(
                 self.core.where,
@@ -562,7 +585,7 @@ class Specialization(CallPlanner):
             )
         return out
 
-    def _un_jitted(self, arrays: Sequence[object]) -> Any:
+    def _un_jitted(self, arrays: Sequence[object]) -> object:
         if self.is_plain():
             return unmixed(self.plainly(*arrays))
         self._demand_choice(trace_key(arrays))
@@ -573,13 +596,8 @@ class Specialization(CallPlanner):
         """Record the padded axes of the results, and the proof if each new size has to be
         traced.
         """
-        key = padded_key(
-            [
-                (leaf.shape, leaf.dtype, leaf.weak_type)
-                for leaf in planned.view.leaves
-                if not is_count(leaf)
-            ]
-        )
+        leaves = [leaf for leaf in planned.view.leaves if not is_count(leaf)]
+        key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves])
         self.cuts[key] = outcome.cuts
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)

@@ -30,7 +30,7 @@ def abstract_values(
     sizes: Mapping[str, int] | None,
     *,
     warn: bool = True,
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return a complete call: the given arguments, and an abstract value for each parameter that
     was left out. A guess at `vmap` is a warning.
 
@@ -49,18 +49,15 @@ def abstract_values(
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
         if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
-            made = _abstract_value(core, parameter, known, given.arguments)
-            if made is not None:
-                given.arguments[parameter.name] = made
+            value = _abstract_value(core, parameter, known, given.arguments)
+            if value is not None:
+                given.arguments[parameter.name] = value
 
     if warn:
         _say_what_was_mapped(core, examples, given.arguments, sizes)
 
-    ordered = {
-        p.name: given.arguments[p.name]
-        for p in core.contract.parameters
-        if p.name in given.arguments
-    }
+    names = [parameter.name for parameter in core.contract.parameters]
+    ordered = {name: given.arguments[name] for name in names if name in given.arguments}
     given.arguments.clear()
     given.arguments.update(ordered)
     return given.args, given.kwargs
@@ -98,16 +95,16 @@ def _check_sizes(core: CompiledFunction, sizes: object) -> None:
 
 def sizes_of_examples(contract: Contract, given: Mapping[str, object]) -> dict[str, int]:
     """Return the sizes of named axes in the examples, where the ranks fit."""
-    return {
-        dim.name: size
-        for match in all_matches(
-            Contract(contract.where, _present(contract, given), contract.result), given
-        )
-        if isinstance(match.hint, ArrayHint)
-        and match.hint.rank == len(getattr(match.value, "shape", ()))
-        for dim, size in zip(match.hint.dims, getattr(match.value, "shape", ()), strict=True)
-        if dim.kind == "named" and dim.name is not None and not dim.broadcast
-    }
+    present = Contract(contract.where, _present(contract, given), contract.result)
+    sizes: dict[str, int] = {}
+    for match in all_matches(present, given):
+        shape = getattr(match.value, "shape", ())
+        if not isinstance(match.hint, ArrayHint) or match.hint.rank != len(shape):
+            continue
+        for dim, size in zip(match.hint.dims, shape, strict=True):
+            if dim.kind == "named" and dim.name is not None and not dim.broadcast:
+                sizes[dim.name] = size
+    return sizes
 
 
 def _present(contract: Contract, given: Mapping[str, object]) -> tuple[Parameter, ...]:
@@ -119,7 +116,7 @@ def _abstract_value(
     parameter: Parameter,
     sizes: Mapping[str, int],
     given: Mapping[str, object],
-) -> Any:
+) -> object:
     """Return an abstract value built from an annotation; None leaves the parameter to its
     default.
     """
@@ -128,12 +125,12 @@ def _abstract_value(
         return 0.0 if hint.kind == "float" else 0j
 
     if isinstance(hint, ArrayHint) and hint.default_dtype() is not None:
-        shape = [_size(dim, sizes, given) for dim in hint.dims]
-        missing = [str(size.reason) for size in shape if isinstance(size, Unknown)]
+        known = [_size(dim, sizes, given) for dim in hint.dims]
+        missing = [str(size.reason) for size in known if isinstance(size, Unknown)]
         if not missing:
-            return jax.ShapeDtypeStruct(
-                _with_mapped(core, parameter, shape, sizes), hint.default_dtype()
-            )
+            shape = [size for size in known if not isinstance(size, Unknown)]
+            mapped = _with_mapped(core, parameter, shape, sizes)
+            return jax.ShapeDtypeStruct(mapped, hint.default_dtype())
         if not parameter.has_default:
             raise _no_size(core, parameter, hint, missing)
 
@@ -151,7 +148,10 @@ def _abstract_value(
 
 
 def _no_size(
-    core: CompiledFunction, parameter: Parameter, hint: ArrayHint, missing: list[str]
+    core: CompiledFunction,
+    parameter: Parameter,
+    hint: ArrayHint,
+    missing: list[str],
 ) -> ContractError:
     names = [dim.name for dim in hint.dims if dim.name is not None]
     return ContractError(
@@ -168,12 +168,18 @@ def _no_size(
     )
 
 
-def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, object]) -> int | Unknown:
+def _size(
+    dim: Dim,
+    sizes: Mapping[str, int],
+    given: Mapping[str, object],
+) -> int | Unknown:
     if dim.kind == "fixed" and dim.size is not None:
         return dim.size
     if dim.kind == "symbolic" and dim.expr is not None:
         size = evaluate(dim.expr, sizes, given)
-        return size if isinstance(size, Unknown) else int(size)
+        if isinstance(size, Unknown):
+            return size
+        return int(size)
     if dim.variadic or dim.name is None:
         return Unknown(f"`{dim.text}` stands for any axes")
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
@@ -181,7 +187,7 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, object]) -> in
 
 def _say_what_was_mapped(
     core: CompiledFunction,
-    examples: Mapping[str, Any],
+    examples: Mapping[str, object],
     values: Mapping[str, Any],
     sizes: Mapping[str, int],
 ) -> None:
@@ -225,7 +231,10 @@ def _say_what_was_mapped(
 
 
 def _with_mapped(
-    core: CompiledFunction, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]
+    core: CompiledFunction,
+    parameter: Parameter,
+    shape: list[int],
+    sizes: Mapping[str, int],
 ) -> tuple[int, ...]:
     """Add the axes of `vmap` that have a size, innermost first, where this parameter has them."""
     for axis in reversed(core.options.vmap):
@@ -234,5 +243,7 @@ def _with_mapped(
         dims = {parameter.name: 0} if axis.dims is None else dict(axis.dims)
         if parameter.name in dims:
             at = dims[parameter.name]
-            shape.insert(at if at >= 0 else len(shape) + 1 + at, sizes[axis.name])
+            if at < 0:
+                at += len(shape) + 1
+            shape.insert(at, sizes[axis.name])
     return tuple(shape)

@@ -27,7 +27,7 @@ import numpy as np
 
 from .._jax.mesh import explicit_around, reshaped
 from .._jax.trees import Tracer, canonicalize_dtype, device_put
-from .._jax.typed import Array
+from .._jax.typed import Array, NumPyArray
 from .._stages.sharding import divided
 from .._view.layout import MAX_ENTRIES
 
@@ -44,7 +44,7 @@ _HELD = 2
 _KEPT, _LARGEST = 16, 2**24
 
 
-def is_near(array: Any) -> bool:
+def is_near(array: jax.Array) -> bool:
     """Return whether a device array is host memory."""
     return next(iter(array.devices())).platform == "cpu"
 
@@ -52,8 +52,8 @@ def is_near(array: Any) -> bool:
 class _PaddedOriginal:
     """A padded result, alive as long as the part that was cut from it."""
 
-    def __init__(self, part: Any, whole: Any):
-        self.whole: Any = whole
+    def __init__(self, part: jax.Array, whole: jax.Array):
+        self.whole: jax.Array | None = whole
         # A weak reference: a cycle would keep results alive that have left the deque, until garbage
         # is collected.
         me = weakref.ref(self)
@@ -81,7 +81,7 @@ class Filling:
         kept: How many were not filled, since the padded original was there.
     """
 
-    def __init__(self, near: Callable[[Any], bool] = is_near, program: float = PROGRAM):
+    def __init__(self, near: Callable[[jax.Array], bool] = is_near, program: float = PROGRAM):
         self.near, self.program = near, program
         self.crossings = self.programs = self.kept = 0
         # Seconds spent so far by going through the host, for each size.
@@ -89,8 +89,13 @@ class Filling:
         self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
 
     def filled(
-        self, array: object, shape: tuple[int, ...], *, stays: bool = True, takes: bool = False
-    ) -> Any:
+        self,
+        array: object,
+        shape: tuple[int, ...],
+        *,
+        stays: bool = True,
+        takes: bool = False,
+    ) -> Array:
         """Return an array with its last element along each axis repeated up to a shape. Zeros would
         give NaNs to a body that divides by them.
 
@@ -115,17 +120,31 @@ class Filling:
 
         # Through the host, or by a program on the device.
         alone = len(array.devices()) == 1
+        near = self.near(array)
         if (
-            self.near(array)
+            near
             or not _has_its_type(array)
-            or self._is_host_cheaper(array, shape, self._crossing(array), alone=alone)
+            or self._is_host_cheaper(
+                array,
+                shape,
+                self._crossing(array),
+                alone=alone,
+            )
         ):
-            self.crossings += 0 if self.near(array) else 2
+            self.crossings += 0 if near else 2
             out = repeated(np.asarray(array), shape)
-            return device_put(out, array.sharding) if stays and alone and array.committed else out
+            if stays and alone and array.committed:
+                return device_put(out, array.sharding)
+            return out
         return _filled_there(array, shape)
 
-    def cut(self, result: object, shape: tuple[int, ...], *, keeps: bool = False) -> Any:
+    def cut(
+        self,
+        result: object,
+        shape: tuple[int, ...],
+        *,
+        keeps: bool = False,
+    ) -> Array:
         """Return the leading part of an array.
 
         Args:
@@ -134,7 +153,8 @@ class Filling:
             keeps: Whether the padded result is kept together with the part.
         """
         if isinstance(result, Tracer):
-            return _cut_in(result, shape) if explicit_around([result]) else _leading(result, shape)
+            cut = _cut_in if explicit_around([result]) else _leading
+            return cut(result, shape)
         # An argument from the host, which JAX returns unchanged under an outer transform.
         if not isinstance(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
@@ -152,47 +172,48 @@ class Filling:
             self._beside.append(_PaddedOriginal(part, result))
         return part
 
-    def _part(self, result: Any, shape: tuple[int, ...], *, alone: bool) -> Any:
+    def _part(
+        self,
+        result: jax.Array,
+        shape: tuple[int, ...],
+        *,
+        alone: bool,
+    ) -> jax.Array:
         # An array from the host is never weakly typed.
         if alone and result.weak_type:
             return _cut_in(result, shape)
 
         # What the host would cost: two crossings, or the time of a view.
-        seconds = (
-            self._crossing(result)
-            if not self.near(result)
-            else _VIEW
-            if result.nbytes <= _SMALL
-            else 0.0
-        )
-
+        near = self.near(result)
+        seconds = _VIEW if result.nbytes <= _SMALL else 0.0
+        if not near:
+            seconds = self._crossing(result)
         if _has_its_type(result) and not self._is_host_cheaper(result, shape, seconds, alone=alone):
             return _cut_in(result, shape)
 
         # Through the host, and back to where the result was.
-        self.crossings += 0 if self.near(result) else 2
+        self.crossings += 0 if near else 2
         part = _leading_on_host(np.asarray(result), shape)
         if not alone:
             return device_put(part, divided(result.sharding, shape))
         # `device_put`, as `jnp.asarray` compiles a program.
-        return (
-            device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
-        )
+        if not result.committed:
+            return device_put(part)
+        return device_put(part, next(iter(result.devices())))
 
-    def _whole(self, part: Any, shape: tuple[int, ...]) -> Any:
+    def _whole(self, part: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
         """Return the padded result that an array was cut from, if it has this shape and can be
         used.
         """
         for beside in tuple(self._beside):
-            if beside.part() is part:
-                whole = beside.whole
-                usable = (
-                    whole is not None
-                    and whole.shape == shape
-                    and not part.is_deleted()
-                    and not whole.is_deleted()
-                )
-                return whole if usable and _has_its_type(whole) and not _stops_at_nan() else None
+            if beside.part() is not part:
+                continue
+            whole = beside.whole
+            if whole is None or whole.shape != shape:
+                return None
+            if part.is_deleted() or whole.is_deleted():
+                return None
+            return whole if _has_its_type(whole) and not _stops_at_nan() else None
         return None
 
     def _crossing(self, array: Array) -> float:
@@ -200,7 +221,12 @@ class Filling:
         return 2 * (_CROSSING + array.nbytes / _BYTES_A_SECOND)
 
     def _is_host_cheaper(
-        self, array: Array, shape: tuple[int, ...], seconds: float, *, alone: bool
+        self,
+        array: Array,
+        shape: tuple[int, ...],
+        seconds: float,
+        *,
+        alone: bool,
     ) -> bool:
         """Return whether to go through the host, and add its seconds to those spent on this size.
         Arrays over several devices always go through the host.
@@ -224,7 +250,7 @@ class Filling:
 FILLING = Filling()
 
 
-def _has_its_type(array: Any) -> bool:
+def _has_its_type(array: jax.Array) -> bool:
     """Return whether programs take an array in its own type: not an array of 64 bits where JAX has
     32.
     """
@@ -239,20 +265,20 @@ def _stops_at_nan() -> bool:
     return config.jax_debug_nans or config.jax_debug_infs
 
 
-def repeated(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def repeated(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
     """Return a NumPy array with its last element along each axis repeated up to a shape."""
     out = np.empty(shape, host.dtype)
     out[tuple(slice(0, size) for size in host.shape)] = host
     # One axis after another, so that corners repeat elements that were repeated before.
     for axis, size in enumerate(host.shape):
         if size < shape[axis]:
-            behind, last = [slice(None)] * len(shape), [slice(None)] * len(shape)
-            behind[axis], last[axis] = slice(size, None), slice(size - 1, size)
-            out[tuple(behind)] = out[tuple(last)]
+            before = (slice(None),) * axis
+            last, behind = slice(size - 1, size), slice(size, None)
+            out[(*before, behind)] = out[(*before, last)]
     return out
 
 
-def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def _leading_on_host(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
     """Return the leading part of a NumPy array: a view, or a copy if a view would keep more than
     twice its own bytes in memory.
     """
@@ -261,37 +287,35 @@ def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_in(array: object, shape: tuple[int, ...]) -> Any:
+def _filled_in(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
     return reshaped(array, shape, _repeated)
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_there(array: Array, shape: tuple[int, ...]) -> Any:
+def _filled_there(array: Array, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
     both share one program.
     """
     return jax.lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
 
 
-def _repeated(array: Array, shape: tuple[int, ...]) -> Any:
+def _repeated(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = jax.lax.stop_gradient(jax.lax.slice_in_dim(array, size - 1, size, axis=axis))
-            behind = jax.lax.broadcast_in_dim(
-                last,
-                [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]],
-                range(last.ndim),
-            )
+            missing = [*last.shape]
+            missing[axis] = shape[axis] - size
+            behind = jax.lax.broadcast_in_dim(last, missing, range(last.ndim))
             array = jax.lax.concatenate([array, behind], axis)
     return array
 
 
 @partial(jax.jit, static_argnums=1)
-def _cut_in(array: object, shape: tuple[int, ...]) -> Any:
+def _cut_in(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Cut arrays on a device, or on a mesh with explicit axes."""
     return reshaped(array, shape, _leading)
 
 
-def _leading(array: Array, shape: Sequence[int]) -> Any:
+def _leading(array: jax.Array, shape: Sequence[int]) -> jax.Array:
     return jax.lax.slice(array, [0] * len(shape), shape)

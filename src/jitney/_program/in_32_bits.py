@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +20,7 @@ from .._body.body import CallPlanner
 from .._errors import JitneyWarning, OptionError
 from .._jax.tracing import times_differentiated
 from .._jax.trees import issubdtype
+from .._jax.typed import Jitted
 from .._owners import users_level
 
 _FIX = (
@@ -29,7 +29,11 @@ _FIX = (
 )
 
 
-def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Any) -> None:
+def demand_lowered(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> None:
     """Check that an outer program with 32-bit numbers can hold this one.
 
     JAX lowers some operations by tracing their implementation (`argmax`, random bits, Bessel
@@ -41,10 +45,10 @@ def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Any) -> 
     Raises:
         OptionError: The outer program cannot hold it.
     """
-    like = [
-        jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False)))
-        for x in map(jax.typeof, arrays)
-    ]
+    like: list[jax.ShapeDtypeStruct] = []
+    for aval in map(jax.typeof, arrays):
+        weak = bool(getattr(aval, "weak_type", False))
+        like.append(jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak))
 
     # Trace with 64 bits, lower with the setting around.
     with body.numbers():
@@ -65,39 +69,38 @@ def demand_lowered(body: CallPlanner, arrays: Sequence[object], jitted: Any) -> 
     if error is not None and _not_lowered(forward) is not None:
         raise _not_in_32_bits(body, ", differentiated", error) from error
     if error is not None and body.core.counters.warn_once("gradient in 32 bits"):
-        how, fix = (
-            ", differentiated backward (forward it works)",
-            f"take its gradient with `.grad`, a program of its own; or {_FIX}",
-        )
+        how = ", differentiated backward (forward it works)"
+        fix = f"take its gradient with `.grad`, a program of its own; or {_FIX}"
         text = str(_not_in_32_bits(body, how, error, fix))
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
-def _derivatives(body: CallPlanner, jitted: Any, like: Sequence[Any]) -> tuple[Any, Any]:
+def _derivatives(
+    body: CallPlanner,
+    jitted: Jitted,
+    like: Sequence[jax.ShapeDtypeStruct],
+) -> tuple[Callable[..., object], Callable[..., object]]:
     """Return the program under `jax.jvp` and under `jax.vjp`, for lowering where the numbers around
     it have 32 bits.
     """
     at = [i for i, x in enumerate(like) if issubdtype(x.dtype, np.inexact)]
 
-    def directed(arrays: Sequence[object]) -> tuple[Any, list[Any]]:
-        def called(*varied: object) -> list[Any]:
+    def directed(arrays: Sequence[object]) -> tuple[Callable[..., list[jax.Array]], list[object]]:
+        def called(*varied: object) -> list[jax.Array]:
             given = [*arrays]
             for i, x in zip(at, varied, strict=True):
                 given[i] = x
             with body.numbers():
-                return [
-                    out
-                    for out in jax.tree.leaves(jitted(*given))
-                    if issubdtype(out.dtype, np.inexact)
-                ]
+                results = jax.tree.leaves(jitted(*given))
+                return [out for out in results if issubdtype(out.dtype, np.inexact)]
 
         return called, [arrays[i] for i in at]
 
-    def forward(*arrays: object) -> Any:
+    def forward(*arrays: object) -> object:
         called, varied = directed(arrays)
         return jax.jvp(called, varied, varied)
 
-    def backward(*arrays: object) -> Any:
+    def backward(*arrays: object) -> object:
         called, varied = directed(arrays)
         out, pull = jax.vjp(called, *varied)
         return pull(out)
@@ -117,11 +120,16 @@ def _not_lowered(lower: Callable[[], object]) -> Exception | None:
     return None
 
 
-def _not_in_32_bits(body: CallPlanner, how: str, error: Exception, fix: str = _FIX) -> OptionError:
-    said = str(error).partition(". ")[0].rstrip(".")
+def _not_in_32_bits(
+    body: CallPlanner,
+    how: str,
+    error: Exception,
+    fix: str = _FIX,
+) -> OptionError:
+    reason = str(error).partition(". ")[0].rstrip(".")
     return OptionError(
         body.core.where,
-        f'precision="f64" inside an outer `jit` whose numbers have 32 bits{how}: {said}.',
+        f'precision="f64" inside an outer `jit` whose numbers have 32 bits{how}: {reason}.',
         "JAX lowers the outer program as a whole, and an operation of this one is made of others"
         " there, with 32 bits.",
         fix,

@@ -41,7 +41,11 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
             )
 
 
-def left_error(error: Exception, where: Where, reads: AttributeReads | None) -> TraceError | None:
+def left_error(
+    error: Exception,
+    where: Where,
+    reads: AttributeReads | None,
+) -> TraceError | None:
     """Return the error for a body that reads an attribute which an earlier trace has set; None for
     other errors.
     """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
-
-from jax.tree_util import tree_flatten
+from typing import TYPE_CHECKING, Any
 
 from .._errors import StaticError
+from .._jax.trees import tree_flatten
 from .._view.result import unmixed
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ class _Around:
         core: CompiledFunction,
         entry: Specialization,
         stage: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ):
         self._core = core
         self._entry = entry
@@ -50,7 +49,13 @@ class Traced(_Around):
     def lower(self) -> Lowered:
         """Lower the traced program."""
         with self._entry.numbers():
-            return Lowered(self._core, self._entry, self._stage.lower(), self._args, self._kwargs)
+            return Lowered(
+                self._core,
+                self._entry,
+                self._stage.lower(),
+                self._args,
+                self._kwargs,
+            )
 
 
 class Lowered(_Around):
@@ -61,7 +66,13 @@ class Lowered(_Around):
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile the program; the options are XLA's."""
         compiled = self._stage.compile(compiler_options)
-        return Compiled(self._core, self._entry, compiled, self._args, self._kwargs)
+        return Compiled(
+            self._core,
+            self._entry,
+            compiled,
+            self._args,
+            self._kwargs,
+        )
 
 
 class Compiled(_Around):
@@ -69,12 +80,12 @@ class Compiled(_Around):
     other attributes are JAX's.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         core = self._core
         values = core.bind(self._args + args, {**self._kwargs, **kwargs})
 
         # The program fits one entry: the same structure and static values.
-        leaves, treedef = cast(Any, tree_flatten)(values)
+        leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:
             raise StaticError(

@@ -153,7 +153,12 @@ def warn_unlooked(body: CallPlanner) -> None:
             "put debug_nans=True on the outermost function, and take a derivative with `.grad` or"
             " its kin, which are looked at."
         )
-        _say(body, "`debug_nans` looks at nothing under an outer transform", rule, fix)
+        _say(
+            body,
+            "`debug_nans` looks at nothing under an outer transform",
+            rule,
+            fix,
+        )
 
     if options.verify and "verify" not in outer and changes_of(options, body.core.fn()):
         rule = (
@@ -164,7 +169,12 @@ def warn_unlooked(body: CallPlanner) -> None:
             "put verify=True on the outermost function, and take a derivative with `.grad` or its"
             " kin, which are compared."
         )
-        _say(body, "`verify` compares nothing under an outer transform", rule, fix)
+        _say(
+            body,
+            "`verify` compares nothing under an outer transform",
+            rule,
+            fix,
+        )
 
 
 @contextmanager
@@ -193,14 +203,28 @@ def _is_part_of_ours() -> bool:
     return at_any_size() or plain_run() is not None
 
 
-def _decides(body: CallPlanner, arrays: Sequence[object], kind: type[Stage]) -> bool:
+def _decides(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    kind: type[Stage],
+) -> bool:
     """Return whether the stage would act without the outer transform."""
     with body.numbers():
         view = body.planned(arrays, jit=False).view
         return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)
 
 
-def _say(body: CallPlanner, what: str, rule: str, fix: str) -> None:
+def _say(
+    body: CallPlanner,
+    what: str,
+    rule: str,
+    fix: str,
+) -> None:
     if body.core.counters.warn_once(what):
-        text = format_error(body.core.where, f"{what}, called by {users_function()}.", rule, fix)
+        text = format_error(
+            body.core.where,
+            f"{what}, called by {users_function()}.",
+            rule,
+            fix,
+        )
         warnings.warn(text, JitneyWarning, stacklevel=users_level())

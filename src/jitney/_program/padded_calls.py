@@ -34,7 +34,7 @@ from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.named_axes import named_axes, with_shape_hint
 from .._view.result_padding import Cut, shape_after
 from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
-from .._view.view import View
+from .._view.view import Leaf, View
 from .filling import FILLING
 from .outer_transforms import is_padded
 from .wrappers import Run, runner
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 _UNKNOWN: Any = object()
+_CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
+"""The cuts of a trace, and the true shape of each result."""
 
 
 @dataclass(frozen=True)
@@ -63,31 +65,40 @@ class PaddingRecipe:
     takes: tuple[bool, ...]
     # True if arrays stay on their device, since nothing else shards them.
     stays: bool
-    # Cache of `_cut`: the cuts, and the true shape of each result.
-    cut: list[Any] = field(default_factory=list[Any])
+    # Cache of `_cut`: one entry, or none.
+    cut: list[_CutShapes] = field(default_factory=list[_CutShapes])
 
-    def arrays(self, arrays: Sequence[object], *, whole: bool) -> list[Any]:
+    def arrays(self, arrays: Sequence[object], *, whole: bool) -> list[object]:
         """Return the arrays for the program, filled.
 
         If no outer transform traces the call (`whole`), an array that another padded program
         returned is taken with its padding.
         """
-        return [
-            (
-                FILLING.filled(array, shape, stays=self.stays, takes=whole and takes)
-                if fills
-                else array
-            )
-            for array, shape, fills, takes in zip(
-                arrays, self.shapes, self.fills, self.takes, strict=True
-            )
-        ]
+        filled: list[object] = []
+        recipe = zip(
+            arrays,
+            self.shapes,
+            self.fills,
+            self.takes,
+            strict=True,
+        )
+        for array, shape, fills, takes in recipe:
+            if fills:
+                array = FILLING.filled(
+                    array,
+                    shape,
+                    stays=self.stays,
+                    takes=whole and takes,
+                )
+            filled.append(array)
+        return filled
 
-    def abstract(self, arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
+    def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
         for array, shape in zip(arrays, self.shapes, strict=True):
             old, dtype, weak = aval_parts(array)
-            out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak and old == shape))
+            stays_weak = weak and old == shape
+            out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=stays_weak))
         return out
 
 
@@ -109,7 +120,7 @@ class PaddedCalls:
         # Key of a program -> its runner.
         self._runs: dict[Hashable, Run] = {}
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Array) -> object:
         if self.entry.sharded is not None and is_within_trace():
             return self.entry.within.run(*arrays)
 
@@ -123,7 +134,7 @@ class PaddedCalls:
         with self.entry.numbers():
             return self._run(arrays, whole=not nested)
 
-    def _run(self, arrays: Sequence[object], *, whole: bool) -> Any:
+    def _run(self, arrays: Sequence[Array], *, whole: bool) -> object:
         """Run one call; `whole` if no outer transform traces it."""
         key = (*self.entry.where(), *[aval_parts(array) for array in arrays])
 
@@ -141,7 +152,7 @@ class PaddedCalls:
         program = (*self.entry.where(), padded.counts.key, padded.key)
         # Handled after `except`, so that errors raised next do not carry this one as their context.
         stopped: Refused | NeedsNumbers | None = None
-        out: Any = None
+        out: object = None
         try:
             with knowing(padded.known):
                 if self.entry.sharded is not None and program not in self._runs:
@@ -177,7 +188,7 @@ class PaddedCalls:
         """Return whether calls of these shapes are padded; there has been one."""
         return self._as_called(arrays) is not None
 
-    def given(self, arrays: Sequence[Array]) -> Sequence[Any]:
+    def given(self, arrays: Sequence[Array]) -> Sequence[object]:
         """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
         if a call was padded.
         """
@@ -210,38 +221,34 @@ class PaddedCalls:
             return None
 
         # PRNG keys are of an extended dtype, which NumPy does not have.
-        if any(
-            issubdtype(leaf.dtype, extended) and leaf.shape != s
-            for leaf, s in zip(view.leaves, shapes, strict=True)
-        ):
-            warn_refused(
-                entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill")
-            )
+        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
+        filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
+        if any(issubdtype(leaf.dtype, extended) for leaf in filled):
+            refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
+            warn_refused(entry.core, refusal)
             return None
 
         # Filled arrays come back strongly typed; the program still computes as for weak ones.
-        weak = tuple(
-            leaf.weak_type and leaf.shape != shape
-            for leaf, shape in zip(view.leaves, shapes, strict=True)
-        )
-        leaves = zip(view.leaves, shapes, strict=True)
-        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves])
+        leaves = list(zip(view.leaves, shapes, fills, strict=True))
+        weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
+        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
 
         # Numbers that Python computes from the sizes, if the program takes any.
-        sizes, proof = {axis.name: axis.size for axis in fill.axes}, entry.proofs.get(key)
+        sizes = {axis.name: axis.size for axis in fill.axes}
+        proof = entry.proofs.get(key)
         try:
             numbers = [] if proof is None else proof.numbers_at(sizes)
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
 
+        values = [np.asarray(size, np.int32) for size in sizes.values()]
         counts = TrueSizes(
-            [np.asarray(size, np.int32) for size in sizes.values()],
+            values,
             tuple(sizes),
             weak,
             numbers,
             sizes,
         )
-        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
         return PaddingRecipe(
             fill,
             shapes,
@@ -278,20 +285,18 @@ class PaddedCalls:
             Refused: A size cannot be computed for another size of the axis.
         """
         shapes = tuple(map(tuple, fill.shapes(view)))
-        unfilled = self.entry.layout.view(
-            self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics
-        )
-        leaves = zip(view.leaves, unfilled.leaves, shapes, strict=True)
+        entry = self.entry
+        abstract = [leaf.abstract() for leaf in view.leaves]
+        unfilled = entry.layout.view(entry.core.contract, abstract, entry.statics)
+
         # Read annotations such as `{model.width}*n` once more, with the filled shapes in place of
         # the true ones. The annotations of fields stay.
-        there = View(
-            tuple(
-                replace(leaf, shape=shape, hint=raw.hint or leaf.hint)
-                for leaf, raw, shape in leaves
-            )
-        )
+        leaves: list[Leaf] = []
+        for leaf, raw, shape in zip(view.leaves, unfilled.leaves, shapes, strict=True):
+            leaves.append(replace(leaf, shape=shape, hint=raw.hint or leaf.hint))
+        filled = entry.written_out(View(tuple(leaves)))
 
-        for here, padded in zip(view.leaves, self.entry.written_out(there).leaves, strict=True):
+        for here, padded in zip(view.leaves, filled.leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
                 raise Refused(
                     "",
@@ -306,7 +311,7 @@ class PaddedCalls:
                 )
         return shapes
 
-    def ahead(self, arrays: Sequence[Array]) -> Sequence[Any]:
+    def ahead(self, arrays: Sequence[Array]) -> Sequence[object]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
         values.
 
@@ -329,43 +334,61 @@ class PaddedCalls:
         return program
 
     def _refuse(
-        self, fill: Fill, refusal: Refused, arrays: Sequence[object], *, whole: bool
-    ) -> Any:
+        self,
+        fill: Fill,
+        refusal: Refused,
+        arrays: Sequence[Array],
+        *,
+        whole: bool,
+    ) -> object:
         """Run this call, and all later ones of its bucket, at exact size."""
         self.refused[fill.axes] = refusal
-        self.known = {
-            key: None if place is not None and place.fill.axes == fill.axes else place
-            for key, place in list(self.known.items())
-        }
+        known: dict[Hashable, PaddingRecipe | None] = {}
+        for key, recipe in list(self.known.items()):
+            is_refused = recipe is not None and recipe.fill.axes == fill.axes
+            known[key] = None if is_refused else recipe
+        self.known = known
 
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
-        warn_refused(
-            self.entry.core, with_shape_hint(view, named_axes(view, fill.levels), sizes, refusal)
+        explained = with_shape_hint(
+            view,
+            named_axes(view, fill.levels),
+            sizes,
+            refusal,
         )
+        warn_refused(self.entry.core, explained)
         return self._run(arrays, whole=whole)
 
-    def _cut(self, padded: PaddingRecipe, out: object, *, keeps: bool) -> Any:
+    def _cut(
+        self,
+        padded: PaddingRecipe,
+        out: object,
+        *,
+        keeps: bool,
+    ) -> object:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out
         leaves, treedef = tree_flatten(out)
         # A new trace has new cuts.
-        if not padded.cut or padded.cut[0] is not cuts:
+        if not padded.cut or padded.cut[0][0] is not cuts:
             sizes = {axis.name: axis.size for axis in padded.fill.axes}
-            padded.cut[:] = (
-                cuts,
-                [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)],
-            )
+            shapes = [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)]
+            padded.cut[:] = [(cuts, shapes)]
 
-        pairs = zip(leaves, padded.cut[1], strict=True)
-        return tree_unflatten(
-            treedef,
-            [x if shape is None else FILLING.cut(x, shape, keeps=keeps) for x, shape in pairs],
-        )
+        _, shapes = padded.cut[0]
+        for i, shape in enumerate(shapes):
+            if shape is not None:
+                leaves[i] = FILLING.cut(leaves[i], shape, keeps=keeps)
+        return tree_unflatten(treedef, leaves)
 
 
-def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+def _true_shape(
+    result: Any,
+    cut: Cut,
+    sizes: Mapping[str, int],
+) -> tuple[int, ...] | None:
     """Return the shape of a result after the cut; None if nothing is cut off."""
     # An argument that JAX returns unchanged may be a Python number.
     was = np.shape(result)

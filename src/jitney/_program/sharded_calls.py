@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
 
 from .._errors import shortlist
 from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, tree_map
-from .._jax.typed import Array
+from .._jax.typed import AnyMesh, Array, Jitted
 from .._processes.compare_processes import compare_then_run, with_sharding
 from .._signature.options import OPTIONAL
 from .._stages.sharding import Place, no_mesh
@@ -27,6 +27,9 @@ from .wrappers import Run, runner
 
 if TYPE_CHECKING:
     from .entry import Specialization
+
+Shardings = Sequence[NamedSharding | None]
+"""Sharding of each argument; None for the true sizes of a padded call."""
 
 
 class OtherShapes(Exception):
@@ -43,14 +46,14 @@ class ShardedCalls:
 
     def __init__(self, entry: Specialization):
         self.entry = entry
-        self._jits: dict[Hashable, Any] = {}
+        self._jits: dict[Hashable, tuple[Jitted, Shardings]] = {}
         self._runs: dict[Hashable, Run] = {}
         # The mesh context of every call so far, if all had the same shapes.
-        self._context: Any = None
+        self._context: object = None
         self._only: Run = self._keyed
-        self._shapes: tuple[Any, ...] = ()
+        self._shapes: tuple[object, ...] = ()
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: object) -> object:
         if jit_is_off():
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         try:
@@ -73,23 +76,25 @@ class ShardedCalls:
                 raise
         return self._keyed(*arrays)
 
-    def _keyed(self, *arrays: object) -> Any:
+    def _keyed(self, *arrays: object) -> object:
         key = (*self.where(), *shapes_of(arrays))
         run = self._runs.get(key)
 
         if run is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            given, arrays = arrays, self.arrived(arrays)
+            given = arrays
+            arrays = self.arrived(arrays)
             run = self.runner(arrays, given)
             first = not self._runs
             self._runs[key] = run
-            self._context, self._only, self._shapes = (
-                (key[1], run, key[2:]) if first else (None, self._keyed, ())
-            )
+            if first:
+                self._context, self._only, self._shapes = key[1], run, key[2:]
+            else:
+                self._context, self._only, self._shapes = None, self._keyed, ()
         return run(*arrays)
 
-    def arrived(self, arrays: Sequence[object], *, abstract: bool = False) -> tuple[Any, ...]:
+    def arrived(self, arrays: Sequence[object], *, abstract: bool = False) -> tuple[object, ...]:
         """Return the arrays of a first call, with donated arrays already sharded as the results
         will be.
 
@@ -107,11 +112,11 @@ class ShardedCalls:
         place = _abstract if abstract else _placed
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
-    def where(self) -> tuple[Any, Any]:
+    def where(self) -> tuple[Any, AnyMesh]:
         """Return the mesh of a call, and the mesh of the context around it."""
         return current(self.entry.core.options.mesh), context()
 
-    def jit(self, arrays: Sequence[object]) -> Any:
+    def jit(self, arrays: Sequence[object]) -> tuple[Jitted, Shardings]:
         """Return JAX's function for these arrays or abstract values, and their shardings; no
         shardings without a mesh.
 
@@ -133,7 +138,7 @@ class ShardedCalls:
             jitted = self._jits[key] = self.entry.made(mesh, arrays)
         return jitted
 
-    def scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[object]:
         """Return the context in which the program is traced: the mesh of the program, if the caller
         is in another.
         """
@@ -174,41 +179,48 @@ class ShardedCalls:
         return run if around.empty or around == automatic(mesh) else _inside(run, self.scope)
 
 
-def shapes_of(arrays: Sequence[object]) -> tuple[Any, ...]:
+def shapes_of(arrays: Sequence[object]) -> tuple[Hashable, ...]:
     """Return the shape of each array; `()` for the true sizes of a padded call, which are
     numbers.
     """
     return tuple([getattr(array, "shape", ()) for array in arrays])
 
 
-def _placed(array: object, to: Any) -> Any:
+def _placed(array: object, to: NamedSharding | None) -> object:
     return with_sharding(array, to) if isinstance(array, jax.Array) else array
 
 
-def _abstract(array: object, to: Any) -> Any:
+def _abstract(array: object, to: NamedSharding | None) -> object:
     if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
         return array
+    weak = bool(array.weak_type)
     return jax.ShapeDtypeStruct(
-        array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type)
+        array.shape,
+        array.dtype,
+        sharding=to,
+        weak_type=weak,
     )
 
 
-def _moving(run: Run, jitted: object, shardings: Sequence[object]) -> Run:
+def _moving(
+    run: Run,
+    jitted: object,
+    shardings: Shardings,
+) -> Run:
     """Move arrays that were put elsewhere on purpose, after JAX has refused them, and only then."""
 
-    def moving(*arrays: object) -> Any:
+    def moving(*arrays: object) -> object:
         try:
             return run(*arrays)
         except ValueError as error:
             # A refusal comes before anything runs, so nothing has been donated yet.
-            if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(
-                error, jitted
-            ):
+            refused = any(refusal in str(error) for refusal in _REFUSALS)
+            if not refused or _is_of_body(error, jitted):
                 raise
-            moved = [
-                with_sharding(x, to) if to is not None and _lies_elsewhere(x, to) else x
-                for x, to in zip(arrays, shardings, strict=True)
-            ]
+            moved: list[object] = []
+            for x, to in zip(arrays, shardings, strict=True):
+                elsewhere = to is not None and _lies_elsewhere(x, to)
+                moved.append(with_sharding(x, to) if elsewhere else x)
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
                 raise
         return run(*moved)
@@ -232,7 +244,7 @@ def _is_of_body(error: Exception, jitted: object) -> bool:
     return any(frame.f_code is body for frame, _ in walk_tb(error.__traceback__))
 
 
-def _lies_elsewhere(array: Any, to: Any) -> bool:
+def _lies_elsewhere(array: object, to: NamedSharding) -> bool:
     return (
         isinstance(array, jax.Array)
         and array.committed
@@ -240,26 +252,29 @@ def _lies_elsewhere(array: Any, to: Any) -> bool:
     )
 
 
-def _explicit(run: Run, mesh: jax.sharding.Mesh, shardings: Sequence[object]) -> Run:
+def _explicit(
+    run: Run,
+    mesh: jax.sharding.Mesh,
+    shardings: Shardings,
+) -> Run:
     """Return a runner for arrays with explicit axes, of a program with automatic ones: the same
     buffers under other labels.
     """
 
-    def relabelled(x: Any) -> Any:
-        if not isinstance(x, jax.Array) or not isinstance(x.sharding, jax.sharding.NamedSharding):
+    def relabelled(x: object) -> object:
+        if not isinstance(x, jax.Array) or not isinstance(x.sharding, NamedSharding):
             return x
-        return device_put(x, jax.sharding.NamedSharding(mesh, x.sharding.spec))
+        return device_put(x, NamedSharding(mesh, x.sharding.spec))
 
-    def around(*arrays: object) -> Any:
+    def around(*arrays: object) -> object:
         return tree_map(relabelled, run(*_automatic(arrays, shardings)))
 
     return around
 
 
-def _automatic(arrays: Sequence[object], shardings: Sequence[object]) -> list[Any]:
-    return [
-        device_put(x, to) if _is_explicit(x) else x for x, to in zip(arrays, shardings, strict=True)
-    ]
+def _automatic(arrays: Sequence[object], shardings: Shardings) -> list[object]:
+    pairs = zip(arrays, shardings, strict=True)
+    return [device_put(x, to) if _is_explicit(x) else x for x, to in pairs]
 
 
 def _is_explicit(array: object) -> bool:
@@ -268,14 +283,18 @@ def _is_explicit(array: object) -> bool:
 
 
 def _inside(run: Run, scope: Callable[[], AbstractContextManager[object]]) -> Run:
-    def inside(*arrays: object) -> Any:
+    def inside(*arrays: object) -> object:
         with scope():
             return run(*arrays)
 
     return inside
 
 
-def transfers(place: Place | None, arrays: Sequence[Array], paths: Sequence[str]) -> list[str]:
+def transfers(
+    place: Place | None,
+    arrays: Sequence[Array],
+    paths: Sequence[str],
+) -> list[str]:
     """Return the cost of placing these arrays, in words; abstract ones cost nothing."""
     if place is None:
         return []
@@ -289,12 +308,13 @@ def transfers(place: Place | None, arrays: Sequence[Array], paths: Sequence[str]
         for array, path, to in zip(arrays, paths, place.shardings, strict=False)
         if isinstance(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
     ]
-    ways = (
-        ("from the host straight to the devices that hold it", host),
-        ("from other devices", moved),
-    )
-    return [
-        f"{text(sum(size for size, _ in of))} {how}: {shortlist([path for _, path in of])}"
-        for how, of in ways
-        if of
-    ]
+    ways = {
+        "from the host straight to the devices that hold it": host,
+        "from other devices": moved,
+    }
+    costs: list[str] = []
+    for how, transferred in ways.items():
+        if transferred:
+            size = text(sum(size for size, _ in transferred))
+            costs.append(f"{size} {how}: {shortlist([path for _, path in transferred])}")
+    return costs

@@ -19,13 +19,13 @@ import numpy as np
 from .. import _precision
 from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
-from .._jax.typed import Array
+from .._jax.typed import Array, NumPyArray
 from .._precision import FULL, LOW, Policy
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
-from .._stages.stage import Request
+from .._stages.stage import Fn, Request, Stage
 from .._view.result import Outcome
 from .core import REGISTRY
 from .entry import Specialization, Undecided
@@ -153,14 +153,17 @@ class PrecisionReport(Shown):
             for d in self.deviations
         ]
         rows += [[], ["product", "line", "", f"{self.low} alone", ""]]
-        rows += [
-            [p.name, p.source, "", f"{p.alone:.1e}", FULL if p.pinned else self.low]
-            for p in self.products
-        ]
+        for p in self.products:
+            dtype = FULL if p.pinned else self.low
+            rows.append([p.name, p.source, "", f"{p.alone:.1e}", dtype])
         return figures(title, rows)
 
 
-def with_policy(entry: Specialization, arrays: Sequence[Array], ask: Callable[[], _T]) -> _T:
+def with_policy(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    ask: Callable[[], _T],
+) -> _T:
     """Return `ask()`; each time it finds that a policy has to be chosen by values, choose one with
     these arrays and call it once more.
 
@@ -177,7 +180,11 @@ def with_policy(entry: Specialization, arrays: Sequence[Array], ask: Callable[[]
         decide(entry, key, arrays)
 
 
-def decide(entry: Specialization, key: Hashable, arrays: Sequence[Array]) -> None:
+def decide(
+    entry: Specialization,
+    key: Hashable,
+    arrays: Sequence[Array],
+) -> None:
     """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
 
     Raises:
@@ -207,7 +214,10 @@ def decide(entry: Specialization, key: Hashable, arrays: Sequence[Array]) -> Non
 
 
 def report_on(
-    entry: Specialization, arrays: Sequence[Array], tolerance: float, low: str
+    entry: Specialization,
+    arrays: Sequence[Array],
+    tolerance: float,
+    low: str,
 ) -> PrecisionReport:
     """Return the report on a call; see `precision_report`.
 
@@ -242,13 +252,6 @@ def report_on(
 
     # The same function without the options that change its numbers or where it runs.
     core = entry.core
-    alone = {
-        "shard": None,
-        "mesh": None,
-        "accumulate": False,
-        "on_trace_error": "raise",
-        "debug_nans": False,
-    }
     options = replace(
         core.options,
         precision=None,
@@ -258,10 +261,18 @@ def report_on(
         memory=None,
         remat=None,
         roll=None,
-        **alone,
+        shard=None,
+        mesh=None,
+        accumulate=False,
+        on_trace_error="raise",
+        debug_nans=False,
     )
+    plain_core = REGISTRY.core(core.fn(), options, core.namespace)
     plain = Specialization(
-        REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.weak_statics, None
+        plain_core,
+        entry.layout,
+        entry.weak_statics,
+        None,
     )
     return _Measured(plain, arrays, low).report(tolerance)
 
@@ -269,7 +280,12 @@ def report_on(
 class _Measured:
     """Measurements of one function on one set of data."""
 
-    def __init__(self, entry: Specialization, arrays: Sequence[Any], low: str):
+    def __init__(
+        self,
+        entry: Specialization,
+        arrays: Sequence[Array],
+        low: str,
+    ):
         self.entry = entry
         self.arrays = [jax.numpy.asarray(array) for array in arrays]
         self.asked = low
@@ -277,9 +293,8 @@ class _Measured:
         planned = entry.planned(self.arrays, jit=False)
         self.plan = planned.plan
         self.view = self.plan.seen_inside(Vmap, planned.view)
-        self.varied = [
-            i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)
-        ]
+        dtypes = [array.dtype for array in self.arrays]
+        self.varied = [i for i, dtype in enumerate(dtypes) if issubdtype(dtype, np.floating)]
         self.outcome = Outcome()
         # Indices of the results that are real or complex numbers, out of `count`.
         self.real: list[int] = []
@@ -289,45 +304,51 @@ class _Measured:
         # The float64 shadow: the jaxpr of the body, evaluated in double precision.
         exact = body_of(self.both(_as_it_is), self.arrays)
         with jax.enable_x64(True):  # noqa: FBT003
-            self.shadow = _host(jax.jit(partial(_precision.in_double, exact))(*self.arrays))
+            in_double = jax.jit(partial(_precision.in_double, exact))
+            self.shadow = _host(in_double(*self.arrays))
 
         # The products, found by a probe that rounds none of them.
         self.names = self.named()
         jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
         self.keys = list(self.products)
-        self.run: Any = jax.jit(self.chosen)
+        self.run = jax.jit(self.chosen)
 
     # Programs: the function under a cast.
 
-    def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
+    def both(self, cast: Callable[[Fn], Fn]) -> Callable[..., list[jax.Array]]:
         """Return a function of the arrays: the real and complex outputs of the body under a cast,
         and the gradient if there is one output, a real number.
         """
         vmap = self.plan.of(Vmap)
 
-        def outputs(arrays: Sequence[Any]) -> list[Any]:
+        def outputs(arrays: Sequence[object]) -> list[jax.Array]:
             body = cast(self.entry.body_inside(self.plan, Precision, self.outcome))
-            out = list((body if vmap is None else vmap.wrap(body, self.outcome))(*arrays))
+            if vmap is not None:
+                body = vmap.wrap(body, self.outcome)
+            out = list(body(*arrays))
             self.count = len(out)
             self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
 
-        def run(*arrays: object) -> list[Any]:
+        def run(*arrays: object) -> list[jax.Array]:
             out = outputs(arrays)
-            if [x.shape for x in out] != [()] or not issubdtype(out[0].dtype, np.floating):
+            has_gradient = [x.shape for x in out] == [()] and issubdtype(out[0].dtype, np.floating)
+            if not has_gradient:
                 return out
 
-            def scalar(varied: list[Any]) -> Any:
+            def scalar(varied: list[jax.Array]) -> jax.Array:
                 given = dict(zip(self.varied, varied, strict=True))
-                return outputs([given.get(i, array) for i, array in enumerate(arrays)])[0]
+                whole = [given.get(i, array) for i, array in enumerate(arrays)]
+                return outputs(whole)[0]
 
-            return [out[0], *jax.grad(scalar)([arrays[i] for i in self.varied])]
+            varied = [arrays[i] for i in self.varied]
+            return [out[0], *jax.grad(scalar)(varied)]
 
         return run
 
-    def probed(self, body: Any, chosen: Mapping[str, object]) -> Any:
-        def run(*arrays: Any) -> list[Any]:
+    def probed(self, body: Fn, chosen: Mapping[str, object]) -> Fn:
+        def run(*arrays: jax.Array) -> list[jax.Array]:
             probe = _precision.Probe(self.low, chosen)
             out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
             self.sites = probe.sites
@@ -335,10 +356,9 @@ class _Measured:
 
         return run
 
-    def chosen(self, flags: Any, *arrays: object) -> list[Any]:
-        return self.both(
-            lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)})
-        )(*arrays)
+    def chosen(self, flags: jax.Array, *arrays: object) -> list[jax.Array]:
+        chosen = {key: flags[i] for i, key in enumerate(self.keys)}
+        return self.both(lambda body: self.probed(body, chosen))(*arrays)
 
     # Results: deviations, and the search for pins.
 
@@ -356,34 +376,49 @@ class _Measured:
 
     def deviations(self, results: Sequence[object]) -> list[float]:
         """Return the deviation of each result from the shadow."""
+        kinds = [kind for kind, _ in self.names]
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
+        columns = zip(
+            kinds,
+            _host(results),
+            self.shadow,
+            sizes,
+            strict=True,
+        )
         deviations: list[float] = []
-        for (kind, _), result, exact, size in zip(
-            self.names, _host(results), self.shadow, sizes, strict=True
-        ):
-            largest = max(
-                other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind
-            )
+        for kind, result, exact, size in columns:
+            largest = max(other for of, other in zip(kinds, sizes, strict=True) if of == kind)
 
             # The floor: an array that is nearly zero next to the others of its kind is not measured
             # against its own size.
-            off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
-            deviations.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
+            scale = max(size, _FLOOR * largest)
+            off = float(np.linalg.norm(result - exact))
+            if not np.isfinite(off):
+                off = np.inf
+            elif scale > 0:
+                off /= scale
+            deviations.append(off)
         return deviations
 
     def rounded(self, keys: set[str]) -> list[float]:
         """Return the deviations with these products in the low dtype."""
-        return self.deviations(
-            self.run(np.array([key in keys for key in self.keys], bool), *self.arrays)
-        )
+        flags = np.array([key in keys for key in self.keys], bool)
+        return self.deviations(self.run(flags, *self.arrays))
 
     def cast(self, pinned: Sequence[str]) -> list[float]:
         """Return the deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
-        return self.deviations(
-            jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
-        )
+        return self.under(stage)
+
+    def under(self, stage: Stage) -> list[float]:
+        """Return the deviations of the function under a stage that casts."""
+
+        def cast(body: Fn) -> Fn:
+            return stage.wrap(body, self.outcome)
+
+        run = jax.jit(self.both(cast))
+        return self.deviations(run(*self.arrays))
 
     def everything(self) -> list[float]:
         """Return the deviations where everything is computed in the low dtype, as the program does
@@ -391,18 +426,33 @@ class _Measured:
         """
         options = replace(self.entry.core.options, precision=self.asked)
         stage = Precision.plan(self.view, Request(self.entry.core.where, options))
-        return self.deviations(
-            jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays)
-        )
+        return self.under(stage)
 
     def report(self, tolerance: float) -> PrecisionReport:
+        function = str(self.entry.core.where)
         if self.asked in WHOLE:
-            columns = zip(self.names, self.rounded(set()), self.everything(), strict=True)
-            rows = [
-                Deviation(kind, name, single, low, low) for (kind, name), single, low in columns
+            columns = zip(
+                self.names,
+                self.rounded(set()),
+                self.everything(),
+                strict=True,
+            )
+            whole = [
+                Deviation(
+                    kind,
+                    name,
+                    single,
+                    low,
+                    low,
+                )
+                for (kind, name), single, low in columns
             ]
             return PrecisionReport(
-                str(self.entry.core.where), self.asked, tolerance, (), tuple(rows)
+                function,
+                self.asked,
+                tolerance,
+                (),
+                tuple(whole),
             )
 
         # Costs of each product alone. If float32 itself misses the tolerance, no pin can help.
@@ -423,17 +473,38 @@ class _Measured:
                 final = self.cast(pinned)
 
         products = tuple(
-            Product(key, self.products[key].source, alone[key], key in pinned) for key in order
+            Product(
+                key,
+                self.products[key].source,
+                alone[key],
+                key in pinned,
+            )
+            for key in order
         )
         rows = [
             Deviation(kind, name, *three)
-            for (kind, name), *three in zip(self.names, single, low, final, strict=True)
+            for (kind, name), *three in zip(
+                self.names,
+                single,
+                low,
+                final,
+                strict=True,
+            )
         ]
         return PrecisionReport(
-            str(self.entry.core.where), self.low, tolerance, products, tuple(rows)
+            function,
+            self.low,
+            tolerance,
+            products,
+            tuple(rows),
         )
 
-    def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
+    def pins(
+        self,
+        order: Sequence[str],
+        tolerance: float,
+        low: Sequence[float],
+    ) -> list[str]:
         """Return the products that must not be cast.
 
         A greedy search: pin the costliest until the tolerance holds, then release each pin that is
@@ -461,18 +532,16 @@ class _Numbered:
     number: int
 
 
-def _as_it_is(body: object) -> Any:
+def _as_it_is(body: Fn) -> Fn:
     return body
 
 
-def _host(results: Sequence[object]) -> list[Any]:
+def _host(results: Sequence[object]) -> list[NumPyArray]:
     return [_doubles(np.asarray(result).ravel()) for result in results]
 
 
-def _doubles(array: Array) -> Any:
+def _doubles(array: NumPyArray) -> NumPyArray:
     """Return complex numbers as pairs of real ones."""
-    return (
-        array.astype(np.complex128).view(np.float64)
-        if issubdtype(array.dtype, np.complexfloating)
-        else array.astype(np.float64)
-    )
+    if issubdtype(array.dtype, np.complexfloating):
+        return array.astype(np.complex128).view(np.float64)
+    return array.astype(np.float64)

@@ -6,9 +6,8 @@ point: from the inside out, checks of Equinox, `compiler`, `cache`, `debug_nans`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import jax
 from jax.core import Tracer
@@ -23,7 +22,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.settings import x64_is_on
 from .._jax.tracing import is_staged
-from .._jax.typed import Array
+from .._jax.typed import Jitted
 from .._stages import Vmap
 from .._view.layout import is_nested_trace
 from .._view.true_sizes import split_counts
@@ -32,7 +31,11 @@ from .in_32_bits import demand_lowered
 from .outer_transforms import warn_unlooked
 
 
-def runner(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Run:
+def runner(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
     options = body.core.options
     ensure_cache()
@@ -55,7 +58,11 @@ def runner(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Run:
     return _in_x64(body, jitted, run) if options.precision == "f64" else run
 
 
-def lower_as_run(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Any:
+def lower_as_run(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> jax.stages.Lowered:
     """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
     traced = jitted.trace(*arrays)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
@@ -67,8 +74,12 @@ def lower_as_run(body: CallPlanner, arrays: Sequence[Any], jitted: Any) -> Any:
     return traced.lower()
 
 
-def _in_x64(body: CallPlanner, jitted: object, run: Run) -> Run:
-    def in_x64(*arrays: object) -> Any:
+def _in_x64(
+    body: CallPlanner,
+    jitted: Jitted,
+    run: Run,
+) -> Run:
+    def in_x64(*arrays: object) -> object:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
         if is_nested_trace(arrays) and is_staged() and not x64_is_on():
@@ -83,9 +94,9 @@ def _without_cache(run: Run) -> Run:
     """Compile without the persistent cache: the first call of each set of shapes runs in that
     scope.
     """
-    seen = set()
+    seen: set[Hashable] = set()
 
-    def uncached(*arrays: object) -> Any:
+    def uncached(*arrays: object) -> object:
         plain, counts = split_counts(arrays)
         key = trace_key(plain, counts)
         if key in seen:
@@ -98,7 +109,7 @@ def _without_cache(run: Run) -> Run:
     return uncached
 
 
-def _fast(jitted: Any, run: Run) -> Run:
+def _fast(jitted: Jitted, run: Run) -> Run:
     """Pass compiler options, unless the call turns out to be inside another `jit`.
 
     Compiler options belong to the outermost `jit`. A call without any tracer among its arguments
@@ -106,7 +117,7 @@ def _fast(jitted: Any, run: Run) -> Run:
     """
     plain: Run = jitted.__wrapped__
 
-    def fast(*arrays: object) -> Any:
+    def fast(*arrays: object) -> object:
         try:
             return run(*arrays)
         except ValueError as error:
@@ -117,12 +128,16 @@ def _fast(jitted: Any, run: Run) -> Run:
     return fast
 
 
-def _finite(body: CallPlanner, jitted: Any, run: Run) -> Run:
+def _finite(
+    body: CallPlanner,
+    jitted: Jitted,
+    run: Run,
+) -> Run:
     """Check every result for NaN and infinity; if one is found, rerun operation by operation to
     locate the first that produced it.
     """
 
-    def finite(*arrays: Array) -> Any:
+    def finite(*arrays: object) -> object:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
         # The arguments may be numbers inside of an outer trace, so the results decide.
@@ -132,12 +147,11 @@ def _finite(body: CallPlanner, jitted: Any, run: Run) -> Run:
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             # Without a finding the infinities came in with the arguments.
             if finding is not None:
-                vmap = (
-                    body.planned(arrays, jit=False).plan.of(Vmap)
-                    if body.core.options.vmap
-                    else None
-                )
-                lanes = "" if vmap is None else lanes_text(finding.kind, vmap.axes, leaves)
+                lanes = ""
+                if body.core.options.vmap:
+                    vmap = body.planned(arrays, jit=False).plan.of(Vmap)
+                    if vmap is not None:
+                        lanes = lanes_text(finding.kind, vmap.axes, leaves)
                 raise NonFiniteError(message(finding, body.core.where, body.paths, lanes))
         return out
 

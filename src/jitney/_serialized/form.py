@@ -21,12 +21,16 @@ import equinox as eqx
 import jax
 
 from .._jax.trees import attribute, tree_flatten, tree_unflatten
+from .._jax.typed import TreeDef
 from .._record.origin import reached
 from .._record.unsure import NotDeterministic
 from .._signature.strict_keys import are_one
 
 _LEAF = jax.tree_util.tree_structure(0)
-Rest = tuple[tuple[int, Any], ...]
+Rest = tuple[tuple[int, object], ...]
+"""Parts of a result that are not arrays, with their indices."""
+Form = list[object]
+"""A form as plain data: the kind of a node, and what that kind needs."""
 
 
 class _Array:
@@ -43,9 +47,9 @@ class Forms:
         values: The arguments, with anything in place of arrays.
     """
 
-    def __init__(self, values: Any):
-        self._nodes: list[tuple[Any, Any]] = []
-        self._leaves: list[Any] = []
+    def __init__(self, values: object):
+        self._nodes: list[tuple[object, Hashable]] = []
+        self._leaves: list[object] = []
         self._collect(values)
 
     def _collect(self, value: object) -> None:
@@ -57,29 +61,29 @@ class Forms:
         for child in children:
             self._collect(child)
 
-    def written(self, treedef: Any, rest: Rest) -> Any:
+    def written(self, treedef: TreeDef, rest: Rest) -> Form:
         """Return a form as plain data.
 
         Raises:
             Unsure: It holds a part that no argument has and that has no qualified name.
         """
         # Rebuild the result with placeholders; `rest` is sorted by index.
-        leaves = [_ARRAY] * (treedef.num_leaves - len(rest))
+        leaves: list[object] = [_ARRAY] * (treedef.num_leaves - len(rest))
         for i, leaf in rest:
             leaves.insert(i, leaf)
-        said = self._written(tree_unflatten(treedef, leaves))
+        form = self._written(tree_unflatten(treedef, leaves))
 
         # Read it back: the structure must be the same, static fields included.
-        again, others = self.read(said)
-        if not are_one(again, treedef) or [(i, type(x)) for i, x in others] != [
-            (i, type(x)) for i, x in rest
-        ]:
+        treedef_read, rest_read = self.read(form)
+        types = [(i, type(leaf)) for i, leaf in rest]
+        types_read = [(i, type(leaf)) for i, leaf in rest_read]
+        if not are_one(treedef_read, treedef) or types_read != types:
             raise NotDeterministic(
                 "the structure of its result is not read again as it was written"
             )
-        return said
+        return form
 
-    def _written(self, value: Any) -> Any:
+    def _written(self, value: Any) -> Form:
         if value is _ARRAY:
             return ["array"]
         if value is None or type(value) in (bool, int, str):
@@ -96,26 +100,27 @@ class Forms:
         children, treedef = _opened(value)
         if treedef == _LEAF:
             return self._leaf(value)
-        said = self._node(value, treedef)
-        if said is None:
+        node = self._node(value, treedef)
+        if node is None:
             return self._module(value)
-        return [*said, *map(self._written, children)]
+        return [*node, *map(self._written, children)]
 
-    def _leaf(self, value: object) -> Any:
+    def _leaf(self, value: object) -> Form:
         for at, leaf in enumerate(self._leaves):
             if leaf is value:
                 return ["leaf", at]
         return ["name", *_named(value)]
 
-    def _node(self, value: object, treedef: object) -> list[Any] | None:
-        for at, (node, of_node) in enumerate(self._nodes):
-            if type(node) is type(value) and are_one(of_node, treedef):
+    def _node(self, value: object, treedef: Hashable) -> Form | None:
+        kind = type(value)
+        for at, (node, treedef_of_node) in enumerate(self._nodes):
+            if type(node) is kind and are_one(treedef_of_node, treedef):
                 return ["like", at]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return ["named tuple", *_named(type(value))]
+            return ["named tuple", *_named(kind)]
         return None
 
-    def _module(self, value: object) -> list[Any]:
+    def _module(self, value: object) -> Form:
         """Return a module of a class that no argument has.
 
         `written` then verifies that it reads back with the same structure, static fields included.
@@ -124,33 +129,33 @@ class Forms:
             raise NotDeterministic(
                 f"its result holds a {type(value).__qualname__}, which no argument is like"
             )
-        present = [field.name for field in dataclasses.fields(value) if field.name in vars(value)]
-        return [
-            "module",
-            *_named(type(value)),
-            present,
-            *(self._written(vars(value)[name]) for name in present),
-        ]
+        fields = vars(value)
+        present = [field.name for field in dataclasses.fields(value) if field.name in fields]
+        forms = [self._written(fields[name]) for name in present]
+        return ["module", *_named(type(value)), present, *forms]
 
-    def read(self, said: object) -> tuple[Hashable, Rest]:
+    def read(self, form: object) -> tuple[Hashable, Rest]:
         """Return the structure, and the parts that are not arrays with their indices.
 
         Raises:
             Unsure: A name cannot be resolved.
         """
-        leaves, treedef = tree_flatten(self._read(said))
-        return treedef, tuple((i, leaf) for i, leaf in enumerate(leaves) if leaf is not _ARRAY)
+        leaves, treedef = tree_flatten(self._read(form))
+        rest = ((i, leaf) for i, leaf in enumerate(leaves) if leaf is not _ARRAY)
+        return treedef, tuple(rest)
 
-    def _read(self, said: Any) -> Any:
-        kind, *rest = said
+    def _read(self, form: Any) -> object:
+        kind, *rest = form
         if kind == "array":
             return _ARRAY
         if kind == "value":
             return rest[0]
         if kind == "float":
             return float.fromhex(rest[0])
-        if kind in ("tuple", "list"):
-            return (tuple if kind == "tuple" else list)(map(self._read, rest))
+        if kind == "tuple":
+            return tuple(map(self._read, rest))
+        if kind == "list":
+            return list(map(self._read, rest))
         if kind == "dict":
             return dict(zip(rest[0], map(self._read, rest[1:]), strict=True))
         if kind == "leaf":
@@ -158,26 +163,31 @@ class Forms:
         if kind == "name":
             return _found(*rest)
         if kind == "named tuple":
-            return _found(rest[0], rest[1])(*map(self._read, rest[2:]))
+            module, name, *items = rest
+            return _found(module, name)(*map(self._read, items))
         if kind == "module":
-            return _module_of(
-                _found(rest[0], rest[1]), dict(zip(rest[2], map(self._read, rest[3:]), strict=True))
-            )
-        children = list(map(self._read, rest[1:]))
-        return tree_unflatten(self._nodes[rest[0]][1], children)
+            module, name, present, *values = rest
+            cls = _found(module, name)
+            fields = dict(zip(present, map(self._read, values), strict=True))
+            return _module_of(cls, fields)
+
+        # Like a node of the arguments.
+        at, *children = rest
+        values = list(map(self._read, children))
+        return tree_unflatten(self._nodes[at][1], values)
 
 
-def _module_of(kind: object, fields: Mapping[str, object]) -> Any:
+def _module_of(kind: object, fields: Mapping[str, object]) -> eqx.Module:
     """Return a module rebuilt as JAX does it: without its `__init__`."""
     if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         raise NotDeterministic(f"{kind} is no module of Equinox")
-    made = object.__new__(kind)
+    module = object.__new__(kind)
     for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(module, name, value)
+    return module
 
 
-def _opened(value: object) -> tuple[list[Any], Any]:
+def _opened(value: object) -> tuple[list[object], Hashable]:
     """Return the children of a node, and its treedef without them; a leaf is its own child."""
     return jax.tree_util.tree_flatten(value, is_leaf=partial(is_not, value))
 

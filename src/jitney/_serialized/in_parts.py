@@ -4,14 +4,18 @@ and saved, as one entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.export
+
 from .._body.body import CallPlanner
+from .._jax.typed import TreeDef
 from .._jax.user_contexts import SERIALIZED
 from .._record.unsure import NotDeterministic
 from .._verify import is_verified
+from .form import Rest
 from .request import FOUND, MADE, UNWRITTEN, CacheRequest
 from .stored import SerializedProgram, save
 from .tracing import content_of
@@ -28,10 +32,10 @@ class TracedParts:
         rest: The parts of the result that are not arrays.
     """
 
-    programs: Sequence[Any]
+    programs: Sequence[jax.export.Exported]
     plan: Any
-    treedef: Any
-    rest: Any
+    treedef: TreeDef
+    rest: Rest
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ class CachedParts:
 
     programs: Sequence[bytes]
     plan: Any
-    treedef: Any
-    rest: Any
+    treedef: Hashable
+    rest: Rest
 
 
 def in_parts(
-    body: CallPlanner, given: Sequence[object], of: Sequence[str], make: Callable[[], TracedParts]
+    body: CallPlanner,
+    given: Sequence[object],
+    of: Sequence[str],
+    make: Callable[[], TracedParts],
 ) -> tuple[CachedParts | None, str]:
     """Return the programs, or None if they are not cached, and the outcome in words.
 
@@ -66,36 +73,42 @@ def in_parts(
         VerificationError: Under `verify`: the cached programs are not those of a fresh trace.
     """
     try:
-        asked = CacheRequest.make(body, given, of=of)
-        stored, changed = asked.found()
+        request = CacheRequest.make(body, given, of=of)
+        stored, changed = request.found()
         why = FOUND
         if stored is None or is_verified(body.core.options):
             # A fresh value of this user context misses JAX's trace caches: all bodies run once
             # more, and their reads are recorded.
             with SERIALIZED(object()):
-                fresh = _stored(body, asked, make)
+                fresh = _stored(body, request, make)
             if stored is None:
-                why = f"{MADE}{changed}" if save(asked.entry, fresh) else UNWRITTEN
-            asked.check_same(fresh, stored or fresh)
+                why = f"{MADE}{changed}" if save(request.entry, fresh) else UNWRITTEN
+            request.check_same(fresh, stored or fresh)
             stored = stored or fresh
     except NotDeterministic as unsure:
         return None, f"not kept: {unsure}"
     body.warn_lost(stored.updates)
-    return CachedParts(stored.programs, stored.plan, *asked.forms.read(stored.form)), why
+    treedef, rest = request.forms.read(stored.form)
+    return CachedParts(stored.programs, stored.plan, treedef, rest), why
 
 
 def _stored(
-    body: CallPlanner, asked: CacheRequest, make: Callable[[], TracedParts]
+    body: CallPlanner,
+    request: CacheRequest,
+    make: Callable[[], TracedParts],
 ) -> SerializedProgram:
-    recorded = asked.record_trace(make)
-    made = recorded.made
-    form = asked.forms.written(made.treedef, made.rest)
-    programs = [content_of(program) for program in made.programs]
-    beside: dict[str, Any] = {
-        "asked": recorded.reads,
-        "second": recorded.second,
-        "plan": made.plan,
-        "lengths": list(map(len, programs)),
-    }
-    beside["updates"] = body.updates
-    return SerializedProgram(asked.key.text, form, recorded.libraries, b"".join(programs), **beside)
+    recorded = request.record_trace(make)
+    parts = recorded.made
+    form = request.forms.written(parts.treedef, parts.rest)
+    programs = [content_of(program) for program in parts.programs]
+    return SerializedProgram(
+        request.key.text,
+        form,
+        recorded.libraries,
+        b"".join(programs),
+        asked=recorded.reads,
+        second=recorded.second,
+        plan=parts.plan,
+        lengths=list(map(len, programs)),
+        updates=body.updates,
+    )

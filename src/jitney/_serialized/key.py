@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import equinox
 import jax
@@ -101,9 +100,8 @@ def key_of(
         raise NotDeterministic(refused)
 
     # The surroundings: versions, settings, devices, registered pytree classes.
-    scope = hashlib.blake2b(
-        repr([_versions(), _settings(), _machine(laid), registered_anywhere()]).encode()
-    ).hexdigest()
+    around = [_versions(), _settings(), _machine(laid), registered_anywhere()]
+    scope = hashlib.blake2b(repr(around).encode()).hexdigest()
     walk = ContentHasher(scope, traced)
     walk.say(scope, *of)
     # With a budget the program depends on the compiler's count of bytes, and so on the processor.
@@ -120,7 +118,13 @@ def key_of(
     for module, name in reads:
         walk.add_read(module, name)
     text = walk.digest()
-    return Key(text, walk.codes, walk.remembering, walk.is_as_computed, scope)
+    return Key(
+        text,
+        walk.codes,
+        walk.remembering,
+        walk.is_as_computed,
+        scope,
+    )
 
 
 def unsupported(core: FunctionInfo) -> str | None:
@@ -143,7 +147,7 @@ def unsupported(core: FunctionInfo) -> str | None:
     return f"programs with `{named[0]}` are not kept yet" if named else None
 
 
-def _budgets(core: FunctionInfo) -> tuple[Any, Any]:
+def _budgets(core: FunctionInfo) -> tuple[int | str | None, int | str | None]:
     """Return the memory budgets of the program, and of the backward pass of a derivative in it."""
     fn = core.fn()
     return core.options.memory, fn.memory if isinstance(fn, Derived) else None
@@ -165,27 +169,37 @@ def processor() -> tuple[str, ...]:
         )
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
-    told = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
-    return (*sorted(told), *(f"{limit.by} {limit.value}" for limit in cores()))
+    prefixes = ("flags", "Features", "model name")
+    features = {line for line in lines if line.startswith(prefixes)}
+    limits = (f"{limit.by} {limit.value}" for limit in cores())
+    return (*sorted(features), *limits)
 
 
-def _add_call(walk: ContentHasher, body: CallPlanner, arrays: Sequence[Array]) -> None:
+def _add_call(
+    walk: ContentHasher,
+    body: CallPlanner,
+    arrays: Sequence[Array],
+) -> None:
     """Add the arguments to the digest: their structure, static values by content, and arrays by
     shape, dtype and weak type.
     """
     layout, contract = body.layout, body.core.contract
-    abstract: list[Any] = []
+    abstract: list[jax.ShapeDtypeStruct] = []
     for array in arrays:
         shape, dtype, weak = aval_parts(array)
         if not isinstance(dtype, np.dtype):
             raise NotDeterministic(f"an argument is an array of {dtype}")
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
 
-    walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)
-    walk.add(body.core.options, "options")
-    walk.add(
-        [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations"
+    walk.say(
+        str(layout.treedef),
+        repr(layout.dynamic),
+        repr(layout.names),
+        body.core.name,
     )
+    walk.add(body.core.options, "options")
+    parameters = [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters]
+    walk.add(parameters, "annotations")
     walk.add((contract.result, contract.unresolved), "annotations")
 
     values = layout.values(abstract, body.statics)
@@ -213,14 +227,14 @@ def _settings() -> list[str]:
     names = sorted(
         name for name in jax.config.values if not any(part in name for part in _IRRELEVANT)
     )
-    said = [f"{name}={getattr(jax.config, name, None)!r}" for name in names]
+    settings = [f"{name}={getattr(jax.config, name, None)!r}" for name in names]
     variables = sorted(
         f"{name}={value}"
         for name, value in os.environ.items()
         if name.startswith(_VARIABLES) and not _is_irrelevant(name)
     )
     return [
-        *said,
+        *settings,
         *variables,
         on_error(),
         repr((np.geterr(), np.get_printoptions(), np.getbufsize())),

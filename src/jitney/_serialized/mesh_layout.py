@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jax.sharding import AxisType
 
 from .._jax.equinox_checks import own_jit
 from .._jax.mesh import automatic, context, mesh_fingerprint
+from .._jax.typed import AnyMesh, Jitted
 from .._record.unsure import NotDeterministic
 
 
@@ -29,8 +29,8 @@ class MeshLayout:
         shardings: Shardings of the arguments.
     """
 
-    mesh: Any
-    shardings: Sequence[Any]
+    mesh: AnyMesh
+    shardings: Sequence[jax.sharding.NamedSharding | None]
 
     def told(self) -> list[str]:
         """Return texts that are equal in another process with the same layout.
@@ -66,23 +66,28 @@ class MeshLayout:
             Unsure: They differ.
         """
         first, second = (self._results(flat, specs) for flat in (traced, exported))
-        if len(first) != len(second) or not all(
-            a.is_equivalent_to(b, n) for (a, n), (b, _) in zip(first, second, strict=True)
-        ):
+        same = len(first) == len(second) and all(
+            left.is_equivalent_to(right, rank)
+            for (left, rank), (right, _) in zip(first, second, strict=True)
+        )
+        if not same:
             raise NotDeterministic(
                 "its results do not lie on the devices as those of the exported program"
             )
 
     def _results(
         self, flat: Callable[..., object], specs: Sequence[object]
-    ) -> list[tuple[Any, int]]:
+    ) -> list[tuple[jax.sharding.Sharding, int]]:
         lowered = self.jitted(flat, len(specs)).lower(*specs)
         ranks = [len(result.shape) for result in jax.tree.leaves(lowered.out_info)]
-        return list(zip(jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
+        compiled = lowered.compile()
+        shardings = jax.tree.leaves(compiled.output_shardings)
+        return list(zip(shardings, ranks, strict=True))
 
-    def jitted(self, flat: Callable[..., object], count: int) -> Any:
+    def jitted(self, flat: Callable[..., object], count: int) -> Jitted:
         """Return JAX's function with the argument shardings; arguments past these, the true sizes
         of a padded call, go to every device.
         """
         known = [to for to in self.shardings if to is not None]
-        return own_jit()(flat, in_shardings=(*known, *[None] * (count - len(known))))
+        everywhere = [None] * (count - len(known))
+        return own_jit()(flat, in_shardings=(*known, *everywhere))

@@ -31,17 +31,18 @@ def program_key(arrays: Sequence[Array], counts: TrueSizes) -> Hashable:
     return padded_key(leaves)
 
 
-def written(cuts: Sequence[Cut]) -> list[Any]:
+def written(cuts: Sequence[Cut]) -> list[object]:
     """Return cuts as plain data."""
-    return [
-        [[place.axis, place.names, None if place.dim is None else str(place.dim)] for place in cut]
-        for cut in cuts
-    ]
+    return [[_dim_written(dim) for dim in cut] for cut in cuts]
 
 
-def read(said: Sequence[Any]) -> list[Cut]:
+def _dim_written(dim: PaddedDim) -> list[object]:
+    return [dim.axis, dim.names, None if dim.dim is None else str(dim.dim)]
+
+
+def read(data: Sequence[Any]) -> list[Cut]:
     """Return the cuts from plain data."""
-    return [tuple(PaddedDim(axis, names, dim) for axis, names, dim in cut) for cut in said]
+    return [tuple(PaddedDim(*dim) for dim in cut) for cut in data]
 
 
 def demand_one_for_all(proof: Proof | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from .._body.body import CallPlanner
 from .._errors import VerificationError
@@ -69,7 +69,7 @@ class CacheRequest:
     """
 
     body: CallPlanner
-    given: Sequence[Any]
+    given: Sequence[object]
     laid: MeshLayout | None
     of: Sequence[str]
     key: Key
@@ -102,9 +102,23 @@ class CacheRequest:
             )
 
         arrays, counts = split_counts(given)
-        key = key_of(body, arrays, counts, laid=laid, of=of)
+        key = key_of(
+            body,
+            arrays,
+            counts,
+            laid=laid,
+            of=of,
+        )
         forms = Forms(body.layout.values([object() for _ in arrays], body.statics))
-        return cls(body, given, laid, of, key, place(folder, body.core.name, key.text), forms)
+        return cls(
+            body,
+            given,
+            laid,
+            of,
+            key,
+            place(folder, body.core.name, key.text),
+            forms,
+        )
 
     def found(self) -> tuple[SerializedProgram | None, str]:
         """Return the cached program if it is what a trace would give; else None, and the reason why
@@ -119,11 +133,9 @@ class CacheRequest:
         changed = (
             stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
         )
-        return (
-            (stored, "")
-            if changed is None
-            else (None, f"; the one that was kept is not used: {changed}")
-        )
+        if changed is not None:
+            return None, f"; the one that was kept is not used: {changed}"
+        return stored, ""
 
     def record_trace(self, make: Callable[[], T]) -> Recorded[T]:
         """Run a trace under the monitors that record its reads.
@@ -157,9 +169,10 @@ class CacheRequest:
         Raises:
             VerificationError: The programs differ.
         """
-        if fresh.beside != stored.beside or list(map(text_of, fresh.programs)) != list(
-            map(text_of, stored.programs)
-        ):
+        same = fresh.beside == stored.beside and (
+            [*map(text_of, fresh.programs)] == [*map(text_of, stored.programs)]
+        )
+        if not same:
             raise VerificationError(
                 self.body.core.where,
                 "the program that was kept is not the one that is traced now.",
@@ -171,7 +184,14 @@ class CacheRequest:
 
     def _again(self, reads: Sequence[Read] = (), traced: TracedCacheEntries | None = None) -> Key:
         """Return the current key; with attributes looked up by computed names, the second key."""
-        return key_of(self.body, *split_counts(self.given), reads, self.laid, self.of, traced)
+        return key_of(
+            self.body,
+            *split_counts(self.given),
+            reads,
+            self.laid,
+            self.of,
+            traced,
+        )
 
     def _reads_other(self, stored: SerializedProgram) -> str | None:
         """Return why attributes that its trace looked up by computed names have other values now,

@@ -40,7 +40,7 @@ class SerializedProgram:
     """
 
     key: str
-    form: Any
+    form: object
     libraries: Libraries
     exported: bytes
     checks: Sequence[Sequence[str]] = ()
@@ -65,7 +65,7 @@ class SerializedProgram:
 
     def to_bytes(self) -> bytes:
         """Return the content of the file: magic, length of the JSON, JSON, programs."""
-        said = {
+        header = {
             "key": self.key,
             "form": self.form,
             "checks": self.checks,
@@ -80,7 +80,7 @@ class SerializedProgram:
             "names": [astuple(names) for names in self.libraries.names],
             "bytes": len(self.exported),
         }
-        text = json.dumps(said).encode()
+        text = json.dumps(header).encode()
         return b"".join((_MAGIC, len(text).to_bytes(8, "big"), text, self.exported))
 
     @classmethod
@@ -90,32 +90,39 @@ class SerializedProgram:
             return None
         at = len(_MAGIC) + 8
         end = at + int.from_bytes(content[at - 8 : at], "big")
-        said = json.loads(content[at:end])
+        header = json.loads(content[at:end])
 
-        files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
+        files = {name: (size, changed) for name, (size, changed) in header["files"].items()}
         exported = content[end:]
-        if len(exported) != said["bytes"]:
+        if len(exported) != header["bytes"]:
             return None
-        asked = [(module, name) for module, name in said["asked"]]
-        libraries = Libraries(files, [Names(*names) for names in said["names"]])
-        beside = (
-            said["checks"],
-            said["weak"],
-            said["cuts"],
-            asked,
-            said["second"],
-            said["updates"],
-            said["plan"],
-            said["lengths"],
+        libraries = Libraries(files, [Names(*names) for names in header["names"]])
+        return cls(
+            header["key"],
+            header["form"],
+            libraries,
+            exported,
+            checks=header["checks"],
+            weak=header["weak"],
+            cuts=header["cuts"],
+            asked=[(module, name) for module, name in header["asked"]],
+            second=header["second"],
+            updates=header["updates"],
+            plan=header["plan"],
+            lengths=header["lengths"],
         )
-        return cls(said["key"], said["form"], libraries, exported, *beside)
 
 
-def place(folder: Path, name: str, key: str) -> Path:
+def place(
+    folder: Path,
+    name: str,
+    key: str,
+) -> Path:
     """Return the path of the program of a key. The file name begins with that of the function, for
     those who list the folder.
     """
-    shown = "".join(letter if letter.isalnum() or letter in "_." else "_" for letter in name)[:80]
+    letters = [letter if letter.isalnum() or letter in "_." else "_" for letter in name]
+    shown = "".join(letters)[:80]
     return path_of(folder, f"kept_{shown}-{key}")
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
+import jax.export
 from jax.extend.core import primitives
 
 from .._checks import CheckTable, evaluate_flagged, with_checks
@@ -18,15 +19,18 @@ from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.exported import export, is_plain, program_of, results_of
 from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import ClosedJaxpr, Jitted, TreeDef
 from .._record.unsure import NotDeterministic
 from .._view.layout import aval_parts
 from .._view.result import Mixed
+from .form import Rest
 from .mesh_layout import MeshLayout
 
-_convert: Any = primitives.convert_element_type_p
+_convert = primitives.convert_element_type_p
 _EXPORT = (ValueError, TypeError, NotImplementedError)
 """Exceptions of `jax.export` for a program that it cannot write."""
 Messages = tuple[tuple[str, ...], ...]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,17 @@ class Exported:
         weak: Indices of weakly typed results.
     """
 
-    program: Any
+    program: jax.export.Exported
     checks: Messages
     weak: tuple[int, ...]
 
 
 def call_exported(
-    content: bytes, arrays: Sequence[object], checks: Sequence[Sequence[str]], weak: Sequence[int]
-) -> list[Any]:
+    content: bytes,
+    arrays: Sequence[object],
+    checks: Sequence[Sequence[str]],
+    weak: Sequence[int],
+) -> list[jax.Array]:
     """Return the results of a serialised program as the body would: with its weak types, under its
     checks, and not committed to a device.
     """
@@ -57,7 +64,12 @@ def call_exported(
     # `jax.export` forgets weak types.
     number = out.pop() if checks else None
     for i in weak:
-        out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
+        out[i] = _convert.bind(
+            out[i],
+            new_dtype=out[i].dtype,
+            weak_type=True,
+            sharding=None,
+        )
     return with_checks(out, number, checks)
 
 
@@ -76,36 +88,35 @@ class ExportableTrace:
 
     def __init__(
         self,
-        trace: Callable[[Sequence[Any]], Any],
+        trace: Callable[[Sequence[object]], object],
         name: str,
-        given: Sequence[Any],
+        given: Sequence[object],
         laid: MeshLayout | None,
     ):
         self._treedef: Any = None
         self._name = name
         self._laid = laid
-        self._arrays, within = tree_flatten(given)
+        self._arrays, treedef = tree_flatten(given)
 
-        def flat(*arrays: object) -> list[Any]:
-            out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
+        def flat(*arrays: object) -> list[jax.Array]:
+            result = trace(tree_unflatten(treedef, arrays))
+            out, self._treedef = tree_flatten(result)
             return out
 
         self._flat = named_like(self._named(flat), trace)
-        self.jitted: Any = own_jit()(self._flat, inline=True)
+        self.jitted: Jitted = own_jit()(self._flat, inline=True)
 
-    def inside(self) -> Any:
+    def inside(self) -> object:
         """Return the result of the body in the surrounding trace."""
         out = self.jitted(*self._arrays)
         return tree_unflatten(self._treedef, out)
 
-    def form(self) -> tuple[Any, Any]:
+    def form(self) -> tuple[TreeDef, Rest]:
         """Return the structure of the result, and the parts of it that are not arrays."""
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
-        return (
-            (whole.outcome.treedef, whole.outcome.rest)
-            if type(whole) is Mixed
-            else (self._treedef, ())
-        )
+        if type(whole) is Mixed:
+            return whole.outcome.treedef, whole.outcome.rest
+        return self._treedef, ()
 
     def exported(self) -> Exported:
         """Return JAX's exported program, with the properties that `jax.export` forgets.
@@ -117,9 +128,8 @@ class ExportableTrace:
         jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
         traced = jitted.trace(*specs)
 
-        weak = tuple(
-            i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False)
-        )
+        avals = traced.jaxpr.out_avals
+        weak = tuple(i for i, aval in enumerate(avals) if getattr(aval, "weak_type", False))
 
         # Checks become data: the program is traced once more, with the number of the failed check
         # as a result.
@@ -133,11 +143,8 @@ class ExportableTrace:
             raise NotDeterministic(
                 "it has effects: it calls back into Python, or changes references"
             )
-        return Exported(
-            written(lambda: export().export(jitted)(*specs)),
-            tuple(map(_messages, table.callbacks)),
-            weak,
-        )
+        program = written(lambda: export().export(jitted)(*specs))
+        return Exported(program, tuple(map(_messages, table.callbacks)), weak)
 
     def check_results(self, content: bytes, exported: Exported) -> None:
         """Check that results over several devices are sharded as those of the body.
@@ -145,36 +152,38 @@ class ExportableTrace:
         Raises:
             Unsure: They are not.
         """
-        if self._laid is not None:
-            self._laid.check_results(
-                self._flat,
-                lambda *arrays: call_exported(content, arrays, exported.checks, exported.weak),
-                self._specs(),
-            )
+        if self._laid is None:
+            return
 
-    def _specs(self) -> list[Any]:
-        return [
-            jax.ShapeDtypeStruct(*aval_parts(array)[:2], weak_type=aval_parts(array)[2])
-            for array in self._arrays
-        ]
+        def call(*arrays: object) -> list[jax.Array]:
+            return call_exported(content, arrays, exported.checks, exported.weak)
 
-    def _with_number(self, closed: object, table: CheckTable) -> Any:
-        def flat(*arrays: object) -> list[Any]:
+        self._laid.check_results(self._flat, call, self._specs())
+
+    def _specs(self) -> list[jax.ShapeDtypeStruct]:
+        specs: list[jax.ShapeDtypeStruct] = []
+        for array in self._arrays:
+            shape, dtype, weak = aval_parts(array)
+            specs.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
+        return specs
+
+    def _with_number(self, closed: ClosedJaxpr, table: CheckTable) -> Jitted:
+        def flat(*arrays: object) -> list[jax.Array]:
             out, number = evaluate_flagged(closed, arrays, table)
             return [*out, number]
 
         return own_jit()(self._named(flat))
 
-    def _named(self, flat: Callable[..., object]) -> Callable[..., Any]:
+    def _named(self, flat: Callable[..., list[jax.Array]]) -> Callable[..., list[jax.Array]]:
         flat.__name__ = flat.__qualname__ = self._name
         return flat
 
 
-def _data(step: Callable[[], object]) -> Any:
+def _data(step: Callable[[], _T]) -> _T:
     try:
         return step()
-    except HasCallbacks as kept:
-        raise NotDeterministic(f"its run-time checks cannot be data: {kept}") from None
+    except HasCallbacks as reason:
+        raise NotDeterministic(f"its run-time checks cannot be data: {reason}") from None
 
 
 def _messages(callback: object) -> tuple[str, ...]:
@@ -184,7 +193,7 @@ def _messages(callback: object) -> tuple[str, ...]:
     return messages
 
 
-def written(step: Callable[[], object]) -> Any:
+def written(step: Callable[[], _T]) -> _T:
     """Return the result of a step of `jax.export`.
 
     Raises:
@@ -198,7 +207,7 @@ def written(step: Callable[[], object]) -> Any:
         ) from None
 
 
-def content_of(program: Any) -> bytes:
+def content_of(program: jax.export.Exported) -> bytes:
     """Return an exported program as bytes.
 
     Raises:

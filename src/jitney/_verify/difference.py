@@ -33,9 +33,10 @@ from .._jax.trees import (
     tree_flatten_with_path,
     words_of_keys,
 )
-from .._jax.typed import DType
+from .._jax.typed import Array, DType, NumPyArray
 
-Numbers = np.ndarray[Any, Any]
+Numbers = NumPyArray
+"""An array as NumPy computes with it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Tolerance:
     factor: float
     root: float = 0.0
 
-    def of(self, dtype: Any, count: int) -> float:
+    def of(self, dtype: DType, count: int) -> float:
         """Return the relative tolerance for a dtype."""
         unit = self.unit if self.unit is not None else _rounding(dtype)
         if self.unit is None and unit > _SINGLE:
@@ -148,7 +149,7 @@ class Allowed:
     def overflows(self) -> bool:
         return any(change.option in _OVERFLOWS for change in self.changes)
 
-    def of(self, dtype: Any) -> float:
+    def of(self, dtype: DType) -> float:
         """Return the relative tolerance for a dtype."""
         return max((tolerance.of(dtype, self.count) for tolerance in self.tolerances), default=0.0)
 
@@ -181,15 +182,17 @@ class Difference:
         return f"result{self.path}{index} is {self.ours!r}, and {self.plain!r} plainly{many}"
 
 
-def tree_of(result: object) -> Any:
+def tree_of(result: object) -> object:
     """Return a result as arrays that can be compared: sparse arrays dense, and a linear function as
     its value in a random direction.
     """
 
-    def plain(leaf: Any) -> Any:
+    def plain(leaf: Any) -> object:
         if is_bcoo(leaf):
             return leaf.todense()
-        return _pushed(leaf) if isinstance(leaf, Linear) else leaf
+        if isinstance(leaf, Linear):
+            return _pushed(leaf)
+        return leaf
 
     def is_one(leaf: object) -> bool:
         return is_bcoo(leaf) or isinstance(leaf, Linear)
@@ -197,7 +200,7 @@ def tree_of(result: object) -> Any:
     return jax.tree.map(plain, result, is_leaf=is_one)
 
 
-def _pushed(linear: Linear) -> Any:
+def _pushed(linear: Linear) -> object:
     return linear(linear.draw(np.random.default_rng(0)))
 
 
@@ -215,44 +218,54 @@ def compare_results(
         spread: Yields results of the plain function with other last bits; called only if results
             differ by more.
     """
-    left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
-    if left[1] != right[1]:
-        return Difference("", None, left[1], right[1])
+    (left, structure), (right, expected) = map(tree_flatten_with_path, (ours, plain))
+    if structure != expected:
+        return Difference("", None, structure, expected)
+    pairs = [(keystr(path), a, b) for (path, a), (_, b) in zip(left, right, strict=True)]
 
     # Step 1: the table. A result that is promised to the bit is compared without any tolerance.
-    pairs = [(f"{keystr(path)}", a, b) for (path, a), (_, b) in zip(left[0], right[0], strict=True)]
-    differences: list[tuple[int, Difference]] = []
+    exact = replace(allowed, changes=())
+    differences: dict[int, Difference] = {}
     for i, (path, a, b) in enumerate(pairs):
+        tolerated = exact if allowed.to_the_bit(i) else allowed
         difference = _leaf(
-            path, a, b, replace(allowed, changes=()) if allowed.to_the_bit(i) else allowed, None
+            path,
+            a,
+            b,
+            tolerated,
+            None,
         )
         if difference is not None:
-            differences.append((i, difference))
+            differences[i] = difference
+    if not differences:
+        return None
 
     # Step 2: rounding. Only elements can be explained, and no result that is promised to the bit.
-    if (
-        differences
-        and spread is not None
-        and all(difference.at is not None for _, difference in differences)
-    ):
-        changes = _changes([b for _, _, b in pairs], spread)
-        again = [
-            (i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i]))
-            for i, was in differences
-        ]
-        differences = [(i, difference) for i, difference in again if difference is not None]
-    return differences[0][1] if differences else None
+    in_elements = all(difference.at is not None for difference in differences.values())
+    if spread is None or not in_elements:
+        return next(iter(differences.values()))
+    changes = _changes([b for _, _, b in pairs], spread)
+    unexplained: list[Difference] = []
+    for i, difference in differences.items():
+        if not allowed.to_the_bit(i):
+            difference = _leaf(*pairs[i], allowed, changes[i])
+        if difference is not None:
+            unexplained.append(difference)
+    return unexplained[0] if unexplained else None
 
 
 def _leaf(
-    path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None
+    path: str,
+    ours: Any,
+    plain: Any,
+    allowed: Allowed,
+    change: Numbers | None,
 ) -> Difference | None:
     if not _is_array(ours) or not _is_array(plain):
         return None if _is_same(ours, plain) else Difference(path, None, ours, plain)
     if (ours.shape, ours.dtype) != (plain.shape, plain.dtype):
-        return Difference(
-            path, None, f"{ours.dtype}{list(ours.shape)}", f"{plain.dtype}{list(plain.shape)}"
-        )
+        left, right = (f"{array.dtype}{list(array.shape)}" for array in (ours, plain))
+        return Difference(path, None, left, right)
 
     a, b = numbers(ours), numbers(plain)
     if not a.size:
@@ -266,18 +279,37 @@ def _leaf(
         wrong = a != b
         if change is not None:
             wrong &= change == 0
-        return _worst(path, ours, plain, wrong, wrong.astype(float), 0.0)
+        return _worst(
+            path,
+            ours,
+            plain,
+            wrong,
+            wrong.astype(float),
+            0.0,
+        )
 
     with np.errstate(all="ignore"):
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        apart = np.where(same, 0.0, np.abs(a - b))
+
         limits = _limits(b, plain.dtype, allowed)
         if change is not None:
-            limits = limits + (_EXPLAINED_LOW if allowed.low else _EXPLAINED) * change
+            explained = _EXPLAINED_LOW if allowed.low else _EXPLAINED
+            limits = limits + explained * change
         wrong = ~(apart <= limits)
         if allowed.overflows:
             wrong &= np.isfinite(a)
-        excess = np.where(np.isnan(apart), np.inf, apart) / np.where(limits > 0, limits, _TINIEST)
-    return _worst(path, ours, plain, wrong, excess, limits)
+
+        distance = np.where(np.isnan(apart), np.inf, apart)
+        excess = distance / np.where(limits > 0, limits, _TINIEST)
+    return _worst(
+        path,
+        ours,
+        plain,
+        wrong,
+        excess,
+        limits,
+    )
 
 
 def _is_same(ours: object, plain: object) -> bool:
@@ -286,17 +318,20 @@ def _is_same(ours: object, plain: object) -> bool:
     """
     if type(ours) is not type(plain):
         return False
-    return (
-        not isinstance(plain, (int, float, complex, str, bytes))
-        or ours == plain
-        or (ours != ours and plain != plain)
-    )
+    if not isinstance(plain, (int, float, complex, str, bytes)):
+        return True
+    both_nan = ours != ours and plain != plain
+    return ours == plain or both_nan
 
 
 _TINIEST = float(np.finfo(np.float64).tiny)
 
 
-def _limits(plain: Numbers, dtype: DType, allowed: Allowed) -> Numbers:
+def _limits(
+    plain: Numbers,
+    dtype: DType,
+    allowed: Allowed,
+) -> Numbers:
     """Return the allowed distance of each element."""
     size = np.abs(plain)
     size = np.where(np.isfinite(size), size, 0.0)
@@ -307,21 +342,34 @@ def _limits(plain: Numbers, dtype: DType, allowed: Allowed) -> Numbers:
 
 
 def _worst(
-    path: str, ours: Any, plain: Any, wrong: Numbers, excess: Numbers, limits: Any
+    path: str,
+    ours: Array,
+    plain: Array,
+    wrong: Numbers,
+    excess: Numbers,
+    limits: Numbers | float,
 ) -> Difference | None:
     if not wrong.any():
         return None
-    flat = int(np.argmax(np.where(wrong, excess, -1.0)))
-    at = tuple(int(i) for i in np.unravel_index(flat, wrong.shape))
+    worst = np.argmax(np.where(wrong, excess, -1.0))
+    at = tuple(int(i) for i in np.unravel_index(int(worst), wrong.shape))
     limit = float(np.broadcast_to(limits, wrong.shape)[at])
-    return Difference(path, at, _scalar(ours, at), _scalar(plain, at), limit, int(wrong.sum()))
+    count = int(wrong.sum())
+    return Difference(
+        path,
+        at,
+        _scalar(ours, at),
+        _scalar(plain, at),
+        limit,
+        count,
+    )
 
 
-def _scalar(array: object, at: tuple[int, ...]) -> Any:
+def _scalar(array: Array, at: tuple[int, ...]) -> object:
     return numbers(array)[at].item()
 
 
-def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
+def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[object]]) -> list[Numbers | None]:
     """Return how far each element moves with the last bits; infinity where it becomes or stops
     being a finite number.
     """
@@ -329,20 +377,22 @@ def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[
     for other in spread():
         leaves = tree_flatten(other)[0]
         for i, (b, moved) in enumerate(zip(plain, leaves, strict=True)):
-            seen = moves[i]
-            if seen is None or moved.shape != b.shape:
+            largest = moves[i]
+            if largest is None or moved.shape != b.shape:
                 continue
             x, y = numbers(b), numbers(moved)
             with np.errstate(all="ignore"):
-                apart = np.where(
-                    (x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0
-                )
+                both_nan = (x != x) & (y != y)
+                same = (x == y) | both_nan
+                distance = np.abs(x - y) if x.dtype != bool else 1.0
+                apart = np.where(same, 0.0, distance)
 
-            moves[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
+            apart = np.where(np.isnan(apart), np.inf, apart)
+            moves[i] = np.maximum(largest, apart)
     return moves
 
 
-def numbers(array: Any) -> Numbers:
+def numbers(array: Array) -> Numbers:
     """Return an array as NumPy computes with it, wide enough to hold every element."""
     if issubdtype(array.dtype, extended):
         array = words_of_keys(array)
@@ -351,13 +401,9 @@ def numbers(array: Any) -> Numbers:
         return host.astype(np.complex128)
     if issubdtype(host.dtype, np.floating) or jnp.issubdtype(host.dtype, np.floating):
         return host.astype(np.float64)
-    return (
-        host
-        if host.dtype == np.bool_
-        else host.astype(object)
-        if host.dtype == np.uint64
-        else host.astype(np.int64)
-    )
+    if host.dtype == np.bool_:
+        return host
+    return host.astype(object if host.dtype == np.uint64 else np.int64)
 
 
 def _rounding(dtype: DType) -> float:

@@ -23,14 +23,24 @@ def elementwise(closed: object) -> list[bool]:
     """Return for each result of a program whether it is elementwise."""
     program, _ = opened(closed)
     # A forward analysis with booleans as abstract values; their join is `all`.
-    return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
-
-
-def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
-    return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(
-        eqn.outvars
+    return without_calls(
+        closed,
+        [True] * len(program.invars),
+        _results,
+        runs,
+        constant=_alone,
     )
 
 
-def _alone(_value: object, _aval: object, _eqn: object) -> bool:
+def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
+    name = eqn.primitive.name
+    is_alone = all(inside) and (name in _ALONE or name in _MOVED)
+    return [is_alone] * len(eqn.outvars)
+
+
+def _alone(
+    _value: object,
+    _aval: object,
+    _eqn: object,
+) -> bool:
     return True

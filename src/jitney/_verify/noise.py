@@ -10,7 +10,7 @@ its results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,11 @@ _EXACT: Final = UNROUNDED | {
 }
 
 
-def noisy(closed: object, products: float, others: float) -> Callable[..., list[Any]]:
+def noisy(
+    closed: object,
+    products: float,
+    others: float,
+) -> Callable[..., list[Array]]:
     """Return a program as a function of a random key and its arguments.
 
     Args:
@@ -42,22 +46,26 @@ def noisy(closed: object, products: float, others: float) -> Callable[..., list[
         others: The same, for all other operations.
     """
 
-    def run(key: Any, *arrays: object) -> list[Any]:
+    def run(key: jax.Array, *arrays: Array) -> list[Array]:
         noise = _Noise(key, products, others)
-        return without_calls(
-            closed, [noise.on(array, products) for array in arrays], noise.results, runs
-        )
+        changed = [noise.on(array, products) for array in arrays]
+        return without_calls(closed, changed, noise.results, runs)
 
     return run
 
 
 class _Noise:
-    def __init__(self, key: Any, products: float, others: float):
+    def __init__(
+        self,
+        key: jax.Array,
+        products: float,
+        others: float,
+    ):
         self.key = key
         self.products, self.others = products, others
         self.count = 0
 
-    def on(self, array: Any, size: float) -> Any:
+    def on(self, array: Array, size: float) -> Array:
         """Return an array with each element changed by its last bit, or by `size` if that is
         more.
         """
@@ -67,14 +75,16 @@ class _Noise:
         self.count += 1
         size = max(size, float(jnp.finfo(dtype).eps))
         # Up or down at random, independently in each element and at each place in the program.
-        up = jax.random.bernoulli(jax.random.fold_in(self.key, self.count), shape=array.shape)
-        return array * jnp.where(up, jnp.asarray(1 + size, dtype), jnp.asarray(1 - size, dtype))
+        key = jax.random.fold_in(self.key, self.count)
+        is_up = jax.random.bernoulli(key, shape=array.shape)
+        up = jnp.asarray(1 + size, dtype)
+        down = jnp.asarray(1 - size, dtype)
+        return array * jnp.where(is_up, up, down)
 
-    def results(self, eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
+    def results(self, eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Array]:
         """Return the results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
-        return (
-            out
-            if name in _EXACT
-            else [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]
-        )
+        if name in _EXACT:
+            return out
+        size = self.products if name in PRODUCTS else self.others
+        return [self.on(x, size) for x in out]

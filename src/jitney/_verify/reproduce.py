@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def failure(
-    verification: Verification, arrays: Sequence[Array], difference: Difference, said: str
+    verification: Verification,
+    arrays: Sequence[Array],
+    difference: Difference,
+    said: str,
 ) -> VerificationError:
     """Return the error of a call whose result differs from the plain one: with a smaller call, the
     operation, and the script.
@@ -50,11 +53,8 @@ def failure(
     core = verification.body.core
 
     changes = ", ".join(map(str, verification.changes))
-    at = (
-        f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}."
-        if cut
-        else ""
-    )
+    sizes = ", ".join(f"{name}={size}" for name, size in cut.items())
+    at = f" Sizes are cut to {sizes}." if cut else ""
     where = f" The first operation that differs is {operation}." if operation else ""
     note = said.partition("; ")[2]
     error = VerificationError(
@@ -71,8 +71,14 @@ def failure(
 
 def _meanwhile(verification: Verification) -> str:
     names = list(dict.fromkeys(change.option.partition("=")[0] for change in verification.changes))
-    words = {"jacobian": 'mode="forward"', "accumulate": "the plain gradient", "stream": "one call"}
-    return f"leave out {names[0]!r}" if names[0] not in words else f"use {words[names[0]]}"
+    instead = {
+        "jacobian": 'mode="forward"',
+        "accumulate": "the plain gradient",
+        "stream": "one call",
+    }
+    if names[0] in instead:
+        return f"use {instead[names[0]]}"
+    return f"leave out {names[0]!r}"
 
 
 _SCRIPT = '''"""{title}
@@ -119,20 +125,32 @@ else:
 '''
 
 
-def _write(verification: Verification, arrays: Sequence[Array], difference: Difference) -> Path:
+def _write(
+    verification: Verification,
+    arrays: Sequence[Array],
+    difference: Difference,
+) -> Path:
     """Write the script into a new folder, with the arguments next to it, and return its path."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
 
     # Bind the flat arrays back to the arguments of the user's function.
     given = _Arguments()
-    args, kwargs = core.binder.call(
-        lambda *args, **kwargs: (args, kwargs),
-        verification.body.layout.values(arrays, verification.body.statics),
-    )
+    values = verification.body.layout.values(arrays, verification.body.statics)
+    args, kwargs = core.binder.call(lambda *args, **kwargs: (args, kwargs), values)
     fn = core.fn()
     source = SourceText(fn.fn if isinstance(fn, Derived) else fn)
     settings = _settings()
+    environment = [
+        f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()
+    ]
+    call = _call(
+        verification,
+        source.name,
+        given,
+        args,
+        kwargs,
+    )
 
     text = _SCRIPT.format(
         title=f"{core.where}: another result than plain jax.jit.",
@@ -140,14 +158,10 @@ def _write(verification: Verification, arrays: Sequence[Array], difference: Diff
         jax=jax.__version__,
         jitney=__version__,
         python=sys.version.split()[0],
-        environment="\n".join(
-            f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()
-        ),
+        environment="\n".join(environment),
         path=source.paths,
         source=f"{source.text}\n\n{settings}".rstrip(),
-        call="\n".join(
-            f"    {line}" for line in _call(verification, source.name, given, args, kwargs)
-        ),
+        call="\n".join(f"    {line}" for line in call),
     )
 
     script = folder / "reproduce.py"
@@ -191,10 +205,8 @@ def _call(
     core = verification.body.core
     fn = core.fn()
     options = _written(core.options)
-    lines = [
-        "program ="
-        f" jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"
-    ]
+    keywords = [f"{key}={value}" for key, value in options.items()]
+    lines = [f"program = jitney.optimize({', '.join([name, *keywords])})"]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
 
     # A derivative of the program: directions are passed as `tangents`.
@@ -211,45 +223,45 @@ def _call(
             if key not in fn.directions or key == COTANGENT
         }
         if directions:
-            kwargs["tangents"] = directions if not fn.single else next(iter(directions.values()))
+            kwargs["tangents"] = next(iter(directions.values())) if fn.single else directions
 
     if stream is not None:
-        named = {
-            **dict(zip([p.name for p in core.binder.parameters], args, strict=False)),
-            **kwargs,
-        }
+        names = [parameter.name for parameter in core.binder.parameters]
+        named = {**dict(zip(names, args, strict=False)), **kwargs}
         chunk = dict(verification.options.chunk)
-        return [
-            *lines,
-            (
-                f"result, _ = jitney.stream(program, {given.text(named)}, chunk={chunk!r},"
-                " progress=False)"
-            ),
-        ]
-    values = [given.text(value) for value in args] + [
-        f"{key}={given.text(value)}" for key, value in kwargs.items()
-    ]
+        arguments = f"program, {given.text(named)}, chunk={chunk!r}, progress=False"
+        return [*lines, f"result, _ = jitney.stream({arguments})"]
+
+    values = [given.text(value) for value in args]
+    values += [f"{key}={given.text(value)}" for key, value in kwargs.items()]
     return [*lines, f"result = program({', '.join(values)})"]
 
 
 def _derivative(fn: Derived, options: Options) -> list[str]:
-    wrt = None if fn.wrt is None else fn.wrt[0] if fn.single else fn.wrt
+    wrt = fn.wrt[0] if fn.wrt is not None and fn.single else fn.wrt
     if options.accumulate:
         ((axis, microbatch),) = options.chunk
-        return [
-            f"program = jitney.accumulate(program, axis={axis!r}, microbatch={microbatch!r},"
-            f" wrt={wrt!r}, has_aux={fn.aux!r})"
+        arguments = [
+            "program",
+            f"axis={axis!r}",
+            f"microbatch={microbatch!r}",
+            f"wrt={wrt!r}",
+            f"has_aux={fn.aux!r}",
         ]
-    chosen = f"wrt={wrt!r}" if wrt is not None else f"skip={fn.skip!r}" if fn.skip else ""
-    given = ", ".join(
-        filter(None, ["program", chosen, f"mode={fn.mode!r}", f"sparse={fn.sparse!r}"])
-    )
-    return [f"program = jitney.lazy_derivatives({given}).{fn.what}"]
+        return [f"program = jitney.accumulate({', '.join(arguments)})"]
+
+    arguments = ["program"]
+    if wrt is not None:
+        arguments.append(f"wrt={wrt!r}")
+    elif fn.skip:
+        arguments.append(f"skip={fn.skip!r}")
+    arguments += [f"mode={fn.mode!r}", f"sparse={fn.sparse!r}"]
+    return [f"program = jitney.lazy_derivatives({', '.join(arguments)}).{fn.what}"]
 
 
 def _written(options: Options) -> dict[str, str]:
     """Return the options as one writes them in Python."""
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "static": options.static or None,
         "memory": options.memory,
         "remat": options.remat,
@@ -257,36 +269,28 @@ def _written(options: Options) -> dict[str, str]:
     }
     if options.vmap:
         # Without dims the rank rule applies, and the name alone is written.
-        ruled = options.vmap[0].dims is None
-        settings["vmap"] = (
-            options.vmap[0].name
-            if ruled
-            else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
-        )
+        by_rank = options.vmap[0].dims is None
+        dims = {axis.name: dict(axis.dims or ()) for axis in options.vmap}
+        settings["vmap"] = options.vmap[0].name if by_rank else dims
     if options.chunk and not options.accumulate:
         settings["chunk"] = dict(options.chunk)
     if options.precision is not None:
-        settings["precision"] = (
-            dict(options.precision) if isinstance(options.precision, tuple) else options.precision
-        )
+        precision = options.precision
+        settings["precision"] = dict(precision) if isinstance(precision, tuple) else precision
+
     written = {name: repr(value) for name, value in settings.items() if value is not None}
     if options.pad:
-        written["pad"] = (
-            f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
-        )
+        buckets = [f"{name!r}: jitney.{bucket!r}" for name, bucket in options.pad]
+        written["pad"] = f"{{{', '.join(buckets)}}}"
     mesh = current(options.mesh) if options.shard is not None else None
     if options.shard is not None and mesh is not None:
         axes = dict(options.shard.axes)
-        written["shard"] = repr(
-            ("fsdp", axes)
-            if options.shard.fsdp and axes
-            else "fsdp"
-            if options.shard.fsdp
-            else axes
-        )
-        written["mesh"] = (
-            f"jitney.mesh({', '.join(f'{name}={size}' for name, size in mesh.shape.items())})"
-        )
+        shard: object = axes
+        if options.shard.fsdp:
+            shard = ("fsdp", axes) if axes else "fsdp"
+        written["shard"] = repr(shard)
+        sizes = [f"{name}={size}" for name, size in mesh.shape.items()]
+        written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
     if not options.check:
         written["check"] = "False"
     return written
@@ -297,7 +301,7 @@ class _Arguments:
 
     def __init__(self) -> None:
         self.arrays: dict[str, Any] = {}
-        self.pickled: dict[str, Any] = {}
+        self.pickled: dict[str, object] = {}
 
     def text(self, value: object) -> str:
         """Return an expression for the value."""
@@ -313,18 +317,17 @@ class _Arguments:
 
     def _container(self, value: Any) -> str:
         if type(value) is dict:
-            return f"{{{', '.join(f'{key!r}: {self.text(item)}' for key, item in value.items())}}}"
-        parts = "".join(f"{self.text(item)}, " for item in value)
+            entries = [f"{key!r}: {self.text(item)}" for key, item in value.items()]
+            return f"{{{', '.join(entries)}}}"
+        parts = "".join([f"{self.text(item)}, " for item in value])
         return f"[{parts}]" if type(value) is list else f"({parts})"
 
     def _array(self, array: Array) -> str:
         name = f"a{len(self.arrays)}"
         if issubdtype(array.dtype, extended):
             self.arrays[name] = words_of_keys(array)
-            return (
-                f"jax.random.wrap_key_data(DATA[{name!r}],"
-                f" impl={str(jax.random.key_impl(array))!r})"
-            )
+            impl = str(jax.random.key_impl(array))
+            return f"jax.random.wrap_key_data(DATA[{name!r}], impl={impl!r})"
 
         # NumPy files hold no bfloat16 or float8: such arrays are stored in a wider dtype, and cast
         # in the script.
@@ -336,9 +339,8 @@ class _Arguments:
         # A weakly typed scalar is written as a Python number, which is one.
         if bool(array.weak_type) and not array.shape:
             return repr(array.item())
-        return (
-            f"jnp.asarray(DATA[{name!r}], jnp.{'bool_' if host.dtype == np.bool_ else host.dtype})"
-        )
+        dtype = "bool_" if host.dtype == np.bool_ else host.dtype
+        return f"jnp.asarray(DATA[{name!r}], jnp.{dtype})"
 
     def _object(self, value: object) -> str:
         name = f"p{len(self.pickled)}"

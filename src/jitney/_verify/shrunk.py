@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -18,7 +18,7 @@ from .._jax.evaluation import CallStack, without_calls
 from .._jax.jaxprs import bound, called, name_of, source_of
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array, JaxprEqn
+from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
 from .._stages.vmap import levels_of
@@ -43,7 +43,9 @@ FAILURES = (
 """Exceptions that a function may raise for sizes that its caller never used."""
 
 
-def shrunk(verification: Verification, arrays: Sequence[Array]) -> tuple[list[Any], dict[str, int]]:
+def shrunk(
+    verification: Verification, arrays: Sequence[Array]
+) -> tuple[list[Array], dict[str, int]]:
     """Return the arrays of a call cut along their named axes, as short as the difference stays, and
     the sizes that were cut.
     """
@@ -64,9 +66,8 @@ def shrunk(verification: Verification, arrays: Sequence[Array]) -> tuple[list[An
     # size that the function rejects is skipped.
     for name in dict.fromkeys((*first, *known)):
         size = known[name]
-        for smaller in sorted(
-            {s for s in (*_SMALL, size // 8, size // 4, size // 2) if 1 < s < size}
-        ):
+        candidates = {*_SMALL, size // 8, size // 4, size // 2}
+        for smaller in sorted(s for s in candidates if 1 < s < size):
             if time.perf_counter() > until:
                 return arrays, cut
             try:
@@ -84,12 +85,10 @@ def shrunk(verification: Verification, arrays: Sequence[Array]) -> tuple[list[An
     return arrays, cut
 
 
-def _cut(array: Array, shape: Sequence[int]) -> Any:
-    return (
-        array[tuple(slice(0, size) for size in shape)]
-        if is_array(array) and tuple(array.shape) != tuple(shape)
-        else array
-    )
+def _cut(array: Array, shape: Sequence[int]) -> Array:
+    if not is_array(array) or tuple(array.shape) == tuple(shape):
+        return array
+    return array[tuple(slice(0, size) for size in shape)]
 
 
 def _differs(verification: Verification, arrays: Sequence[Array]) -> bool:
@@ -139,13 +138,11 @@ def _computes(eqn: JaxprEqn) -> bool:
 
     A program of symbolic sizes moves arrays and counts in other ways, around these operations.
     """
-    avals = [var.aval for var in eqn.outvars]
-    large = any(getattr(atom.aval, "ndim", 0) for atom in (*eqn.invars, *eqn.outvars))
-    return (
-        large
-        and eqn.primitive.name not in _MOVES
-        and all(getattr(getattr(a, "dtype", None), "kind", "") in "fcV" for a in avals)
-    )
+    has_axes = any(getattr(atom.aval, "ndim", 0) for atom in (*eqn.invars, *eqn.outvars))
+    if not has_axes or eqn.primitive.name in _MOVES:
+        return False
+    dtypes = [getattr(var.aval, "dtype", None) for var in eqn.outvars]
+    return all(getattr(dtype, "kind", "") in "fcV" for dtype in dtypes)
 
 
 class EachOperation:
@@ -153,39 +150,42 @@ class EachOperation:
     names the operations.
     """
 
-    def __init__(self, fn: Callable[..., Any]):
+    def __init__(self, fn: Callable[..., object]):
         self.fn = fn
         self.labels: list[str] = []
         self.__signature__ = signature_of(fn)
         self.__name__ = getattr(fn, "__name__", "steps")
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> list[list[Any]]:
+    def __call__(self, /, *args: object, **kwargs: object) -> list[list[jax.Array]]:
         leaves, treedef = tree_flatten((args, kwargs))
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) or is_array(leaf)]
 
-        def flat(*arrays: object) -> list[Any]:
+        def flat(*arrays: object) -> list[jax.Array]:
             whole = list(leaves)
             for i, array in zip(at, arrays, strict=True):
                 whole[i] = array
             args, kwargs = tree_unflatten(treedef, whole)
-            return [x for x in tree_flatten(self.fn(*args, **kwargs))[0] if is_array(x)]
+            results = tree_flatten(self.fn(*args, **kwargs))[0]
+            return [x for x in results if is_array(x)]
 
         # Evaluate the jaxpr operation by operation, and collect the results of those that compute.
         arrays = [leaves[i] for i in at]
         self.labels.clear()
-        made: list[list[Any]] = []
+        steps: list[list[jax.Array]] = []
 
-        def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Any]:
+        def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[jax.Array]:
             out = bound(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)
-                self.labels.append(f"`{name_of(eqn)}`{f' at {place}' if place else ''}")
-                made.append(out)
+                at = f" at {place}" if place else ""
+                self.labels.append(f"`{name_of(eqn)}`{at}")
+                steps.append(out)
             return out
 
-        without_calls(jax.make_jaxpr(flat)(*arrays), arrays, results, _inside)
-        return made
+        program = jax.make_jaxpr(flat)(*arrays)
+        without_calls(program, arrays, results, _inside)
+        return steps
 
 
-def _inside(eqn: JaxprEqn) -> Any | None:
+def _inside(eqn: JaxprEqn) -> AnyJaxpr | None:
     return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None

@@ -30,7 +30,7 @@ class SourceText:
         fn: The function.
     """
 
-    def __init__(self, fn: Callable[..., Any]):
+    def __init__(self, fn: Callable[..., object]):
         self.lines: list[str] = []
         self.copies: list[str] = []
         self.paths: list[str] = []
@@ -48,9 +48,10 @@ class SourceText:
         # An import. `__wrapped__` undoes the decorator of the module.
         imported = self._imported(fn)
         if imported is not None:
-            module, _, first = imported[0], imported[1], imported[1].split(".")[0]
+            module, qualified = imported
+            first = qualified.split(".")[0]
             self.lines.append(f"from {module} import {first}")
-            return f"getattr({imported[1]}, '__wrapped__', {imported[1]})"
+            return f"getattr({qualified}, '__wrapped__', {qualified})"
 
         # A copy of the source, without its decorators.
         tree = _parsed(fn)
@@ -99,9 +100,12 @@ class SourceText:
         """Add the globals and closure variables that the copy of a function names."""
         scope = {**attribute(fn, "__globals__", {}), **_closure(fn)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id not in self._known and node.id in scope:
-                self._known.add(node.id)
-                self._value(node.id, scope[node.id])
+            if not isinstance(node, ast.Name):
+                continue
+            name = node.id
+            if name not in self._known and name in scope:
+                self._known.add(name)
+                self._value(name, scope[name])
 
     def _value(self, name: str, value: Any) -> None:
         inner = attribute(value, "__wrapped__", value)
@@ -114,17 +118,16 @@ class SourceText:
         elif value is Array:
             self.lines.append(f"from jax import Array as {name}")
         elif (imported := self._imported(value)) is not None:
-            first, *rest = imported[1].split(".")
-            self.lines.append(
-                f"from {imported[0]} import"
-                f" {first}{f' as {name}' if not rest and first != name else ''}"
-            )
+            module, qualified = imported
+            first, *rest = qualified.split(".")
+            renamed = f" as {name}" if not rest and first != name else ""
+            self.lines.append(f"from {module} import {first}{renamed}")
             if rest:
-                self.lines.append(f"{name} = {imported[1]}")
+                self.lines.append(f"{name} = {qualified}")
         elif isinstance(inner, types.FunctionType):
-            made = self._function(inner, name)
-            if made != name:
-                self.copies.append(f"{name} = {made}")
+            expression = self._function(inner, name)
+            if expression != name:
+                self.copies.append(f"{name} = {expression}")
         else:
             self.lines.append(f"{name} = ...  # {type(value).__name__}: make it here")
 
@@ -132,7 +135,7 @@ class SourceText:
 _FEW = 64
 
 
-def _closure(fn: Any) -> dict[str, Any]:
+def _closure(fn: Any) -> dict[str, object]:
     """Return the closure variables of a function."""
     cells = attribute(fn, "__closure__", None) or ()
     names = fn.__code__.co_freevars if cells else ()
@@ -143,7 +146,7 @@ def _closure(fn: Any) -> dict[str, Any]:
     }
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: types.CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -151,7 +154,7 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def _parsed(fn: Any) -> Any:
+def _parsed(fn: Any) -> ast.FunctionDef | ast.Lambda | None:
     """Return the syntax tree of a function or a lambda; None if the source is missing or
     ambiguous.
     """
@@ -169,11 +172,8 @@ def _parsed(fn: Any) -> Any:
         if tree.body and isinstance(tree.body[0], ast.FunctionDef) and fn.__name__ != "<lambda>":
             return tree.body[0]
         lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-        same = [
-            node
-            for node in lambdas
-            if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)
-        ]
+        names = list(inspect.signature(fn).parameters)
+        same = [node for node in lambdas if [a.arg for a in node.args.args] == names]
         # Several lambdas on one line are ambiguous unless their parameters differ.
         return same[0] if len(same) == 1 else None
     return None

@@ -35,7 +35,6 @@ from .difference import Allowed, Difference, compare_results, tree_of
 from .elementwise import elementwise
 from .noise import noisy
 
-_jax_core: Any = jax_core
 SEEDS = 4
 
 
@@ -48,18 +47,17 @@ def tells(effects: Iterable[object]) -> str | None:
 class PlainProgram:
     """Plain program of a body for arrays of one set of shapes, traced and not compiled yet."""
 
-    def __init__(self, body: CallPlanner, arrays: Sequence[Any]):
+    def __init__(self, body: CallPlanner, arrays: Sequence[object]):
         self.body = body
 
-        def written(*arrays: object) -> Any:
+        def written(*arrays: object) -> object:
             return body.plainly(*arrays)
 
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            self.traced: Any = own_jit()(body.core.called_as_written(written, body.paths)).trace(
-                *arrays
-            )
+            jitted = own_jit()(body.core.called_as_written(written, body.paths))
+            self.traced: jax.stages.Traced = jitted.trace(*arrays)
         self.stripped: PlainRun = stripped
-        self._compiled: Any = None
+        self._compiled: jax.stages.Compiled | None = None
 
     @property
     def effects(self) -> str | None:
@@ -72,11 +70,13 @@ class PlainProgram:
         with self.body.numbers():
             self._compiled = self.traced.lower().compile()
         needed, free = counted_bytes(self._compiled), free_bytes()
-        return (
-            f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
-        )
+        if needed <= free:
+            return None
+        return f"plainly it takes {text(needed)}, and {text(free)} are free"
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def __call__(self, arrays: Sequence[object]) -> object:
+        if self._compiled is None:
+            raise AssertionError("`misfit` compiles the program")
         with self.body.numbers():
             try:
                 return tree_of(unmixed(self._compiled(*arrays)))
@@ -87,22 +87,25 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(self, arrays: Sequence[Array], allowed: Allowed) -> Iterator[Any]:
+    def spread(self, arrays: Sequence[Array], allowed: Allowed) -> Iterator[object]:
         """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
             run = jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
-                yield self._tree(run(jax.random.key(seed), *tree_flatten(list(arrays))[0]))
+                key = jax.random.key(seed)
+                leaves = tree_flatten(list(arrays))[0]
+                yield self._tree(run(key, *leaves))
 
-    def step_by_step(self, arrays: Sequence[Array]) -> Any:
+    def step_by_step(self, arrays: Sequence[Array]) -> object:
         """Return the result with each operation compiled on its own."""
         with self.body.numbers():
-            return self._tree(
-                _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
-            )
+            run = jax_core.jaxpr_as_fun(self.traced.jaxpr)
+            leaves = tree_flatten(list(arrays))[0]
+            return self._tree(run(*leaves))
 
-    def _tree(self, flat: Sequence[object]) -> Any:
-        return tree_of(unmixed(jax.tree.unflatten(jax.tree.structure(self.traced.out_info), flat)))
+    def _tree(self, flat: Sequence[object]) -> object:
+        structure = jax.tree.structure(self.traced.out_info)
+        return tree_of(unmixed(jax.tree.unflatten(structure, flat)))
 
 
 class VerifiedRunner:
@@ -118,8 +121,8 @@ class VerifiedRunner:
     def __init__(
         self,
         body: CallPlanner,
-        run: Callable[..., Any],
-        pads: Callable[[Sequence[Any]], bool] | None,
+        run: Callable[..., object],
+        pads: Callable[[Sequence[Array]], bool] | None,
         unlooked: Callable[[], None],
     ):
         self.body = body
@@ -127,7 +130,7 @@ class VerifiedRunner:
         self.pads = pads
         self.unlooked = unlooked
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Array) -> object:
         if is_nested_trace(arrays):
             self.unlooked()
             return self.run(*arrays)
@@ -143,7 +146,8 @@ class VerifiedRunner:
             return self.run(*arrays)
 
         # Copies of donated arrays, for the plain run afterwards.
-        given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
+        donated = self.body.request.donated
+        given = [_copied(x) if i in donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
         # An outer trace may call with concrete arrays.
         if is_nested_trace(jax.tree.leaves(out)):
@@ -153,12 +157,11 @@ class VerifiedRunner:
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
-        verified[key] = Verification(self.body, self._fresh, self._changes(given)).verify(
-            given, unmixed(out)
-        )
+        verification = Verification(self.body, self._fresh, self._changes(given))
+        verified[key] = verification.verify(given, unmixed(out))
         return out
 
-    def _fresh(self, arrays: Sequence[Array]) -> Any:
+    def _fresh(self, arrays: Sequence[Array]) -> object:
         return unmixed(self.run(*map(_copied, arrays)))
 
     def _key(self, arrays: Sequence[Array]) -> Hashable:
@@ -194,7 +197,7 @@ class Verification:
     def __init__(
         self,
         body: CallPlanner,
-        again: Callable[[Sequence[Any]], Any],
+        again: Callable[[Sequence[Array]], object],
         changes: Sequence[ProgramChange],
         options: Options | None = None,
     ):
@@ -203,12 +206,15 @@ class Verification:
         self.changes = tuple(changes)
         self.options = options or body.core.options
 
-    def of(self, fn: Callable[..., Any]) -> Verification:
+    def of(self, fn: Callable[..., object]) -> Verification:
         """Return the verification of another function of the same arguments."""
-        probe = self.body.of(self.body.core.of(fn, replace(self.options, verify=False)))
-        return Verification(
-            probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes
-        )
+        core = self.body.core.of(fn, replace(self.options, verify=False))
+        probe = self.body.of(core)
+
+        def again(arrays: Sequence[Array]) -> object:
+            return unmixed(probe.run(*map(_copied, arrays)))
+
+        return Verification(probe, again, self.changes)
 
     def verify(self, arrays: Sequence[Array], ours: object) -> str:
         """Compare a result with that of the plain function, and return the outcome in words.
@@ -222,8 +228,9 @@ class Verification:
         """Return the difference between a result and the plain one, if any, and the outcome in
         words.
         """
-        arrays = [_on_one_device(x) for x in arrays]
-        if any(x is None for x in arrays):
+        gathered = [_on_one_device(x) for x in arrays]
+        arrays = [x for x in gathered if x is not None]
+        if len(arrays) < len(gathered):
             return None, "left out: its arrays lie on several processes"
 
         # Reasons to leave the call out.
@@ -236,13 +243,27 @@ class Verification:
             return None, f"left out: {reason}"
 
         # Run plainly, and compare.
-        count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
-        allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
-        expected, got = plain(arrays), tree_of(ours)
-        difference = compare_results(got, expected, allowed, lambda: plain.spread(arrays, allowed))
+        sizes = [int(np.size(x)) for x in arrays if hasattr(x, "shape")]
+        alone = tuple(elementwise(plain.traced.jaxpr))
+        allowed = Allowed(self.changes, max(sizes, default=1), alone)
+        expected = plain(arrays)
+        got = tree_of(ours)
+        difference = compare_results(
+            got,
+            expected,
+            allowed,
+            lambda: plain.spread(arrays, allowed),
+        )
         if difference is None or difference.at is None:
             return difference, "verified"
-        return self._not_xlas(difference, plain, arrays, got, expected, allowed)
+        return self._not_xlas(
+            difference,
+            plain,
+            arrays,
+            got,
+            expected,
+            allowed,
+        )
 
     def _not_xlas(
         self,
@@ -262,14 +283,15 @@ class Verification:
         own = compare_results(expected, slowly, allowed)
         if own is None:
             return difference, "differs"
-        if compare_results(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
-            return (
-                difference,
-                (
-                    "differs; plain `jax.jit` differs from its own operations one by one too:"
-                    f" {own.text}"
-                ),
-            )
+        ours = compare_results(
+            got,
+            slowly,
+            allowed,
+            lambda: plain.spread(arrays, allowed),
+        )
+        if ours is not None:
+            reason = "plain `jax.jit` differs from its own operations one by one too"
+            return difference, f"differs; {reason}: {own.text}"
 
         warnings.warn(
             format_error(
@@ -288,7 +310,10 @@ class Verification:
 
 
 def _verified(
-    verification: Verification, arrays: Sequence[Array], ours: object, counters: Counters
+    verification: Verification,
+    arrays: Sequence[Array],
+    ours: object,
+    counters: Counters,
 ) -> str:
     """Carry out `Verification.verify`; `counters` own the programs that are compiled below, which
     do not count for the verified program.
@@ -296,21 +321,21 @@ def _verified(
     # Imported on a failure only.
     from .reproduce import failure
 
-    difference, said = verification.difference(arrays, ours)
+    difference, outcome = verification.difference(arrays, ours)
     if difference is None:
-        verification.body.core.counters.verified += said.startswith("verified")
-        return said
-    raise failure(verification, arrays, difference, said)
+        verification.body.core.counters.verified += outcome.startswith("verified")
+        return outcome
+    raise failure(verification, arrays, difference, outcome)
 
 
 LISTENER.attribute_to(_verified, Owner(lambda names: names["counters"]))
 
 
-def _copied(array: object) -> Any:
+def _copied(array: Array) -> Array:
     return array.copy() if isinstance(array, jax.Array) else array
 
 
-def _on_one_device(array: object) -> Any:
+def _on_one_device(array: Array) -> Array | None:
     """Return an array as a plain program takes it; None if a part of it is in another process."""
     if not isinstance(array, jax.Array) or len(array.sharding.device_set) == 1:
         return array
@@ -325,17 +350,11 @@ def _on_one_device(array: object) -> Any:
 def forecast(body: CallPlanner, arrays: Sequence[Array]) -> tuple[bool, str]:
     """Return whether a call with such arrays will be verified, and why, for its plan."""
     plain = PlainProgram(body, arrays)
-    changes = dict.fromkeys(
-        (*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes)
-    )
+    own = changes_of(body.core.options, body.core.fn())
+    changes = dict.fromkeys((*own, *plain.stripped.changes))
     if plain.effects is not None:
         return False, f"left out: {plain.effects}"
     if not changes:
         return False, "nothing is changed that could be compared"
-    return (
-        True,
-        (
-            "each new program and size is also run as plain `jax.jit`, and compared:"
-            f" {', '.join(map(str, changes))}"
-        ),
-    )
+    listed = ", ".join(map(str, changes))
+    return True, f"each new program and size is also run as plain `jax.jit`, and compared: {listed}"
