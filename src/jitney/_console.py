@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -157,13 +156,15 @@ def bar(
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
         return nullcontext(_nothing)
     progress = Progress(*columns, console=console, transient=True)
-    return _drawn(progress, name, total=total, completed=done, size=size, each=each)
+    return _drawn(progress, name, total, done, size=size, each=each)
 
 
 @contextmanager
-def _drawn(progress: Progress, name: str, **figures: Any) -> Generator[Callable[[], None]]:
+def _drawn(
+    progress: Progress, name: str, total: int, done: int, *, size: int, each: str
+) -> Generator[Callable[[], None]]:
     with progress:
-        task = progress.add_task(name, **figures)
+        task = progress.add_task(name, total=total, completed=done, size=size, each=each)
         yield lambda: progress.advance(task)
 
 

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.core import ShapedArray as Aval
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
+from jax.tree_util import PyTreeDef
 
 __all__ = [
     "AnyJaxpr",
@@ -27,6 +28,7 @@ __all__ = [
     "Literal",
     "NumPyArray",
     "Primitive",
+    "PyTreeDef",
     "Var",
 ]
 DType = np.dtype[Any]

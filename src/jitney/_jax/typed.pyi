@@ -63,3 +63,9 @@ class ClosedJaxpr:
     def replace(self, **changes: object) -> ClosedJaxpr: ...
 
 AnyJaxpr: TypeAlias = Jaxpr | ClosedJaxpr
+
+class PyTreeDef:
+    num_leaves: int
+    num_nodes: int
+    def node_data(self) -> tuple[type, object] | None: ...
+    def children(self) -> list[PyTreeDef]: ...

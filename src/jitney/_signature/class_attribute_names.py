@@ -14,7 +14,6 @@ import types
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from .._owners import owner, owner_of_class
 
@@ -104,7 +103,7 @@ def _functions(part: object) -> Iterator[types.FunctionType]:
     """The function, or the functions inside a property, a program, a derivative or another
     wrapper.
     """
-    waiting, seen = [part], list[Any]()
+    waiting, seen = [part], list[object]()
     while waiting:
         each = waiting.pop()
         if each is None or any(each is other for other in seen):

@@ -14,7 +14,6 @@ import enum
 import pickle
 import sys
 import types
-from typing import Any
 from weakref import ReferenceType
 
 import numpy as np
@@ -40,7 +39,7 @@ def has_coarse_equality(kind: type[object]) -> bool:
     return owner is not object and owner.__module__.partition(".")[0] in _OWN
 
 
-def construction(value: object) -> tuple[Any, ...] | None:
+def construction(value: object) -> tuple[object, ...] | None:
     """Parts that a copy of `value` is built from; None if its `==` is exact, or if it cannot be
     copied.
     """

@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass, replace
-from typing import Any
 
 import equinox as eqx
+from jax.tree_util import tree_flatten_with_path
 
 from .._errors import OptionError, name_fix
-from .._jax.trees import tree_flatten_with_path
+from .._jax.trees import Path
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
 from .._signature.hints import Hint
-from .view import LeafHint, View, leaf_hints
-
-_flatten_with_path: Any = tree_flatten_with_path
+from .view import Leaf, LeafHint, View, leaf_hints
 
 
 @dataclass(frozen=True)
@@ -100,15 +98,14 @@ def axes_in_modules(value: object) -> list[InModule | None]:
 
 def with_modules(view: View, fields: list[InModule | None]) -> View:
     """The view with the axes of module fields, for arrays that the signature gives none."""
-    leaves = zip(view.leaves, fields, strict=True)
-    return View(
-        tuple(
-            leaf
-            if inside is None
-            else replace(leaf, hint=inside.hint if leaf.hint is None else leaf.hint, in_module=True)
-            for leaf, inside in leaves
-        )
-    )
+    leaves: list[Leaf] = []
+    for leaf, inside in zip(view.leaves, fields, strict=True):
+        if inside is None:
+            leaves.append(leaf)
+        else:
+            hint = inside.hint if leaf.hint is None else leaf.hint
+            leaves.append(replace(leaf, hint=hint, in_module=True))
+    return View(tuple(leaves))
 
 
 def _fields(cls: type) -> dict[str, Hint]:
@@ -119,16 +116,16 @@ def _fields(cls: type) -> dict[str, Hint]:
     return hints
 
 
-def _children(value: object) -> list[tuple[Any, Any]]:
+def _children(value: object) -> list[tuple[Path, object]]:
     """Paths and children of a tree node, in JAX's order; a leaf is its own child."""
 
     def is_child(inner: object) -> bool:
         return inner is not value
 
-    return _flatten_with_path(value, is_leaf=is_child)[0]
+    return tree_flatten_with_path(value, is_leaf=is_child)[0]
 
 
-def _name(path: Any) -> str:
+def _name(path: Path) -> str:
     return getattr(path[0], "name", "") if path else ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .._contract.sizes import Mismatch, two_sizes
 from .._extent import Unreadable, names_in, read
 from .._signature.hints import ArrayHint
 from .view import Leaf, View
+
+if TYPE_CHECKING:
+    from .._axes.dims import Dim
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
 
     # `*name` or `...` matches any number of axes: the dims before it count from the front, those
     # after it from the back.
-    at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
+    variadic = [i for i, dim in enumerate(hint.dims) if dim.variadic]
+    at = variadic[0] if variadic else len(hint.dims)
     ahead, behind = hint.dims[:at], hint.dims[at + 1 :]
     if len(places) < len(ahead) + len(behind):
         return tuple(named)
@@ -67,11 +71,12 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
     ]
 
     for dim, place in pairs:
-        text = dim.expr if dim.expr is not None else dim.name
+        size = dim.expr if dim.expr is not None else dim.name
         # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
         # axis here.
-        if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
-            named.append(NamedAxis(place, text))
+        is_broadcast = dim.broadcast and leaf.shape[place] == 1
+        if size is not None and not dim.per_leaf and not is_broadcast:
+            named.append(NamedAxis(place, size))
 
     return tuple(named)
 
@@ -93,10 +98,12 @@ def clash_of(axis: str, view: View, named: Sequence[Sequence[NamedAxis]]) -> Mis
     """
     first: tuple[int, str] | None = None
     for leaf, axes in zip(view.leaves, named, strict=True):
-        for size in (leaf.shape[each.axis] for each in axes if each.size == axis):
-            first = first or (size, repr(leaf.path))
+        path = repr(leaf.path)
+        sizes = [leaf.shape[each.axis] for each in axes if each.size == axis]
+        for size in sizes:
+            first = first or (size, path)
             if size != first[0]:
-                return two_sizes(axis, first, (size, repr(leaf.path)))
+                return two_sizes(axis, first, (size, path))
     return None
 
 
@@ -106,13 +113,13 @@ class NoSize(Refused):
 
 def shape_at(
     leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, object]
-) -> tuple[Any, ...]:
+) -> tuple[Dim, ...]:
     """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
     Raises:
         Refused: A size is an expression that is not arithmetic.
     """
-    shape: list[Any] = list(leaf.shape)
+    shape: list[Dim] = list(leaf.shape)
     for axis in named:
         if axis.size in changed:
             shape[axis.axis] = changed[axis.size]
@@ -128,7 +135,7 @@ def shape_at(
     return tuple(shape)
 
 
-def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Any:
+def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Dim:
     try:
         value = read(size).at(sizes)
     except Unreadable as error:
@@ -153,25 +160,20 @@ def with_shape_hint(
         cause = cause.__cause__
     if not isinstance(cause, (TypeError, ValueError)):
         return refusal
-    said = next(
-        (
-            clause
-            for name, size in sizes.items()
-            if (clause := _unnamed(view, named, name, size, str(cause)))
-        ),
-        None,
-    )
-    return (
-        refusal if said is None else Refused(refusal.place, f"{refusal.what.rstrip('.')}; {said}")
-    )
+    for name, size in sizes.items():
+        clause = _unnamed(view, named, name, size, str(cause))
+        if clause:
+            return Refused(refusal.place, f"{refusal.what.rstrip('.')}; {clause}")
+    return refusal
 
 
 def _unnamed(
     view: View, named: Sequence[Sequence[NamedAxis]], name: str, size: int, message: str
 ) -> str | None:
     for leaf, axes in zip(view.leaves, named, strict=True):
+        known = [named_axis.axis for named_axis in axes]
         for axis, count in enumerate(leaf.shape):
-            if count == size and axis not in [named_axis.axis for named_axis in axes]:
+            if count == size and axis not in known:
                 return (
                     f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and the"
                     " signature does not name that axis"
@@ -205,8 +207,9 @@ def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
 
 def in_names(text: str, axes: Sequence[str]) -> str:
     """Replace the symbols of sizes (`d0`) by the names of axes."""
-    return re.sub(
-        r"\bd(\d+)\b",
-        lambda symbol: axes[int(symbol[1])] if int(symbol[1]) < len(axes) else symbol[0],
-        text,
-    )
+
+    def name(symbol: re.Match[str]) -> str:
+        number = int(symbol[1])
+        return axes[number] if number < len(axes) else symbol[0]
+
+    return re.sub(r"\bd(\d+)\b", name, text)
