@@ -27,7 +27,15 @@ from jax import core
 from jax.extend.core import InconclusiveDimensionOperation
 
 # typeshed leaves some of the functions of `operator` partly unknown.
-_PLAIN = (int, float, str, list, tuple, dict, np.integer)
+_PLAIN = (
+    int,
+    float,
+    str,
+    list,
+    tuple,
+    dict,
+    np.integer,
+)
 _LARGEST_POWER = 64
 
 
@@ -47,12 +55,10 @@ class Expression:
     @property
     def names(self) -> frozenset[str]:
         """Axes, or symbols, that the size depends on."""
-        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
-        return frozenset(
-            node.id
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Name) and id(node) not in called
-        )
+        nodes = [*ast.walk(self.tree)]
+        functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        return frozenset(name.id for name in names if id(name) not in functions)
 
     def at(self, sizes: Mapping[str, object]) -> Any:
         """Evaluate with a size for each name: an int or a float, an array of ints, a traced scalar,
@@ -76,7 +82,8 @@ def read(text: str) -> Expression:
         Unreadable: It is not an expression.
     """
     try:
-        return Expression(text, ast.parse(text.strip(), mode="eval").body)
+        tree = ast.parse(text.strip(), mode="eval")
+        return Expression(text, tree.body)
     except (SyntaxError, ValueError) as error:
         raise Unreadable(f"`{text}` is not an expression") from error
 
@@ -119,9 +126,8 @@ def filled(text: str, arguments: Mapping[str, object]) -> str:
             and part.conversion == -1
             and part.format_spec is None
         ):
-            pieces.append(
-                _written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value))
-            )
+            value = _compute(part.value, arguments, attributes=True)
+            pieces.append(_written(value, ast.unparse(part.value)))
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
 
@@ -141,7 +147,12 @@ def _written(value: object, source: str) -> str:
     raise Unreadable(f"`{source}` is a {type(value).__name__}, not a number")
 
 
-def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = False) -> object:
+def _compute(
+    node: ast.expr,
+    names: Mapping[str, object],
+    *,
+    attributes: bool = False,
+) -> object:
     def go(inner: ast.expr) -> object:
         return _compute(inner, names, attributes=attributes)
 
@@ -154,7 +165,8 @@ def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = 
             except KeyError:
                 raise Unreadable(f"`{name}` has no {'value' if attributes else 'size'}") from None
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _apply(node, _OPERATORS[type(op)], go(left), go(right))
+            operate = _OPERATORS[type(op)]
+            return _apply(node, operate, go(left), go(right))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
             return _apply(node, _OPERATORS[type(op)], go(operand))
         case ast.Tuple(elts=items) | ast.List(elts=items):
@@ -171,7 +183,11 @@ def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = 
             raise Unreadable(f"jitney does not read `{ast.unparse(node)}` in a size")
 
 
-def _apply(node: ast.expr, op: Callable[..., object], *values: object) -> object:
+def _apply(
+    node: ast.expr,
+    op: Callable[..., object],
+    *values: object,
+) -> object:
     _demand_numbers(node, values)
     if op is operator.pow:
         return _power(node, *values)
@@ -267,7 +283,11 @@ _OPEN_CALLS: Mapping[str, Callable[..., object]] = {
 }
 
 
-def _call(node: ast.expr, name: str, args: list[object]) -> object:
+def _call(
+    node: ast.expr,
+    name: str,
+    args: list[object],
+) -> object:
     # `min((a, b))` is the same as `min(a, b)`.
     flat = args
     if len(args) == 1 and isinstance(args[0], list | tuple):
@@ -321,12 +341,15 @@ def parsed_bytes(value: object) -> int | str | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     size = read_bytes(str(value))
-    return None if size is None or size <= 0 else int(size)
+    if size is None or size <= 0:
+        return None
+    return int(size)
 
 
 def read_bytes(text: str) -> float | None:
     """Number of bytes from a text with an optional unit; None if it cannot be read."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _UNITS:
+    if match is None:
         return None
-    return float(match[1]) * _UNITS[match[2].upper()]
+    unit = match[2].upper()
+    return float(match[1]) * _UNITS[unit] if unit in _UNITS else None

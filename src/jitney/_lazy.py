@@ -19,7 +19,8 @@ _ONE_AT_A_TIME: Final = threading.RLock()
 
 
 def names(
-    package: str, places: Mapping[str, str]
+    package: str,
+    places: Mapping[str, str],
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Build `__getattr__`, `__dir__` and `__all__` of a package from a table of names and their
     modules.

@@ -138,7 +138,12 @@ def assert_faster(
     names = names_of(a, b)
     sides = ColdCall(a, names[0], given), ColdCall(b, names[1], given)
     compared(*sides, tolerance)
-    found = faster(ways_of(sides), float(by), int(tries), float(seconds))
+    found = faster(
+        ways_of(sides),
+        float(by),
+        int(tries),
+        float(seconds),
+    )
     if found.outcome == "yes":
         return found
     between = (

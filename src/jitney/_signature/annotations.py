@@ -53,7 +53,8 @@ _PyTree: type = jaxtyping.PyTree
 
 
 def hints_of(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None = None,
 ) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
     """Hints of a function's parameters, the hint of its result, and the names of annotations that
     cannot be resolved (yet).
@@ -99,19 +100,25 @@ class Missing:
 
 
 def missing_in(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None = None,
 ) -> list[Missing]:
     """Annotations of a function that cannot be resolved, with the error of each."""
     return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
 
 
 def _looked_up(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None,
 ) -> Iterator[tuple[str, object, object]]:
     """Triples of a name, its annotation as written, and the resolved annotation or a `Missing`."""
     base, owner = innermost(fn)
     known = getattr(base, "__globals__", {})
-    scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+    scope = {
+        **(namespace or {}),
+        **closure_of(base),
+        **class_scope(base, owner),
+    }
 
     for name, raw in raw_annotations(base).items():
         try:
@@ -144,7 +151,8 @@ def fields_of(cls: type) -> Mapping[str, Hint]:
     """Hints of the annotated fields of a class, inherited ones included, each resolved in the scope
     of the class that declares it.
     """
-    return types.MappingProxyType({name: read(raw) for name, raw in resolved_fields(cls).items()})
+    raws = resolved_fields(cls)
+    return types.MappingProxyType({name: read(raw) for name, raw in raws.items()})
 
 
 def read(hint: object) -> Hint:
@@ -183,7 +191,12 @@ def _read_plain(hint: object) -> Hint | None:
     if _same(hint, jax.typing.DTypeLike) or _same(hint, npt.DTypeLike):
         return StaticHint(hint, "DTypeLike")
     if _same(hint, jax.typing.ArrayLike) or _same(hint, npt.ArrayLike):
-        return ArrayHint((_dim("..."),), None, "ArrayLike", array_like=True)
+        return ArrayHint(
+            (_dim("..."),),
+            None,
+            "ArrayLike",
+            array_like=True,
+        )
     if get_origin(hint) is Literal or get_origin(hint) is type:
         return StaticHint(_modern(hint), _text(hint))
     return None
@@ -317,7 +330,10 @@ def _read_union(hint: object, seen: frozenset[int]) -> Hint | None:
     return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007
 
 
-def _one_array(members: tuple[object, ...], seen: frozenset[int]) -> ArrayHint | None:
+def _one_array(
+    members: tuple[object, ...],
+    seen: frozenset[int],
+) -> ArrayHint | None:
     """The one array hint that a union stands for, or None.
 
     jaxtyping expands `Float[ArrayLike, ""]` to a union of array types and number types.
@@ -415,7 +431,13 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
     inside = seen | {id(kind)}
     hints = tuple(_read(raws.get(name, object), inside) for name in names)
     kind_of_value = dict if typing.is_typeddict(kind) else kind
-    return ContainerHint(kind_of_value, hints, variadic=False, text=kind.__name__, keys=names)
+    return ContainerHint(
+        kind_of_value,
+        hints,
+        variadic=False,
+        text=kind.__name__,
+        keys=names,
+    )
 
 
 _STATIC = (

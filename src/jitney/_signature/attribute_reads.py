@@ -99,7 +99,11 @@ class Statics:
 
     @classmethod
     def of(
-        cls, values: Sequence[object], loose: Sequence[object], body: object, where: Where
+        cls,
+        values: Sequence[object],
+        loose: Sequence[object],
+        body: object,
+        where: Where,
     ) -> Statics:
         """Static values of a call of a function.
 
@@ -148,7 +152,13 @@ class _RecordedRead:
 
     __slots__ = ("_then", "nested", "settled", "size", "state", "words")
 
-    def __init__(self, value: object, *, nested: bool = False, by_class: bool = False):
+    def __init__(
+        self,
+        value: object,
+        *,
+        nested: bool = False,
+        by_class: bool = False,
+    ):
         self.settled = nested or value is ABSENT or is_immutable(value)
         self.nested = nested
         is_alone = leads_nowhere(value) or not (
@@ -248,7 +258,11 @@ class AttributeReads:
     """
 
     def __init__(
-        self, statics: Sequence[object], loose: Sequence[object], body: object, where: Where
+        self,
+        statics: Sequence[object],
+        loose: Sequence[object],
+        body: object,
+        where: Where,
     ):
         self.number = next_number()
         self._where = where
@@ -457,7 +471,14 @@ class AttributeReads:
         finally:
             watch.end()
 
-    def note(self, value: object, name: str, raw: object, *, nested: bool = False) -> None:
+    def note(
+        self,
+        value: object,
+        name: str,
+        raw: object,
+        *,
+        nested: bool = False,
+    ) -> None:
         """Record the value of an attribute, if it is read for the first time."""
         noted = self.attributes[_place(value)][1]
         if name not in noted:
@@ -586,7 +607,13 @@ class ReadTrace:
                 if copied is not raw and _content(copied) != _content(raw):
                     yield f"{paths[key]}.{name}", True, True
 
-    def _noted(self, value: object, name: str, raw: object, part: object) -> object:
+    def _noted(
+        self,
+        value: object,
+        name: str,
+        raw: object,
+        part: object,
+    ) -> object:
         referred = referent(raw)
         nested = (
             raw is part

@@ -18,8 +18,7 @@ def attributes_of(value: object) -> dict[str, object]:
         for name, member in base.__dict__.items()
         if isinstance(member, types.MemberDescriptorType)
     ]
-    return (
-        {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
-        if slots
-        else held
-    )
+    if not slots:
+        return held
+    filled = [name for name in slots if hasattr(value, name)]
+    return {**held, **{name: getattr(value, name) for name in filled}}

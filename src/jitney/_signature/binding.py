@@ -93,7 +93,8 @@ _IN_SCOPE: types.CodeType = jax.named_scope("")(lambda: None).__code__
 
 
 def _with_own_default(
-    parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]
+    parameter: inspect.Parameter,
+    own: Mapping[str, inspect.Parameter],
 ) -> inspect.Parameter:
     empty = inspect.Parameter.empty
     if parameter.default is empty:
@@ -126,7 +127,11 @@ class _Take:
     rest: slice | None = None
     names: tuple[str, ...] | None = None
 
-    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    def __call__(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> object:
         if self.index is not None:
             return args[self.index]
         if self.name is not None:
@@ -152,20 +157,31 @@ def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tup
             yield count, defaults
 
 
+_Pattern = tuple[int, tuple[str, ...]]
+"""Number of positional arguments of a call, and the names of the others."""
+
+
 class Binder:
     """Brings calls of one signature into their normal form."""
 
     def __init__(
-        self, where: Where, signature: inspect.Signature, elsewhere: Mapping[str, str] | None = None
+        self,
+        where: Where,
+        signature: inspect.Signature,
+        elsewhere: Mapping[str, str] | None = None,
     ):
         self.where = where
         self.signature = signature
         self._elsewhere = elsewhere or {}
         self.parameters = tuple(signature.parameters.values())
-        self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
+        self._recipes: dict[_Pattern, tuple[_Take, ...]] = {}
         self.tails = dict(_tails(self.parameters))
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    def bind(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> tuple[Any, ...]:
         """Bind the arguments of a call, one value per parameter.
 
         Raises:
@@ -177,14 +193,19 @@ class Binder:
             recipe = self._recipes[pattern] = self._recipe(*pattern)
         return tuple([take(args, kwargs) for take in recipe])
 
-    def _recipe(self, count: int, names: tuple[str, ...]) -> tuple[_Take, ...]:
+    def _recipe(
+        self,
+        count: int,
+        names: tuple[str, ...],
+    ) -> tuple[_Take, ...]:
         # Bind the positions themselves in place of the values, so that the result says which
         # argument goes to which parameter. A keyword is bound to None.
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
             raise self.misfit(error, names) from None
-        return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
+        given = bound.arguments
+        return tuple(self._take(parameter, given) for parameter in self.parameters)
 
     def misfit(self, error: TypeError, keywords: Sequence[str]) -> ContractError:
         """Error for a call that does not fit the signature.
@@ -215,7 +236,11 @@ class Binder:
             return _Take(default=parameter.default)
         return _Take(name=parameter.name) if value is None else _Take(index=value)
 
-    def call(self, fn: Callable[..., _R], values: tuple[Any, ...]) -> _R:
+    def call(
+        self,
+        fn: Callable[..., _R],
+        values: tuple[Any, ...],
+    ) -> _R:
         """Call the body with values in normal form."""
         args: list[object] = []
         kwargs: dict[str, object] = {}
@@ -242,7 +267,10 @@ class Binder:
         return fn(*args, **kwargs)
 
     def placed(
-        self, values: tuple[Any, ...], count: int, names: tuple[str, ...]
+        self,
+        values: tuple[Any, ...],
+        count: int,
+        names: tuple[str, ...],
     ) -> list[tuple[object, int | None]]:
         """Values in normal form one by one, `*args` and `**kwargs` included, in JAX's order.
 
@@ -296,7 +324,8 @@ class ClassBound(_classmethod):
 
 
 def around_method(
-    fn: object, decorate: Callable[[Callable[..., object]], Callable[..., object]]
+    fn: object,
+    decorate: Callable[[Callable[..., object]], Callable[..., object]],
 ) -> object:
     """Decorate the function inside a static or class method, and wrap the result the same way. None
     if `fn` is neither.

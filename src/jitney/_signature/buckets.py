@@ -120,7 +120,11 @@ class Bucket:
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
 
-    def range(self, size: int, divisor: int = 1) -> tuple[int, int] | None:
+    def range(
+        self,
+        size: int,
+        divisor: int = 1,
+    ) -> tuple[int, int] | None:
         """Sizes that share a bucket with this one, from the smallest to the bucket itself; None if
         the size runs unpadded.
 

@@ -19,7 +19,14 @@ from weakref import ReferenceType
 import numpy as np
 
 _OWN = frozenset((*sys.stdlib_module_names, "numpy"))
-_WITH_EXACT_EQUALITY = (int, str, bytes, enum.Enum, type(None), ReferenceType)
+_WITH_EXACT_EQUALITY = (
+    int,
+    str,
+    bytes,
+    enum.Enum,
+    type(None),
+    ReferenceType,
+)
 _CALLABLES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -33,7 +40,9 @@ def has_coarse_equality(kind: type[object]) -> bool:
     """Return whether distinct values of a class may be equal, because Python or NumPy defines its
     `==` and its hash.
     """
-    if kind.__hash__ is None or issubclass(kind, (type, *_WITH_EXACT_EQUALITY, *_CALLABLES)):
+    if kind.__hash__ is None:
+        return False
+    if issubclass(kind, (type, *_WITH_EXACT_EQUALITY, *_CALLABLES)):
         return False
     owner = next(base for base in kind.__mro__ if "__eq__" in vars(base))
     return owner is not object and owner.__module__.partition(".")[0] in _OWN
@@ -70,11 +79,11 @@ def construction(value: object) -> tuple[object, ...] | None:
         return None
 
     # Iterators have no `==`, so their items take their place.
-    parts = [
-        tuple(part) if isinstance(part, (types.GeneratorType, *_ITERATORS)) else part
-        for part in built
-    ]
-    return (*parts, value.char) if isinstance(value, np.dtype) else tuple(parts)
+    iterators = (types.GeneratorType, *_ITERATORS)
+    parts = [tuple(part) if isinstance(part, iterators) else part for part in built]
+    if isinstance(value, np.dtype):
+        parts.append(value.char)
+    return tuple(parts)
 
 
 # Iterators over the items of a list or a dict, as `__reduce_ex__` gives them.

@@ -148,7 +148,12 @@ def _copied_container(value: object, kind: type, copies: Copies) -> object:
     return twin
 
 
-def _fill(twin: object, base: Any, value: object, copies: Copies) -> None:
+def _fill(
+    twin: object,
+    base: Any,
+    value: object,
+    copies: Copies,
+) -> None:
     """Replace the contents with copies of the parts, by the methods of Python's own class."""
     if isinstance(twin, dict):
         for key, part in base.items(value):

@@ -66,7 +66,10 @@ class Identity(weakref.ref[object]):
             )
 
 
-def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+def _ended(
+    gone: Identity,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+) -> None:
     """Callback of the weak reference.
 
     It runs wherever Python collects garbage, so it takes no lock; and also at interpreter exit,

@@ -83,7 +83,14 @@ _OF_A_LIBRARY = 0
 # Nested objects of libraries that are examined: one may delegate to a second, as splines of SciPy
 # 1.18 do.
 _DEEPEST = 2
-_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
+_OTHERS = (
+    type,
+    types.ModuleType,
+    BaseException,
+    eqx.Module,
+    _C_DATA,
+    *_CONTAINERS,
+)
 _NOT_OF_A_BODY = frozenset(
     (
         "__init__",
@@ -448,7 +455,10 @@ def _known(kind: type) -> _Kind:
     return known
 
 
-def plain_objects(value: object, seen: tuple[int, ...] = ()) -> Iterator[object]:
+def plain_objects(
+    value: object,
+    seen: tuple[int, ...] = (),
+) -> Iterator[object]:
     """Parts of a static value that can change while its key stays equal: objects of plain classes,
     random number generators, `table.get`.
     """
@@ -459,7 +469,10 @@ def plain_objects(value: object, seen: tuple[int, ...] = ()) -> Iterator[object]
             yield from plain_objects(part, (*seen, id(value)))
 
 
-def objects_by_identity(value: object, seen: tuple[int, ...] = ()) -> Iterator[object]:
+def objects_by_identity(
+    value: object,
+    seen: tuple[int, ...] = (),
+) -> Iterator[object]:
     """Objects in a static value that its key identifies without keeping them alive."""
     if is_keyed_by_identity(value):
         yield value
@@ -532,10 +545,8 @@ def parts_of(value: object) -> Iterable[object]:
     if isinstance(value, (dict, types.MappingProxyType)):
         return (*value, *value.values(), *attributes_of(value).values())
     if isinstance(value, np.ndarray):
-        return (
-            *(value.ravel().tolist() if value.dtype.hasobject else ()),
-            *attributes_of(value).values(),
-        )
+        elements = value.ravel().tolist() if value.dtype.hasobject else ()
+        return (*elements, *attributes_of(value).values())
     if isinstance(value, functools.partial):
         return (value.func, *value.args, *value.keywords.values())
     if isinstance(value, (types.MethodType, types.MethodWrapperType)):
@@ -544,7 +555,8 @@ def parts_of(value: object) -> Iterable[object]:
         return (referent(value),)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return ()
-    parts = (getattr(value, name, _ABSENT) for name in (*fields_of(value), *extras(value)))
+    names = (*fields_of(value), *extras(value))
+    parts = (getattr(value, name, _ABSENT) for name in names)
     return [part for part in parts if part is not _ABSENT]
 
 

@@ -261,12 +261,22 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
         check=_flag(where, "check", raw.get("check", True)),
-        checks=_choice(where, "checks", raw.get("checks", "now"), ("now", "later")),
+        checks=_choice(
+            where,
+            "checks",
+            raw.get("checks", "now"),
+            ("now", "later"),
+        ),
         on_trace_error=_choice(
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
-        compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
+        compiler=_choice(
+            where,
+            "compiler",
+            raw.get("compiler", "default"),
+            ("default", "fast"),
+        ),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
@@ -315,7 +325,12 @@ def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
 
 
 def fail(
-    where: Where | str, what: str, rule: str, fix: str, *, code: str | None = None
+    where: Where | str,
+    what: str,
+    rule: str,
+    fix: str,
+    *,
+    code: str | None = None,
 ) -> NoReturn:
     raise OptionError(where, what, rule, fix, code=code)
 
@@ -324,7 +339,11 @@ def _listing(names: set[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
 
 
-def _names(where: Where | str, option: str, value: object) -> tuple[str, ...]:
+def _names(
+    where: Where | str,
+    option: str,
+    value: object,
+) -> tuple[str, ...]:
     if value is None:
         return ()
     names = None
@@ -369,7 +388,12 @@ def _vmap(where: Where | str, value: object) -> tuple[VmapAxis, ...]:
     return axes
 
 
-def _explicit(where: Where | str, value: object, name: Any, dims: object) -> VmapAxis:
+def _explicit(
+    where: Where | str,
+    value: object,
+    name: Any,
+    dims: object,
+) -> VmapAxis:
     if (
         not isinstance(dims, Mapping)
         or len(dims) == 0
@@ -385,7 +409,10 @@ def _explicit(where: Where | str, value: object, name: Any, dims: object) -> Vma
     return VmapAxis(name, tuple(dims.items()))
 
 
-def _pad(where: Where | str, value: object) -> tuple[tuple[str, Bucket], ...]:
+def _pad(
+    where: Where | str,
+    value: object,
+) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
@@ -395,7 +422,8 @@ def _pad(where: Where | str, value: object) -> tuple[tuple[str, Bucket], ...]:
             "`pad` takes a dict from axis name to buckets.",
             'write pad={"points": "pow2"}.',
         )
-    return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
+    items = value.items()
+    return tuple((name, _bucket(where, name, buckets)) for name, buckets in items)
 
 
 def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
@@ -414,7 +442,10 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
         )
 
 
-def _chunk(where: Where | str, value: object) -> tuple[tuple[str, int | str], ...]:
+def _chunk(
+    where: Where | str,
+    value: object,
+) -> tuple[tuple[str, int | str], ...]:
     if value is None:
         return ()
     if (
@@ -521,7 +552,10 @@ def _roll(where: Where | str, value: object) -> str | None:
     return AUTO
 
 
-def _precision(where: Where | str, value: object) -> str | tuple[tuple[str, str], ...] | None:
+def _precision(
+    where: Where | str,
+    value: object,
+) -> str | tuple[tuple[str, str], ...] | None:
     if value is None or (isinstance(value, str) and value in PRECISIONS):
         return value
     if isinstance(value, Mapping) and value:
@@ -623,7 +657,11 @@ def _not_sharding(where: Where | str, value: object) -> NoReturn:
     )
 
 
-def _mesh(where: Where | str, value: object, shard: object) -> jax.sharding.Mesh | str | None:
+def _mesh(
+    where: Where | str,
+    value: object,
+    shard: object,
+) -> jax.sharding.Mesh | str | None:
     if value is None:
         return None
     # jitney's own `Mesh` wraps one of JAX's.
@@ -663,7 +701,12 @@ def _flag(where: Where | str, option: str, value: object) -> bool:
     return value
 
 
-def _choice(where: Where | str, option: str, value: object, choices: tuple[str, ...]) -> str:
+def _choice(
+    where: Where | str,
+    option: str,
+    value: object,
+    choices: tuple[str, ...],
+) -> str:
     if not isinstance(value, str) or value not in choices:
         fail(
             where,

@@ -60,7 +60,12 @@ def _read(self: object, name: str) -> object:
     return _tell(readers, self, name, part)
 
 
-def _tell(readers: tuple[ReadObserver, ...], value: object, name: str, part: object) -> object:
+def _tell(
+    readers: tuple[ReadObserver, ...],
+    value: object,
+    name: str,
+    part: object,
+) -> object:
     given = part
     with unwatched():
         try:

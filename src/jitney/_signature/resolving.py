@@ -61,7 +61,11 @@ def resolved_fields(cls: type) -> dict[str, object]:
     return {name: hints.get(name, object) for name in names}
 
 
-def resolve(raw: object, globalns: dict[str, object], localns: Mapping[str, object]) -> object:
+def resolve(
+    raw: object,
+    globalns: dict[str, object],
+    localns: Mapping[str, object],
+) -> object:
     """Look up the names in an annotation. Raises one of `UNRESOLVED` if a name is missing."""
 
     # `typing.get_type_hints` takes an object with annotations, not a single annotation.
@@ -157,4 +161,8 @@ def class_scope(fn: object, owner: type | None) -> dict[str, object]:
 
     # A class attribute called like a builtin (`list`, `type`) would shadow it in annotations.
     body = {name: value for name, value in vars(scope).items() if not hasattr(builtins, name)}
-    return {**params, **body, scope.__name__: scope}
+    return {
+        **params,
+        **body,
+        scope.__name__: scope,
+    }

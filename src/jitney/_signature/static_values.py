@@ -53,16 +53,41 @@ _BY_PARTS = (
     functools.partial,
     types.MethodType,
 )
-_ATOMS = (int, float, complex, str, bytes)
+_ATOMS = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+)
 _NO_ATOMS: tuple[type[object], ...] = (enum.Enum, np.generic)
-PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+PLAIN = (
+    int,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+)
 
 
 class _Missing:
     """Placeholder for a field that an instance of a dataclass lacks."""
 
 
-_BASES = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque, bytearray)
+_BASES = (
+    OrderedDict,
+    defaultdict,
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    deque,
+    bytearray,
+)
 _WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
 
 

@@ -117,7 +117,10 @@ def _of_array(value: Array | np.generic) -> tuple[Hashable, ...]:
     return str(value.dtype), value.shape, weak, contents
 
 
-def _of_parts(value: object, inside: tuple[int, ...]) -> tuple[Hashable, ...]:
+def _of_parts(
+    value: object,
+    inside: tuple[int, ...],
+) -> tuple[Hashable, ...]:
     if isinstance(value, (tuple, list)):
         return tuple(_value_key(part, inside) for part in value)
     if isinstance(value, (dict, types.MappingProxyType)):

@@ -59,11 +59,13 @@ class Argument:
     value: object
 
 
-Taker = Callable[[tuple[object, ...], Mapping[str, object]], Sequence[Array] | None]
+_Args = tuple[object, ...]
+_Kwargs = Mapping[str, object]
+Taker = Callable[[_Args, _Kwargs], Sequence[Array] | None]
 """Function from the positional and keyword arguments of a call to its arrays; None for a call that
 differs from the one it was written for.
 """
-LeavesTaker = Callable[[tuple[object, ...], Mapping[str, object]], Sequence[object] | None]
+LeavesTaker = Callable[[_Args, _Kwargs], Sequence[object] | None]
 """The same for calls with one module, of which all leaves are returned."""
 
 
@@ -97,7 +99,11 @@ def taker(
 
 
 @functools.lru_cache(maxsize=256)
-def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[int, ...]) -> Taker:
+def arrays_taker(
+    kinds: tuple[type, ...],
+    names: tuple[str, ...],
+    order: tuple[int, ...],
+) -> Taker:
     """Generate the function that flattens calls with one array for each parameter.
 
     Args:
@@ -108,8 +114,9 @@ def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[i
     writer = _TakerWriter(None)
     for place in order:
         writer.array(kinds[place], f"a{place}")
+    count = len(kinds) - len(names)
     is_in_order = order == tuple(range(len(kinds)))
-    return writer.written(len(kinds) - len(names), names, whole=not names and is_in_order)
+    return writer.written(count, names, whole=not names and is_in_order)
 
 
 def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> LeavesTaker | None:
@@ -133,7 +140,10 @@ def is_keyed_by_value(leaf: object) -> bool:
     return is_constant(type(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
-def no_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+def no_call(
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> None:
     """Reject every call: the initial `Taker`, before the first call."""
 
 
@@ -169,7 +179,13 @@ class _TakerWriter:
         # Number of local variables so far.
         self._parts = 0
 
-    def written(self, count: int, names: tuple[str, ...], *, whole: bool = False) -> Taker:
+    def written(
+        self,
+        count: int,
+        names: tuple[str, ...],
+        *,
+        whole: bool = False,
+    ) -> Taker:
         """Compile the function.
 
         Args:
@@ -205,7 +221,8 @@ class _TakerWriter:
         """Write the lines for one argument, or for a default, which may have been changed in
         place.
         """
-        before, twin, value = len(self._lines), argument.twin, argument.value
+        before = len(self._lines)
+        twin, value = argument.twin, argument.value
         if isinstance(twin, Opaque) and isinstance(value, Opaque):
             value = value.value
         name = f"a{argument.place}" if argument.place is not None else self._constant(value)
@@ -238,13 +255,23 @@ class _TakerWriter:
         # Only text keys: other keys may equal keys of another type.
         elif type(node) is dict and all(type(key) is str for key in node):
             keys = sorted(node)
-            self._container([node[key] for key in keys], name, unlike, keys)
+            self._container(
+                [node[key] for key in keys],
+                name,
+                unlike,
+                keys,
+            )
         elif type(node) is list or (isinstance(node, tuple) and _is_in_order(node)):
             self._container([*node], name, unlike)
         else:
             self._tree(node, name)
 
-    def _leaf(self, node: object, name: str, unlike: list[str]) -> None:
+    def _leaf(
+        self,
+        node: object,
+        name: str,
+        unlike: list[str],
+    ) -> None:
         number, self._count = self._count, self._count + 1
         kind = type(node)
         if self._dynamic is None or number in self._dynamic:
@@ -273,7 +300,12 @@ class _TakerWriter:
         self.is_known &= is_plain or is_constant(kind) or issubclass(kind, enum.Enum)
         self._leave_if([self._differs(value, name)])
 
-    def _module(self, node: eqx.Module, name: str, unlike: list[str]) -> None:
+    def _module(
+        self,
+        node: eqx.Module,
+        name: str,
+        unlike: list[str],
+    ) -> None:
         attributes, variable = fields_of(node), self._name()
         self._leave_if(unlike)
         # The `__dict__` is read once by its descriptor, past Equinox's attribute lookup.
@@ -363,15 +395,20 @@ def _has_all_fields(module: eqx.Module) -> bool:
     """Return whether the attributes of a module are exactly its fields, all in its `__dict__`, so
     that its leaves can be read there.
     """
-    attributes, fields = fields_of(module), dataclasses.fields(module)
-    return len(attributes) == len(fields) and all(field.name in attributes for field in fields)
+    attributes = fields_of(module)
+    fields = dataclasses.fields(module)
+    if len(attributes) != len(fields):
+        return False
+    return all(field.name in attributes for field in fields)
 
 
 def _is_in_order(node: tuple[object, ...]) -> bool:
     """Return whether JAX flattens a tuple of this class item by item, in order. Items that are the
     same object leave this undecided.
     """
-    parts = [*map(id, node)]
     if type(node) is tuple:
         return True
-    return len(set(parts)) == len(parts) and [*map(id, children(node))] == parts
+    parts = [*map(id, node)]
+    if len(set(parts)) < len(parts):
+        return False
+    return [*map(id, children(node))] == parts

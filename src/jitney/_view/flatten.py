@@ -124,7 +124,12 @@ class Flattener:
             self._add(arg, leaves, key)
         return leaves, tuple(key)
 
-    def _add(self, node: object, leaves: list[object], key: list[Hashable]) -> None:
+    def _add(
+        self,
+        node: object,
+        leaves: list[object],
+        key: list[Hashable],
+    ) -> None:
         """Append the leaves of one argument (or part of one), and its part of the key. The part
         determines where the argument ends.
         """
@@ -147,7 +152,12 @@ class Flattener:
             leaves += flat
             key += (treedef, *map(type, flat))
 
-    def _module(self, module: object, leaves: list[object], key: list[Hashable]) -> None:
+    def _module(
+        self,
+        module: object,
+        leaves: list[object],
+        key: list[Hashable],
+    ) -> None:
         known = self._classes.get(type(module))
         if known is None:
             known = self._classes[type(module)] = _Class()

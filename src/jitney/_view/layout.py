@@ -67,12 +67,14 @@ class Layout:
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
-        self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
-        self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+        indices = range(len(leaves))
+        self.dynamic = tuple(i for i in indices if is_traced(leaves[i], hints[i]))
+        self.static = tuple(sorted(set(indices) - set(self.dynamic)))
 
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
-        self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
+        arguments = [self.names[i][0] for i in self.dynamic]
+        self.donated = tuple(n for n, name in enumerate(arguments) if name in donate)
         self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
@@ -81,8 +83,10 @@ class Layout:
             self._refuse_array_likes(leaves[i], self.names[i][1])
 
         self.pick = self._picker(leaves, hints)
-        self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
         kinds = tuple(type(leaves[i]) for i in self.static)
+        self._keyers = tuple(
+            (i, keyer_of(kind)) for i, kind in zip(self.static, kinds, strict=True)
+        )
 
         self.form: tuple[object, ...] = (
             self.treedef,
@@ -208,10 +212,8 @@ class Layout:
             raise self._unkeyed(leaves, unhashed) from None
 
     def _unkeyed(self, leaves: Sequence[object], at: Sequence[int]) -> StaticError:
-        return unkeyed(
-            self._where,
-            ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)),
-        )
+        single = [i for i in at if not isinstance(leaves[i], Opaque)]
+        return unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in single))
 
     def statics(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Copies of the static values of a call, in the order of `static`."""
@@ -220,17 +222,23 @@ class Layout:
 
     def _copied(self, i: int, leaf: object, copies: Copies) -> object:
         try:
-            return snapshot(leaf.value if isinstance(leaf, Opaque) else leaf, copies)
+            return snapshot(unwrap_static(leaf), copies)
         except Unkeyed as problem:
-            raise problem.of(self._where, f"static {self.names[i][1]!r}") from None
+            _, path = self.names[i]
+            raise problem.of(self._where, f"static {path!r}") from None
 
     def values(
-        self, arrays: Sequence[object], statics: Sequence[object], *, for_body: bool = False
+        self,
+        arrays: Sequence[object],
+        statics: Sequence[object],
+        *,
+        for_body: bool = False,
     ) -> tuple[object, ...]:
         """Rebuild the value of each parameter from arrays (or stand-ins for them) and static
         values. For a body, static fields are copied.
         """
-        leaves: list[object] = [None] * (len(self.dynamic) + len(self.static))
+        count = len(self.dynamic) + len(self.static)
+        leaves: list[object] = [None] * count
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
@@ -240,23 +248,36 @@ class Layout:
             copy_loose(values)
         return values
 
-    def has(self, treedef: Hashable, leaves: Sequence[object], arrays: Sequence[Array]) -> bool:
+    def has(
+        self,
+        treedef: Hashable,
+        leaves: Sequence[object],
+        arrays: Sequence[Array],
+    ) -> bool:
         """Return whether this is the layout of a call with this structure, these leaves and
         arrays.
         """
-        kinds = tuple(type(leaves[i]) for i in self.static if i < len(leaves))
+        static = [i for i in self.static if i < len(leaves)]
+        kinds = tuple(type(leaves[i]) for i in static)
         form = (treedef, strict_key([treedef]), self.dynamic, kinds)
         if form != self.form:
             return False
-        return all(map(operator.is_, self.pick(list(leaves)), arrays))
+        picked = self.pick(list(leaves))
+        return all(map(operator.is_, picked, arrays))
 
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)
 
-    def view(self, contract: Contract, arrays: Sequence[object], statics: Sequence[object]) -> View:
+    def view(
+        self,
+        contract: Contract,
+        arrays: Sequence[object],
+        statics: Sequence[object],
+    ) -> View:
         """View of the outermost stage."""
         # A static value may be a pytree itself; wrapped, it counts as one leaf.
-        values = self.values(arrays, [Opaque.holding(value) for value in statics])
+        wrapped = [Opaque.holding(value) for value in statics]
+        values = self.values(arrays, wrapped)
         hints = leaf_annotations(contract, values)
         fields: list[InModule | None] = [None] * len(hints)
         if holds_modules(self.treedef):
@@ -268,7 +289,12 @@ class Layout:
         return View(tuple(leaves))
 
 
-def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: object) -> Leaf:
+def _leaf(
+    name: tuple[str, str],
+    hint: LeafHint,
+    inside: InModule | None,
+    array: object,
+) -> Leaf:
     argument, path = name
     shape, dtype, weak = aval_parts(array)
     field = None if inside is None else inside.hint

@@ -88,12 +88,16 @@ def axes_in_modules(value: object) -> list[InModule | None]:
             inner = axes_in_modules(child)
             own = leaf_hints(hints.get(_name(path)), child)
             # An inner module knows its own fields better.
-            fields += [deeper or InModule(hint) for deeper, hint in zip(inner, own, strict=True)]
+            for deeper, hint in zip(inner, own, strict=True):
+                fields.append(deeper or InModule(hint))
         return fields
-    children = _children(value)
-    if len(children) == 1 and children[0][1] is value:
+    children = [child for _, child in _children(value)]
+    if len(children) == 1 and children[0] is value:
         return [None]
-    return [leaf for _, child in children for leaf in axes_in_modules(child)]
+    leaves: list[InModule | None] = []
+    for child in children:
+        leaves += axes_in_modules(child)
+    return leaves
 
 
 def with_modules(view: View, fields: list[InModule | None]) -> View:
@@ -137,7 +141,11 @@ def _registered() -> dict[type, dict[str, Hint]]:
     nn = eqx.nn
     conv = {"weight": "out in ...", "bias": "out ..."}
     channels = {"weight": "channels", "bias": "channels"}
-    cell = {"weight_ih": "gates in", "weight_hh": "gates hidden", "bias": "gates"}
+    cell = {
+        "weight_ih": "gates in",
+        "weight_hh": "gates hidden",
+        "bias": "gates",
+    }
     known = {
         nn.Linear: {"weight": "out in", "bias": "out"},
         nn.Conv: conv,

@@ -34,7 +34,8 @@ class NamedAxis:
 
 
 def named_axes(
-    view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = ()
+    view: View,
+    levels: Sequence[tuple[str, Sequence[int | None]]] = (),
 ) -> tuple[tuple[NamedAxis, ...], ...]:
     """Named axes of each array.
 
@@ -49,11 +50,17 @@ def named_axes(
     )
 
 
-def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[NamedAxis, ...]:
+def _of_leaf(
+    leaf: Leaf,
+    mapped: Sequence[tuple[str, int | None]],
+) -> tuple[NamedAxis, ...]:
     places = list(range(len(leaf.shape)))
+    named: list[NamedAxis] = []
 
     # A mapped axis is removed before the next level, whose position counts in what is left.
-    named = [NamedAxis(places.pop(dim), name) for name, dim in mapped if dim is not None]
+    for name, dim in mapped:
+        if dim is not None:
+            named.append(NamedAxis(places.pop(dim), name))
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
         return tuple(named)
@@ -81,7 +88,10 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
     return tuple(named)
 
 
-def sizes_of(view: View, named: Sequence[Sequence[NamedAxis]]) -> dict[str, int]:
+def sizes_of(
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> dict[str, int]:
     """Size of each axis that some annotation names by itself, not only within an expression."""
     sizes: dict[str, int] = {}
     for leaf, axes in zip(view.leaves, named, strict=True):
@@ -91,7 +101,11 @@ def sizes_of(view: View, named: Sequence[Sequence[NamedAxis]]) -> dict[str, int]
     return sizes
 
 
-def clash_of(axis: str, view: View, named: Sequence[Sequence[NamedAxis]]) -> Mismatch | None:
+def clash_of(
+    axis: str,
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> Mismatch | None:
     """Mismatch of two arrays in the size of an axis, or None.
 
     All arrays are cut alike along a chunked axis, so this check runs with `check=False` too.
@@ -112,7 +126,10 @@ class NoSize(Refused):
 
 
 def shape_at(
-    leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, object]
+    leaf: Leaf,
+    named: Sequence[NamedAxis],
+    known: Mapping[str, int],
+    changed: Mapping[str, object],
 ) -> tuple[Dim, ...]:
     """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
@@ -121,21 +138,26 @@ def shape_at(
     """
     shape: list[Dim] = list(leaf.shape)
     for axis in named:
-        if axis.size in changed:
-            shape[axis.axis] = changed[axis.size]
-        elif not axis.size.isidentifier() and names_in(axis.size) & set(changed):
+        position, size = axis.axis, axis.size
+        if size in changed:
+            shape[position] = changed[size]
+        elif not size.isidentifier() and names_in(size) & set(changed):
             # The expression has to hold at the present sizes before it is evaluated at others.
-            if _size_of(leaf, axis.size, known) != leaf.shape[axis.axis]:
+            present = leaf.shape[position]
+            if _size_of(leaf, size, known) != present:
                 raise Refused(
                     "",
-                    f"has {leaf.path!r} with {leaf.shape[axis.axis]} elements, which are not"
-                    f" `{axis.size}`",
+                    f"has {leaf.path!r} with {present} elements, which are not `{size}`",
                 )
-            shape[axis.axis] = _size_of(leaf, axis.size, {**known, **changed})
+            shape[position] = _size_of(leaf, size, {**known, **changed})
     return tuple(shape)
 
 
-def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Dim:
+def _size_of(
+    leaf: Leaf,
+    size: str,
+    sizes: Mapping[str, object],
+) -> Dim:
     try:
         value = read(size).at(sizes)
     except Unreadable as error:
@@ -150,7 +172,10 @@ def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Dim:
 
 
 def with_shape_hint(
-    view: View, named: Sequence[Sequence[NamedAxis]], sizes: Mapping[str, int], refusal: Refused
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+    sizes: Mapping[str, int],
+    refusal: Refused,
 ) -> Refused:
     """The refusal, with a hint added if shapes did not fit: an array that has as many elements as a
     named axis, without being annotated with it.
@@ -168,7 +193,11 @@ def with_shape_hint(
 
 
 def _unnamed(
-    view: View, named: Sequence[Sequence[NamedAxis]], name: str, size: int, message: str
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+    name: str,
+    size: int,
+    message: str,
 ) -> str | None:
     for leaf, axes in zip(view.leaves, named, strict=True):
         known = [named_axis.axis for named_axis in axes]
@@ -187,14 +216,25 @@ def _unnamed(
 
 def count_leaf(name: str) -> Leaf:
     """Leaf of the scalar that passes the true size of a padded axis to the program."""
-    return Leaf(f"size of {name}", "", (), np.dtype(np.int32), weak_type=False, counts=name)
+    return Leaf(
+        f"size of {name}",
+        "",
+        (),
+        np.dtype(np.int32),
+        weak_type=False,
+        counts=name,
+    )
 
 
 def is_count(leaf: Leaf) -> bool:
     return leaf.counts is not None
 
 
-def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
+def with_counts(
+    view: View,
+    weak: Sequence[bool],
+    names: Sequence[str],
+) -> View:
     """View of a padded call for the stages: arrays with their original weak types, and the true
     sizes behind them.
     """

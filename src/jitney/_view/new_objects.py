@@ -51,7 +51,10 @@ def _is_only_in(value: object, inside: set[int]) -> bool:
     )
 
 
-def _behind(roots: set[int], objects: dict[int, object]) -> set[int]:
+def _behind(
+    roots: set[int],
+    objects: dict[int, object],
+) -> set[int]:
     """The `id`s of objects that can be reached from objects that existed before, and so existed
     before too.
     """

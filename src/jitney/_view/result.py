@@ -67,15 +67,20 @@ class Outcome:
     @property
     def rest(self) -> _StaticLeaves:
         """Static leaves of the result, by index among the leaves."""
-        return tuple(
-            (i, dereference(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest
-        )
+        leaves: list[tuple[int, object]] = []
+        for i, leaf in self._rest:
+            leaves.append((i, dereference(leaf) if type(leaf) is Identity else leaf))
+        return tuple(leaves)
 
     @rest.setter
     def rest(self, rest: _StaticLeaves) -> None:
         self._rest = rest
 
-    def take_apart(self, result: object, given: Sequence[Identity] = ()) -> list[object]:
+    def take_apart(
+        self,
+        result: object,
+        given: Sequence[Identity] = (),
+    ) -> list[object]:
         """Flatten a result into its arrays, and record its structure.
 
         Args:
@@ -87,7 +92,8 @@ class Outcome:
         # This comes first, as any other reference to the objects would count as one from outside.
         self.made = new_objects_in(result, leaves)
         # A result contains functions as they are, so only plain objects get their stand-in.
-        stand_ins = {id(stand_in()): stand_in for stand_in in given if is_plain(stand_in.kind)}
+        plain = [stand_in for stand_in in given if is_plain(stand_in.kind)]
+        stand_ins = {id(stand_in()): stand_in for stand_in in plain}
         self._rest = tuple(
             (i, stand_ins.get(id(leaf)) or snapshot(leaf))
             for i, leaf in enumerate(leaves)
@@ -148,7 +154,8 @@ class Outcome:
         if not is_array(leaf):
             return leaf
         shape, dtype, weak = aval_parts(leaf)
-        return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
+        inner = shape[len(self.levels) :]
+        return jax.ShapeDtypeStruct(inner, dtype, weak_type=weak)
 
     def output(self, arrays: Sequence[object]) -> object:
         """Value that a transformed function returns to JAX: the result itself if it contains only

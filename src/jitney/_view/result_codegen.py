@@ -40,11 +40,15 @@ def holds_modules(treedef: PyTreeDef) -> bool:
     node = treedef.node_data()
     if node is None:
         return False
-    return issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children()))
+    if issubclass(node[0], eqx.Module):
+        return True
+    return any(map(holds_modules, treedef.children()))
 
 
 def builder(
-    treedef: PyTreeDef, rest: Sequence[tuple[int, object]], fresh: Callable[[object], object]
+    treedef: PyTreeDef,
+    rest: Sequence[tuple[int, object]],
+    fresh: Callable[[object], object],
 ) -> Build:
     """Function that builds results of one structure from their arrays.
 
@@ -59,17 +63,18 @@ def builder(
     build = _BuilderWriter(treedef, static, fresh).written()
 
     # Compare one result with that of JAX before the function is trusted.
-    result = build([leaf for i, leaf in enumerate(leaves) if i not in static])
-    copied = {id(value) for value in static.values() if fresh(value) is not value}
+    arrays_of = [leaf for i, leaf in enumerate(leaves) if i not in static]
+    result = build(arrays_of)
+    changing = [value for value in static.values() if fresh(value) is not value]
+    copied = set(map(id, changing))
     if _are_alike(result, tree_unflatten(treedef, leaves), copied):
         return build
 
     # Fallback for a structure that the generated function gets wrong.
     def by_jax(arrays: Sequence[object]) -> object:
         coming = iter(arrays)
-        return tree_unflatten(
-            treedef, [fresh(static[i]) if i in static else next(coming) for i in indices]
-        )
+        parts = [fresh(static[i]) if i in static else next(coming) for i in indices]
+        return tree_unflatten(treedef, parts)
 
     return by_jax
 
@@ -109,7 +114,10 @@ class _BuilderWriter:
     """Writer of the function for one structure."""
 
     def __init__(
-        self, treedef: PyTreeDef, static: dict[int, object], fresh: Callable[[object], object]
+        self,
+        treedef: PyTreeDef,
+        static: dict[int, object],
+        fresh: Callable[[object], object],
     ):
         # Globals of the generated function.
         self._names: dict[str, Any] = {
@@ -173,7 +181,8 @@ class _BuilderWriter:
         # JAX unflattens any other node.
         leaves, treedef = tree_flatten(node)
         structure = self._constant(treedef)
-        names = ", ".join(self._leaves[self._number[id(leaf)]] for leaf in leaves)
+        numbers = [self._number[id(leaf)] for leaf in leaves]
+        names = ", ".join(self._leaves[number] for number in numbers)
         return f"unflatten({structure}, [{names}])"
 
     def _module(self, node: eqx.Module) -> str:

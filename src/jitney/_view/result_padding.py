@@ -35,7 +35,10 @@ Cut = tuple[PaddedDim, ...]
 
 
 def cuts_of(
-    count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]
+    count: int,
+    levels: Sequence[str],
+    proof: Proof | None,
+    padded: Sequence[str],
 ) -> list[Cut]:
     """Padded axes of each result.
 
@@ -49,7 +52,9 @@ def cuts_of(
 
     # A dimension of the body's results is padded if it depends on a symbol.
     inside = [()] * count if proof is None else proof.program.out_dims
-    symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
+    symbols: dict[str, str] = {}
+    if proof is not None:
+        symbols = {symbol: name for name, symbol in proof.symbols.items()}
     cuts: list[Cut] = []
     for dims in inside:
         padded_dims = [
@@ -61,7 +66,11 @@ def cuts_of(
     return cuts
 
 
-def shape_after(shape: Sequence[int], cut: Cut, sizes: Mapping[str, int]) -> list[int]:
+def shape_after(
+    shape: Sequence[int],
+    cut: Cut,
+    sizes: Mapping[str, int],
+) -> list[int]:
     """Shape of a result after its padding is cut off."""
     out = list(shape)
     for place in cut:

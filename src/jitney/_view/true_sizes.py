@@ -60,7 +60,13 @@ class TrueSizes:
         """The same with shapes and dtypes in place of the numbers."""
         values = [jax.ShapeDtypeStruct((), np.int32) for _ in self.values]
         numbers = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.numbers]
-        return TrueSizes(values, self.names, self.weak, numbers, self.sizes)
+        return TrueSizes(
+            values,
+            self.names,
+            self.weak,
+            numbers,
+            self.sizes,
+        )
 
 
 # Limits for one program: sizes whose numbers are memoised, and bytes of these numbers.
@@ -159,8 +165,18 @@ def split_counts(arrays: Sequence[object]) -> tuple[Sequence[Any], TrueSizes | N
     return arrays, None
 
 
-register_pytree_node(
-    TrueSizes,
-    lambda counts: ((*counts.values, *counts.numbers), (counts.names, counts.weak)),
-    lambda what, values: TrueSizes(values[: len(what[0])], *what, numbers=values[len(what[0]) :]),
-)
+_Names = tuple[tuple[str, ...], tuple[bool, ...]]
+
+
+def _flatten(counts: TrueSizes) -> tuple[Sequence[object], _Names]:
+    leaves = (*counts.values, *counts.numbers)
+    return leaves, (counts.names, counts.weak)
+
+
+def _unflatten(static: _Names, leaves: Sequence[Any]) -> TrueSizes:
+    names, weak = static
+    count = len(names)
+    return TrueSizes(leaves[:count], names, weak, numbers=leaves[count:])
+
+
+register_pytree_node(TrueSizes, _flatten, _unflatten)

@@ -73,7 +73,8 @@ class View:
 
     def of(self, argument: str) -> tuple[int, ...]:
         """Positions of the arrays that belong to an argument."""
-        return tuple(index for index, leaf in enumerate(self.leaves) if leaf.argument == argument)
+        owners = [leaf.argument for leaf in self.leaves]
+        return tuple(index for index, owner in enumerate(owners) if owner == argument)
 
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
