@@ -5,8 +5,8 @@ An object of a plain class among the static values is keyed by identity, which i
 so `self.tolerance = 1e-6` between two calls of a method would return the old number. Comparing all
 its contents would be too much: a trainer keeps its weights as attributes, which are new after each
 step, and passes them on as arguments. So each attribute that a trace reads is recorded
-(`watching.py`), and the recorded attributes are compared at each call. An object whose class cannot
-be watched, or which is nested in another static value, is compared as a whole.
+(`read_hooks.py`), and the recorded attributes are compared at each call. An object whose class
+cannot be watched, or which is nested in another static value, is compared as a whole.
 
 Nothing here keeps such an object alive, nor any value that may refer back to it: a child knows its
 parent, a callback its object.

@@ -1,7 +1,7 @@
 """Names that a body may look up in the class of an object instead of the object: `type(self).rate`,
 `super().f`, `cls.rate`.
 
-`watching.py` cannot observe reads of a class, because its metaclass belongs to Python. So the
+`read_hooks.py` cannot observe reads of a class, because its metaclass belongs to Python. So the
 bytecode is read: of the functions of the class, of the body, and of the functions that the body
 calls by name. All names in a function that can reach a class count. Functions that bypass
 `__getattribute__` by asking `object` are detected here too.

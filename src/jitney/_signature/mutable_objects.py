@@ -119,7 +119,7 @@ _NOT_OF_A_BODY = frozenset(
     )
 )
 """Special methods that create, write, show or store an object; changes of them are ignored.
-`__getattribute__` is replaced by `watching.py` during a trace.
+`__getattribute__` is replaced by `read_hooks.py` during a trace.
 """
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
 # Maximum number of objects that are searched.

@@ -27,7 +27,7 @@ _LOST = 1e-3
 
 
 WHOLE = frozenset((np.dtype(np.int64), np.dtype(np.uint64)))
-"""Dtypes of arrays that are checked in each call; `taking.py` tests for them."""
+"""Dtypes of arrays that are checked in each call; `call_codegen.py` tests for them."""
 
 
 def demand_floats_fit(

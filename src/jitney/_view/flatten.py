@@ -2,9 +2,9 @@
 structure.
 
 Equinox flattens a module in Python, which takes about a microsecond for each module inside it and
-is most of the cost of a warm call with a model. A generated function (`taking.py`) takes a tenth of
-that. Most calls bypass this module, because a call of a known pattern is flattened as a whole by
-`taking.taker`.
+is most of the cost of a warm call with a model. A generated function (`call_codegen.py`) takes a
+tenth of that. Most calls bypass this module, because a call of a known pattern is flattened as a
+whole by `call_codegen.taker`.
 """
 
 from __future__ import annotations

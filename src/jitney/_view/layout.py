@@ -84,9 +84,8 @@ class Layout:
 
         self.pick = self._picker(leaves, hints)
         kinds = tuple(type(leaves[i]) for i in self.static)
-        self._keyers = tuple(
-            (i, keyer_of(kind)) for i, kind in zip(self.static, kinds, strict=True)
-        )
+        keyers = map(keyer_of, kinds)
+        self._keyers = tuple(zip(self.static, keyers, strict=True))
 
         self.form: tuple[object, ...] = (
             self.treedef,
@@ -213,7 +212,8 @@ class Layout:
 
     def _unkeyed(self, leaves: Sequence[object], at: Sequence[int]) -> StaticError:
         single = [i for i in at if not isinstance(leaves[i], Opaque)]
-        return unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in single))
+        arguments = [(self.names[i][1], leaves[i]) for i in single]
+        return unkeyed(self._where, arguments)
 
     def statics(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Copies of the static values of a call, in the order of `static`."""

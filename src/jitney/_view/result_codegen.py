@@ -100,7 +100,8 @@ def _are_alike(a: object, b: object, copied: set[int]) -> bool:
     parts, others = children(a), children(b)
     if is_leaf(b) or len(parts) != len(others):
         return False
-    return all(_are_alike(x, y, copied) for x, y in zip(parts, others, strict=True))
+    pairs = zip(parts, others, strict=True)
+    return all(_are_alike(part, other, copied) for part, other in pairs)
 
 
 def _items(node: object) -> Mapping[Any, object] | None:

@@ -92,7 +92,9 @@ class Proof:
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
     _done: dict[tuple[int, ...], list[Array]] = field(
-        default_factory=dict[tuple[int, ...], list[Array]], compare=False, repr=False
+        default_factory=dict[tuple[int, ...], list[Array]],
+        compare=False,
+        repr=False,
     )
 
     def numbers_at(self, sizes: Mapping[str, int]) -> list[Array]:

@@ -142,7 +142,8 @@ def _alternative(hint: UnionHint, value: object) -> Hint | None:
         if any(option.hint is type(value) for option in static):
             return None
         return scalars[0] if scalars else None
-    return next((each for each in options if isinstance(each, (ContainerHint, TreeHint))), None)
+    trees = [option for option in options if isinstance(option, (ContainerHint, TreeHint))]
+    return trees[0] if trees else None
 
 
 def _children(value: object) -> list[object]:
