@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -41,7 +40,13 @@ Row = Sequence[tuple[str, str]]
 
 def table(title: str, rows: Sequence[Row]) -> Table:
     """Table without lines, whose last column wraps."""
-    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    grid = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        show_header=False,
+        pad_edge=False,
+    )
     columns = max(map(len, rows), default=1)
     for i in range(columns):
         grid.add_column(
@@ -58,7 +63,13 @@ def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
     """Table of names and numbers: the first two columns are left-aligned and wrap, the others are
     right-aligned.
     """
-    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    grid = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        show_header=False,
+        pad_edge=False,
+    )
     for i in range(max(map(len, rows), default=1)):
         grid.add_column(
             justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES
@@ -99,12 +110,18 @@ def folded(line: str) -> str:
 
 
 def _wide() -> int:
-    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns
+    return max(_NARROWEST, min(_WIDEST, columns))
 
 
 def html_of(shown: object) -> str:
     """HTML of a rich object, for a notebook."""
-    console = Console(file=io.StringIO(), record=True, width=_WIDEST, force_jupyter=False)
+    console = Console(
+        file=io.StringIO(),
+        record=True,
+        width=_WIDEST,
+        force_jupyter=False,
+    )
     console.print(shown)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
@@ -119,7 +136,13 @@ class _Rate(ProgressColumn):
 
 
 def bar(
-    name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows"
+    name: str,
+    total: int,
+    done: int,
+    size: int,
+    *,
+    of: str = "chunks",
+    each: str = "rows",
 ) -> AbstractContextManager[Callable[[], None]]:
     """Progress bar of a run over chunks; the context gives a function to call after each chunk.
     Without a terminal or a notebook it writes nothing.
@@ -157,13 +180,34 @@ def bar(
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
         return nullcontext(_nothing)
     progress = Progress(*columns, console=console, transient=True)
-    return _drawn(progress, name, total=total, completed=done, size=size, each=each)
+    return _drawn(
+        progress,
+        name,
+        total,
+        done,
+        size=size,
+        each=each,
+    )
 
 
 @contextmanager
-def _drawn(progress: Progress, name: str, **figures: Any) -> Generator[Callable[[], None]]:
+def _drawn(
+    progress: Progress,
+    name: str,
+    total: int,
+    done: int,
+    *,
+    size: int,
+    each: str,
+) -> Generator[Callable[[], None]]:
     with progress:
-        task = progress.add_task(name, **figures)
+        task = progress.add_task(
+            name,
+            total=total,
+            completed=done,
+            size=size,
+            each=each,
+        )
         yield lambda: progress.advance(task)
 
 

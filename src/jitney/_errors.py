@@ -182,7 +182,12 @@ class Where:
         return call if self.file is None else f"{call} at {self.file}:{self.line}"
 
 
-def format_error(where: Where | str, what: str, rule: str, fix: str) -> str:
+def format_error(
+    where: Where | str,
+    what: str,
+    rule: str,
+    fix: str,
+) -> str:
     """Format a message: location and event, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
 
@@ -226,7 +231,11 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def name_fix(name: str, known: Iterable[str], otherwise: str = "correct the name.") -> str:
+def name_fix(
+    name: str,
+    known: Iterable[str],
+    otherwise: str = "correct the name.",
+) -> str:
     """Fix for an unknown name: the nearest known name, if one is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,7 +27,15 @@ from jax import core
 from jax.extend.core import InconclusiveDimensionOperation
 
 # typeshed leaves some of the functions of `operator` partly unknown.
-_PLAIN = (int, float, str, list, tuple, dict, np.integer)
+_PLAIN = (
+    int,
+    float,
+    str,
+    list,
+    tuple,
+    dict,
+    np.integer,
+)
 _LARGEST_POWER = 64
 
 
@@ -47,12 +55,10 @@ class Expression:
     @property
     def names(self) -> frozenset[str]:
         """Axes, or symbols, that the size depends on."""
-        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
-        return frozenset(
-            node.id
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Name) and id(node) not in called
-        )
+        nodes = [*ast.walk(self.tree)]
+        functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        return frozenset(name.id for name in names if id(name) not in functions)
 
     def at(self, sizes: Mapping[str, object]) -> Any:
         """Evaluate with a size for each name: an int or a float, an array of ints, a traced scalar,
@@ -76,7 +82,8 @@ def read(text: str) -> Expression:
         Unreadable: It is not an expression.
     """
     try:
-        return Expression(text, ast.parse(text.strip(), mode="eval").body)
+        tree = ast.parse(text.strip(), mode="eval")
+        return Expression(text, tree.body)
     except (SyntaxError, ValueError) as error:
         raise Unreadable(f"`{text}` is not an expression") from error
 
@@ -119,9 +126,8 @@ def filled(text: str, arguments: Mapping[str, object]) -> str:
             and part.conversion == -1
             and part.format_spec is None
         ):
-            pieces.append(
-                _written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value))
-            )
+            value = _compute(part.value, arguments, attributes=True)
+            pieces.append(_written(value, ast.unparse(part.value)))
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
 
@@ -141,8 +147,13 @@ def _written(value: object, source: str) -> str:
     raise Unreadable(f"`{source}` is a {type(value).__name__}, not a number")
 
 
-def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = False) -> Any:
-    def go(inner: ast.expr) -> Any:
+def _compute(
+    node: ast.expr,
+    names: Mapping[str, object],
+    *,
+    attributes: bool = False,
+) -> object:
+    def go(inner: ast.expr) -> object:
         return _compute(inner, names, attributes=attributes)
 
     match node:
@@ -154,7 +165,8 @@ def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = 
             except KeyError:
                 raise Unreadable(f"`{name}` has no {'value' if attributes else 'size'}") from None
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _apply(node, _OPERATORS[type(op)], go(left), go(right))
+            operate = _OPERATORS[type(op)]
+            return _apply(node, operate, go(left), go(right))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
             return _apply(node, _OPERATORS[type(op)], go(operand))
         case ast.Tuple(elts=items) | ast.List(elts=items):
@@ -171,7 +183,11 @@ def _compute(node: ast.expr, names: Mapping[str, object], *, attributes: bool = 
             raise Unreadable(f"jitney does not read `{ast.unparse(node)}` in a size")
 
 
-def _apply(node: ast.expr, op: Callable[..., object], *values: object) -> Any:
+def _apply(
+    node: ast.expr,
+    op: Callable[..., object],
+    *values: object,
+) -> object:
     _demand_numbers(node, values)
     if op is operator.pow:
         return _power(node, *values)
@@ -197,7 +213,7 @@ def _demand_numbers(node: ast.expr, values: Sequence[object]) -> None:
             raise Unreadable(f"`{ast.unparse(node)}` has a fraction")
 
 
-def _power(node: ast.expr, base: Any, power: Any) -> Any:
+def _power(node: ast.expr, base: Any, power: Any) -> object:
     if not is_known(power):
         raise Unreadable(f"the power in `{ast.unparse(node)}` is not known yet")
     # The power is the number of factors in the product below.
@@ -211,26 +227,27 @@ def _power(node: ast.expr, base: Any, power: Any) -> Any:
     return reduce(operator.mul, [base] * int(power), 1)
 
 
-def _extreme(name: str, a: Any, b: Any) -> Any:
+def _extreme(name: str, a: Any, b: Any) -> object:
     if is_known(a) and is_known(b):
         return min(a, b) if name == "min" else max(a, b)
+    module, function = core, f"{name}_dim"
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return getattr(np, f"{name}imum")(a, b)
-    if isinstance(a, jax.Array) or isinstance(b, jax.Array):
-        return getattr(jax.numpy, f"{name}imum")(a, b)
-    return getattr(core, f"{name}_dim")(a, b)
+        module, function = np, f"{name}imum"
+    elif isinstance(a, jax.Array) or isinstance(b, jax.Array):
+        module, function = jax.numpy, f"{name}imum"
+    return getattr(module, function)(a, b)
 
 
-def _same(a: object) -> Any:
+def _same(a: object) -> object:
     """Identity. Symbolic dimensions have no unary `+`."""
     return a
 
 
-def _absolute(a: Any) -> Any:
+def _absolute(a: Any) -> object:
     return _extreme("max", a, -a)
 
 
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+_OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -242,7 +259,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.UAdd: _same,
 }
 # Functions of plain values.
-_CALLS: Mapping[str, Callable[..., Any]] = {
+_CALLS: Mapping[str, Callable[..., object]] = {
     "min": min,
     "max": max,
     "abs": abs,
@@ -254,7 +271,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "mod": operator.mod,
 }
 # Functions of sizes that are not known yet, which are whole numbers.
-_OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
+_OPEN_CALLS: Mapping[str, Callable[..., object]] = {
     "min": lambda *args: reduce(partial(_extreme, "min"), args),
     "max": lambda *args: reduce(partial(_extreme, "max"), args),
     "abs": _absolute,
@@ -266,26 +283,28 @@ _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
+def _call(
+    node: ast.expr,
+    name: str,
+    args: list[object],
+) -> object:
     # `min((a, b))` is the same as `min(a, b)`.
-    flat = (
-        list(cast(Sequence[Any], args[0]))
-        if len(args) == 1 and isinstance(args[0], list | tuple)
-        else args
-    )
+    flat = args
+    if len(args) == 1 and isinstance(args[0], list | tuple):
+        flat = [*args[0]]
     if name == "len" or all(isinstance(arg, _PLAIN) for arg in flat):
         return _guard(node, lambda: _CALLS[name](*args))
     _demand_numbers(node, flat)
     return _guard(node, lambda: _OPEN_CALLS[name](*flat))
 
 
-def _item(node: ast.expr, value: Any, index: Any) -> Any:
+def _item(node: ast.expr, value: object, index: Any) -> object:
     if not isinstance(value, tuple | list | Mapping):
         raise Unreadable(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
-    return _guard(node, lambda: operator.getitem(value, index))
+    return _guard(node, lambda: value[index])
 
 
-def _guard(node: ast.expr, compute: Callable[[], object]) -> Any:
+def _guard(node: ast.expr, compute: Callable[[], object]) -> object:
     try:
         return compute()
     except (
@@ -322,12 +341,15 @@ def parsed_bytes(value: object) -> int | str | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     size = read_bytes(str(value))
-    return None if size is None or size <= 0 else int(size)
+    if size is None or size <= 0:
+        return None
+    return int(size)
 
 
 def read_bytes(text: str) -> float | None:
     """Number of bytes from a text with an optional unit; None if it cannot be read."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _UNITS:
+    if match is None:
         return None
-    return float(match[1]) * _UNITS[match[2].upper()]
+    unit = match[2].upper()
+    return float(match[1]) * _UNITS[unit] if unit in _UNITS else None

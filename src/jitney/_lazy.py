@@ -13,14 +13,15 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 _ONE_AT_A_TIME: Final = threading.RLock()
 
 
 def names(
-    package: str, places: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    package: str,
+    places: Mapping[str, str],
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Build `__getattr__`, `__dir__` and `__all__` of a package from a table of names and their
     modules.
 
@@ -31,7 +32,7 @@ def names(
     """
     module = sys.modules[package]
 
-    def asked(name: str) -> Any:
+    def asked(name: str) -> object:
         place = places.get(name)
         if place is None:
             raise AttributeError(

@@ -52,7 +52,8 @@ class Host:
         if quota is not None:
             found.append(HostLimit("the cgroup", whole_cores(quota)))
         counts = ((name, self.count(name)) for name in _VARIABLES)
-        return (*found, *(HostLimit(name, count) for name, count in counts if count is not None))
+        others = [HostLimit(name, count) for name, count in counts if count is not None]
+        return (*found, *others)
 
     def by_affinity(self) -> int:
         """Number of cores in the process's affinity mask, which is what XLA counts."""

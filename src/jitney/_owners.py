@@ -165,7 +165,12 @@ def package(file: str) -> str | None:
     return None if name != "library" or last is None else parts[last + 1].removesuffix(".py")
 
 
-def spelled_place(file: str, line: int | str, function: str, users: str = "") -> str:
+def spelled_place(
+    file: str,
+    line: int | str,
+    function: str,
+    users: str = "",
+) -> str:
     """Text of a location: `fit.py:12 (residual)`, or `_solve.py:801 (lineax's linear_solve)` for a
     library's line.
 
@@ -203,7 +208,12 @@ def place_of(frame: FrameType, line: int | None = None) -> str:
         caller = None if whose == "jitney" else caller.f_back
     code = frame.f_code
     users = "" if caller is None or caller is frame else place_of(caller)
-    return spelled_place(code.co_filename, line or frame.f_lineno, code.co_name, users)
+    return spelled_place(
+        code.co_filename,
+        line or frame.f_lineno,
+        code.co_name,
+        users,
+    )
 
 
 def users_level() -> int:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from ._errors import OptionError
+from ._errors import OptionError, Where
 
 TRUE = ("1", "true", "on", "yes")
 _FALSE = ("", "0", "false", "off", "no")
@@ -33,7 +33,7 @@ class Switch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked: bool | None = None
-        self._switched: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._switched: weakref.WeakSet[SwitchListener] = weakref.WeakSet()
 
     @property
     def on(self) -> bool:
@@ -63,7 +63,7 @@ class Switch:
 VERIFY = Switch()
 
 
-def disabled(where: Any) -> Disabled | None:
+def disabled(where: Where | str) -> Disabled | None:
     """Value of `JITNEY_DISABLE`.
 
     Raises:

@@ -138,7 +138,12 @@ def assert_faster(
     names = names_of(a, b)
     sides = ColdCall(a, names[0], given), ColdCall(b, names[1], given)
     compared(*sides, tolerance)
-    found = faster(ways_of(sides), float(by), int(tries), float(seconds))
+    found = faster(
+        ways_of(sides),
+        float(by),
+        int(tries),
+        float(seconds),
+    )
     if found.outcome == "yes":
         return found
     between = (
@@ -223,7 +228,7 @@ def assert_memory(
     return took
 
 
-def _arguments(call: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(call: object) -> tuple[tuple[object, ...], dict[str, object]]:
     if isinstance(call, tuple):
         return call, {}
     return ((), call) if isinstance(call, dict) else ((call,), {})
@@ -251,7 +256,7 @@ def _kind(leaf: Any) -> str:
     )
 
 
-def _check(where: str, **options: Any) -> None:
+def _check(where: str, **options: float) -> None:
     for name, value in options.items():
         if not is_number(value) or not 0 < value < math.inf:
             raise OptionError(

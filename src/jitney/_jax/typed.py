@@ -16,7 +16,7 @@ from jax.core import ShapedArray as Aval
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
 from jax.sharding import AbstractMesh, Mesh
 from jax.stages import Wrapped as Jitted
-from jax.tree_util import PyTreeDef as TreeDef
+from jax.tree_util import PyTreeDef
 
 __all__ = [
     "AnyJaxpr",
@@ -32,7 +32,7 @@ __all__ = [
     "Literal",
     "NumPyArray",
     "Primitive",
-    "TreeDef",
+    "PyTreeDef",
     "Values",
     "Var",
 ]

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 
 from .._jax.trees import attribute, tree_flatten, tree_unflatten
-from .._jax.typed import TreeDef
+from .._jax.typed import PyTreeDef
 from .._record.origin import reached
 from .._record.unsure import NotDeterministic
 from .._signature.strict_keys import are_one
@@ -61,7 +61,7 @@ class Forms:
         for child in children:
             self._collect(child)
 
-    def written(self, treedef: TreeDef, rest: Rest) -> Form:
+    def written(self, treedef: PyTreeDef, rest: Rest) -> Form:
         """Return a form as plain data.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Any
 import jax.export
 
 from .._body.body import CallPlanner
-from .._jax.typed import TreeDef
+from .._jax.typed import PyTreeDef
 from .._jax.user_contexts import SERIALIZED
 from .._record.unsure import NotDeterministic
 from .._verify import is_verified
@@ -34,7 +34,7 @@ class TracedParts:
 
     programs: Sequence[jax.export.Exported]
     plan: Any
-    treedef: TreeDef
+    treedef: PyTreeDef
     rest: Rest
 
 

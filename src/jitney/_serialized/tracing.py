@@ -19,7 +19,7 @@ from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.exported import export, is_plain, program_of, results_of
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import ClosedJaxpr, Jitted, TreeDef
+from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
 from .._record.unsure import NotDeterministic
 from .._view.layout import aval_parts
 from .._view.result import Mixed
@@ -111,7 +111,7 @@ class ExportableTrace:
         out = self.jitted(*self._arrays)
         return tree_unflatten(self._treedef, out)
 
-    def form(self) -> tuple[TreeDef, Rest]:
+    def form(self) -> tuple[PyTreeDef, Rest]:
         """Return the structure of the result, and the parts of it that are not arrays."""
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
         if type(whole) is Mixed:

@@ -18,7 +18,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
 import jax
 import jaxtyping
@@ -53,7 +53,8 @@ _PyTree: type = jaxtyping.PyTree
 
 
 def hints_of(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None = None,
 ) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
     """Hints of a function's parameters, the hint of its result, and the names of annotations that
     cannot be resolved (yet).
@@ -99,39 +100,35 @@ class Missing:
 
 
 def missing_in(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None = None
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None = None,
 ) -> list[Missing]:
     """Annotations of a function that cannot be resolved, with the error of each."""
     return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
 
 
 def _looked_up(
-    fn: Callable[..., object], namespace: Mapping[str, object] | None
-) -> Iterator[tuple[str, Any, Any]]:
+    fn: Callable[..., object],
+    namespace: Mapping[str, object] | None,
+) -> Iterator[tuple[str, object, object]]:
     """Triples of a name, its annotation as written, and the resolved annotation or a `Missing`."""
     base, owner = innermost(fn)
     known = getattr(base, "__globals__", {})
-    scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+    scope = {
+        **(namespace or {}),
+        **closure_of(base),
+        **class_scope(base, owner),
+    }
 
     for name, raw in raw_annotations(base).items():
         try:
             yield name, raw, resolve(raw, known, scope)
         except UNRESOLVED as error:
-            near = (
-                difflib.get_close_matches(error.name, [*known, *scope], n=1)
-                if isinstance(error, NameError) and error.name
-                else []
-            )
-            yield (
-                name,
-                raw,
-                Missing(
-                    name,
-                    raw if isinstance(raw, str) else _text(raw),
-                    error,
-                    near[0] if near else None,
-                ),
-            )
+            text = raw if isinstance(raw, str) else _text(raw)
+            near: list[str] = []
+            if isinstance(error, NameError) and error.name:
+                near = difflib.get_close_matches(error.name, [*known, *scope], n=1)
+            yield name, raw, Missing(name, text, error, near[0] if near else None)
 
 
 def _behind_a_transform(fn: object) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
@@ -142,11 +139,11 @@ def _behind_a_transform(fn: object) -> tuple[dict[str, Hint], Hint, tuple[str, .
 
 def annotated_names(fn: Callable[..., object]) -> frozenset[str]:
     """Words in the annotations of a function, a superset of the names that they mention."""
-    return frozenset(
-        name
-        for raw in raw_annotations(innermost(fn)[0]).values()
-        for name in re.findall(r"\w+", str(raw))
-    )
+    base, _ = innermost(fn)
+    words: set[str] = set()
+    for raw in raw_annotations(base).values():
+        words.update(re.findall(r"\w+", str(raw)))
+    return frozenset(words)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -154,7 +151,8 @@ def fields_of(cls: type) -> Mapping[str, Hint]:
     """Hints of the annotated fields of a class, inherited ones included, each resolved in the scope
     of the class that declares it.
     """
-    return types.MappingProxyType({name: read(raw) for name, raw in resolved_fields(cls).items()})
+    raws = resolved_fields(cls)
+    return types.MappingProxyType({name: read(raw) for name, raw in raws.items()})
 
 
 def read(hint: object) -> Hint:
@@ -193,13 +191,18 @@ def _read_plain(hint: object) -> Hint | None:
     if _same(hint, jax.typing.DTypeLike) or _same(hint, npt.DTypeLike):
         return StaticHint(hint, "DTypeLike")
     if _same(hint, jax.typing.ArrayLike) or _same(hint, npt.ArrayLike):
-        return ArrayHint((_dim("..."),), None, "ArrayLike", array_like=True)
+        return ArrayHint(
+            (_dim("..."),),
+            None,
+            "ArrayLike",
+            array_like=True,
+        )
     if get_origin(hint) is Literal or get_origin(hint) is type:
         return StaticHint(_modern(hint), _text(hint))
     return None
 
 
-def _modern(hint: object) -> Any:
+def _modern(hint: object) -> object:
     """`list[int]` for `typing.List[int]`, since beartype warns about the old form."""
     origin, args = get_origin(hint), get_args(hint)
     # `Callable[[X], Y]` has a list as its first argument, and stays as it is.
@@ -235,11 +238,9 @@ def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
         # The constraints are a tuple, which `Union[...]` takes and `|` does not.
         either = typing.Union[hint.__constraints__] if hint.__constraints__ else None  # noqa: UP007
         stands_for = hint.__bound__ or either
-        return (
-            AnyHint(f"type variable `{hint}` has no bound")
-            if stands_for is None
-            else _read(stands_for, seen)
-        )
+        if stands_for is None:
+            return AnyHint(f"type variable `{hint}` has no bound")
+        return _read(stands_for, seen)
 
     alias = hint if origin is None else origin
 
@@ -329,39 +330,51 @@ def _read_union(hint: object, seen: frozenset[int]) -> Hint | None:
     return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007
 
 
-def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
+def _one_array(
+    members: tuple[object, ...],
+    seen: frozenset[int],
+) -> ArrayHint | None:
     """The one array hint that a union stands for, or None.
 
     jaxtyping expands `Float[ArrayLike, ""]` to a union of array types and number types.
     """
-    read_members = [_read(member, seen) for member in members if not _is_number_type(member)]
-    arrays = [hint for hint in read_members if isinstance(hint, ArrayHint)]
-    if len(arrays) < len(read_members) or len(set(arrays)) != 1:
+    others = [member for member in members if not _is_number_type(member)]
+    hints = [_read(member, seen) for member in others]
+    arrays = {hint for hint in hints if isinstance(hint, ArrayHint)}
+    if len(arrays) != 1 or not all(isinstance(hint, ArrayHint) for hint in hints):
         return None
-    array, numbers = arrays[0], [member for member in members if _is_number_type(member)]
+    array = arrays.pop()
+    numbers = [member for member in members if _is_number_type(member)]
 
     # Number types are folded into the array only if a number can have its rank and dtypes.
     takes_rank_0 = all(dim.variadic for dim in array.dims)
-    if numbers and not (takes_rank_0 and all(_number_fits(number, array) for number in numbers)):
+    takes_numbers = takes_rank_0 and all(_number_fits(number, array) for number in numbers)
+    if numbers and not takes_numbers:
         return None
-    if {int, bool} & {*numbers} and not {np.number, np.generic} & {*numbers}:
-        # `int | Int[Array, ""]` was not expanded from `ArrayLike`, which has NumPy's numbers too:
-        # the author wrote `int`, which stays static.
+
+    # `int | Int[Array, ""]` was not expanded from `ArrayLike`, which has NumPy's numbers too: the
+    # author wrote `int`, which stays static.
+    has_python = bool({int, bool} & {*numbers})
+    has_numpy = bool({np.number, np.generic} & {*numbers})
+    if has_python and not has_numpy:
         return None
-    text = re.sub(r"\[\w+,", "[ArrayLike,", array.text) if len(members) > 1 else array.text
+    text = array.text
+    if len(members) > 1:
+        text = re.sub(r"\[\w+,", "[ArrayLike,", text)
     return dataclasses.replace(array, text=text, array_like=bool(numbers))
 
 
-def _is_number_type(hint: Any) -> bool:
-    return hint in (bool, int, float, complex) or (
-        isinstance(hint, type) and issubclass(hint, np.generic)
-    )
+def _is_number_type(hint: object) -> TypeGuard[type]:
+    if not isinstance(hint, type):
+        return False
+    return hint in (bool, int, float, complex) or issubclass(hint, np.generic)
 
 
 def _number_fits(number: type, array: ArrayHint) -> bool:
     if array.dtypes is None or number not in (bool, int, float, complex):
         return True
-    return any(isinstance(name, str) and name.startswith(number.__name__) for name in array.dtypes)
+    names = (name for name in array.dtypes if isinstance(name, str))
+    return any(name.startswith(number.__name__) for name in names)
 
 
 _VARIADIC = (list, tuple, collections.abc.Sequence, collections.abc.MutableSequence)
@@ -380,17 +393,20 @@ def _read_container(hint: object, seen: frozenset[int]) -> Hint | None:
     if not _is_class(kind):
         return None
 
+    variadic = True
     if kind in _MAPPINGS:
-        items, variadic = (args[1] if len(args) == 2 else Any,), True
+        items = (args[1],) if len(args) == 2 else (object,)
     elif kind is tuple and args and Ellipsis not in args:
-        items, variadic = () if args == ((),) else args, False
+        items = () if args == ((),) else args
+        variadic = False
     elif kind in _VARIADIC:
         # `tuple[()]` has an origin and no arguments. `typing.Tuple` has that too, and means any
         # tuple.
-        empty_tuple = (
+        is_empty = (
             kind is tuple and not args and get_origin(hint) is not None and hint is not typing.Tuple  # noqa: UP006
         )
-        items, variadic = () if empty_tuple else (args[:1] or (Any,)), not empty_tuple
+        items = () if is_empty else (args[:1] or (object,))
+        variadic = not is_empty
     elif typing.is_typeddict(kind) or _is_namedtuple(kind):
         return _read_record(kind, seen)
     else:
@@ -412,9 +428,16 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
         return AnyHint(f"`{kind.__name__}` contains itself")
     raws = resolved_fields(kind)
     names: tuple[str, ...] = getattr(kind, "_fields", tuple(raws))
-    hints = tuple(_read(raws.get(name, Any), seen | {id(kind)}) for name in names)
+    inside = seen | {id(kind)}
+    hints = tuple(_read(raws.get(name, object), inside) for name in names)
     kind_of_value = dict if typing.is_typeddict(kind) else kind
-    return ContainerHint(kind_of_value, hints, variadic=False, text=kind.__name__, keys=names)
+    return ContainerHint(
+        kind_of_value,
+        hints,
+        variadic=False,
+        text=kind.__name__,
+        keys=names,
+    )
 
 
 _STATIC = (
@@ -469,21 +492,23 @@ def _dim(written: str) -> Dim:
         else:
             break
 
-    common: dict[str, Any] = {
-        "broadcast": "#" in marks,
-        "variadic": "*" in marks,
-        "per_leaf": "?" in marks,
-    }
-    if not rest or rest.isidentifier():
-        return (
-            Dim(written, "anonymous", **common)
-            if "_" in marks or not rest
-            else Dim(written, "named", name=rest, **common)
-        )
+    marked = functools.partial(
+        Dim,
+        written,
+        broadcast="#" in marks,
+        variadic="*" in marks,
+        per_leaf="?" in marks,
+    )
+    if "_" in marks and rest.isidentifier():
+        return marked("anonymous")
+    if not rest:
+        return marked("anonymous")
+    if rest.isidentifier():
+        return marked("named", name=rest)
     try:
-        return Dim(written, "fixed", size=int(rest), **common)
+        return marked("fixed", size=int(rest))
     except ValueError:
-        return Dim(written, "symbolic", expr=rest, **common)
+        return marked("symbolic", expr=rest)
 
 
 def _text(hint: object) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -84,7 +83,10 @@ def means_more(kind: type[object]) -> bool:
     )
 
 
-def array_likes(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def array_likes(
+    value: object,
+    seen: tuple[int, ...] = (),
+) -> Iterator[object]:
     """Values inside a static value that look like arrays."""
     if looks_like_array(value):
         yield value
@@ -102,7 +104,12 @@ def a_kind(value: object) -> str:
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
-def array_like_error(where: Where, what: str, value: object, name: str) -> ContractError:
+def array_like_error(
+    where: Where,
+    what: str,
+    value: object,
+    name: str,
+) -> ContractError:
     """Error for a value that looks like an array.
 
     Args:

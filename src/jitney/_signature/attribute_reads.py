@@ -5,8 +5,8 @@ An object of a plain class among the static values is keyed by identity, which i
 so `self.tolerance = 1e-6` between two calls of a method would return the old number. Comparing all
 its contents would be too much: a trainer keeps its weights as attributes, which are new after each
 step, and passes them on as arguments. So each attribute that a trace reads is recorded
-(`watching.py`), and the recorded attributes are compared at each call. An object whose class cannot
-be watched, or which is nested in another static value, is compared as a whole.
+(`read_hooks.py`), and the recorded attributes are compared at each call. An object whose class
+cannot be watched, or which is nested in another static value, is compared as a whole.
 
 Nothing here keeps such an object alive, nor any value that may refer back to it: a child knows its
 parent, a callback its object.
@@ -18,7 +18,6 @@ import functools
 import types
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 import numpy as np
@@ -45,8 +44,23 @@ from .mutable_objects import (
 from .read_hooks import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 from .static_values import Unkeyed, static_key
 
-_held_by: Callable[[Any], dict[str, Any]] = vars
-_usual: Any = object.__getattribute__
+_Attributes = Mapping[str, object]
+_QuickPlan = tuple[
+    object,
+    tuple[type, ...],
+    tuple[tuple[str, object], ...],
+    tuple[tuple[str, Identity], ...],
+    tuple[tuple[str, tuple[_Attributes, ...], tuple[_Attributes, object]], ...],
+]
+"""Stand-in of an object, its classes, and the attributes that identity decides, by name: those in
+the object, held strongly; those in it, held weakly; those in one of its classes, with the dicts of
+the classes before it.
+"""
+_Change = tuple[object, str, object, object]
+"""An object, the name of a changed attribute, its recorded and its current value."""
+
+_held_by: Callable[[object], dict[str, object]] = vars
+_usual = object.__getattribute__
 # Reads of these names read the object as a whole: `copy` and `pickle` use them.
 _WHOLE = (
     "__dict__",
@@ -67,21 +81,30 @@ class Statics:
         reads: None if nothing in the values can change.
     """
 
-    def __init__(self, values: Sequence[Any], reads: AttributeReads | None = None):
-        objects = {id(each): each for value in values for each in objects_by_identity(value)}
+    def __init__(self, values: Sequence[object], reads: AttributeReads | None = None):
+        objects: dict[int, object] = {}
+        for value in values:
+            objects.update((id(each), each) for each in objects_by_identity(value))
         self.identities = tuple(map(identity, objects.values()))
         # With these entries `snapshot` puts a stand-in in the place of each object, as if it were
         # its copy.
         copies = Copies()
-        copies.update(
-            (id(each), (each, stand_in))
-            for each, stand_in in zip(objects.values(), self.identities, strict=True)
-        )
-        self.held = tuple(snapshot(value, copies) for value in values) if objects else tuple(values)
+        for each, stand_in in zip(objects.values(), self.identities, strict=True):
+            copies[id(each)] = each, stand_in
+
+        self.held = tuple(values)
+        if objects:
+            self.held = tuple(snapshot(value, copies) for value in values)
         self.reads = reads
 
     @classmethod
-    def of(cls, values: Sequence[Any], loose: Sequence[Any], body: Any, where: Where) -> Statics:
+    def of(
+        cls,
+        values: Sequence[object],
+        loose: Sequence[object],
+        body: object,
+        where: Where,
+    ) -> Statics:
         """Static values of a call of a function.
 
         Args:
@@ -93,7 +116,7 @@ class Statics:
         reads = AttributeReads(values, loose, body, where)
         return cls(values, reads if reads.attributes or reads.wholes else None)
 
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[object, ...]:
         """The values themselves, with the objects back in place of their stand-ins.
 
         Raises:
@@ -109,7 +132,7 @@ class Statics:
         )
 
 
-_GONE: Any = object()
+_GONE = object()
 # Longest text of a value in a report, in characters.
 _SHOWN = 60
 # Containers with fewer items are shown in full.
@@ -129,7 +152,13 @@ class _RecordedRead:
 
     __slots__ = ("_then", "nested", "settled", "size", "state", "words")
 
-    def __init__(self, value: Any, *, nested: bool = False, by_class: bool = False):
+    def __init__(
+        self,
+        value: object,
+        *,
+        nested: bool = False,
+        by_class: bool = False,
+    ):
         self.settled = nested or value is ABSENT or is_immutable(value)
         self.nested = nested
         is_alone = leads_nowhere(value) or not (
@@ -142,13 +171,17 @@ class _RecordedRead:
         )
 
         # The value itself, a weak stand-in, or `_GONE` for a value of which only the state is kept.
-        self._then = value if is_strong else identity(value) if can_be_weak(type(value)) else _GONE
+        self._then: object = _GONE
+        if is_strong:
+            self._then = value
+        elif can_be_weak(type(value)):
+            self._then = identity(value)
         self.state = None if is_strong or nested else state(value)
         self.words = "" if is_strong else _words(value)
         self.size = 0 if is_strong else bytes_in(value)
 
     @property
-    def recorded_value(self) -> Any:
+    def recorded_value(self) -> object:
         """The recorded value if it is still alive, else `_GONE`. `ABSENT` stands for an attribute
         that did not exist.
         """
@@ -163,7 +196,7 @@ class _RecordedRead:
         return self.settled and self._then is not _GONE
 
     @property
-    def held(self) -> Any:
+    def held(self) -> object:
         """The recorded value or its stand-in."""
         return self._then
 
@@ -172,7 +205,7 @@ class _RecordedRead:
         return type(self._then) is Identity
 
     @property
-    def was(self) -> Any:
+    def was(self) -> object:
         """The recorded value, or a description of it once it is gone."""
         return Words(self.words) if self.recorded_value is _GONE else self.recorded_value
 
@@ -190,9 +223,10 @@ class _RecordedRead:
             return now is self.recorded_value
         if self.settled and now is self.recorded_value:
             return True
-        return not self.nested and state(now) == (
-            state(self._then) if self.state is None else self.state
-        )
+        if self.nested:
+            return False
+        current = state(now)
+        return current == (state(self._then) if self.state is None else self.state)
 
 
 class Words(str):
@@ -207,11 +241,9 @@ class Words(str):
 def _words(value: object) -> str:
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    return (
-        repr_of(value)[:_SHOWN]
-        if isinstance(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW
-        else type(value).__name__
-    )
+    if isinstance(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW:
+        return repr_of(value)[:_SHOWN]
+    return type(value).__name__
 
 
 class AttributeReads:
@@ -225,33 +257,38 @@ class AttributeReads:
         where: Its location for messages.
     """
 
-    def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
+    def __init__(
+        self,
+        statics: Sequence[object],
+        loose: Sequence[object],
+        body: object,
+        where: Where,
+    ):
         self.number = next_number()
         self._where = where
         is_watched = body is not None and any(can_be_watched(type(value)) for value in statics)
         self._named = ClassNames(named_by(body) if is_watched else AttributeNames())
         # An object (or a class of one) and its recorded attributes, by `_place` of the object.
-        self.attributes: dict[int, tuple[Any, dict[str, _RecordedRead]]] = {}
+        self.attributes: dict[int, tuple[object, dict[str, _RecordedRead]]] = {}
         # Method resolution orders of their classes, to detect an assignment to `__class__`.
         self._classes: dict[int, tuple[type, ...]] = {}
         # Result of `_quickly`; None until the first call and after each new attribute.
-        self._quick: tuple[bool, list[Any]] | None = None
+        self._quick: tuple[bool, list[_QuickPlan]] | None = None
         # Number of recorded attributes.
         self._count = 0
 
         with unwatched():
             # Static fields of modules are held by the layout too, so they may be held strongly
             # here.
-            self.wholes: list[tuple[Any, _RecordedRead]] = [
+            self.wholes: list[tuple[object, _RecordedRead]] = [
                 (value, _RecordedRead(value)) for value in loose
             ]
             for value in statics:
                 if is_watched and not self._named.own.looks_past and self.can_watch(value):
                     self.add(value)
                 else:
-                    self.wholes += [
-                        (_weakly(part), _RecordedRead(part)) for part in plain_objects(value)
-                    ]
+                    for part in plain_objects(value):
+                        self.wholes.append((_weakly(part), _RecordedRead(part)))
 
     def can_watch(self, value: object) -> bool:
         """Return whether reads of an object can be recorded."""
@@ -298,12 +335,12 @@ class AttributeReads:
         """
         return any(_strongly(value) is _GONE or seen.is_over() for value, seen in self._all())
 
-    def _all(self) -> Iterator[tuple[Any, _RecordedRead]]:
+    def _all(self) -> Iterator[tuple[object, _RecordedRead]]:
         for value, attributes in [*self.attributes.values()]:
             yield from ((value, seen) for seen in [*attributes.values()])
         yield from self.wholes
 
-    def read(self) -> Iterator[tuple[Any, str, Any]]:
+    def read(self) -> Iterator[tuple[object, str, object]]:
         """Triples of an object, the name of a recorded attribute, and its current value."""
         for held, attributes in [*self.attributes.values()]:
             value = _strongly(held)
@@ -341,12 +378,12 @@ class AttributeReads:
 
         return not slow or self._hold_as_states()
 
-    def _quickly(self) -> tuple[bool, list[Any]]:
+    def _quickly(self) -> tuple[bool, list[_QuickPlan]]:
         """Plan for `are_unchanged`: whether some attributes need their states compared, and for
         each object the attributes that identity decides, in the object (held strongly or weakly)
         and in its classes.
         """
-        quick: list[Any] = []
+        quick: list[_QuickPlan] = []
         slow, count = bool(self.wholes), self._count
 
         for stand_in, attributes in [*self.attributes.values()]:
@@ -355,9 +392,9 @@ class AttributeReads:
             if classes is not self._classes[id(stand_in)] or not _has_dict(value):
                 slow = True
                 continue
-            own: list[Any] = []
-            weak: list[Any] = []
-            of_class: list[Any] = []
+            own: list[tuple[str, object]] = []
+            weak: list[tuple[str, Identity]] = []
+            of_class: list[tuple[str, tuple[_Attributes, ...], tuple[_Attributes, object]]] = []
             held = _held_by(value)
             for name, seen in [*attributes.items()]:
                 owner = next((i for i, base in enumerate(classes) if name in base.__dict__), None)
@@ -370,7 +407,11 @@ class AttributeReads:
                 ):
                     slow = True
                 elif held.get(name, ABSENT) is seen.recorded_value:
-                    (weak if seen.is_weak else own).append((name, seen.held))
+                    then = seen.held
+                    if type(then) is Identity:
+                        weak.append((name, then))
+                    else:
+                        own.append((name, then))
                 elif seen.is_weak:
                     slow = True
                 elif owner is not None and classes[owner].__dict__[name] is seen.recorded_value:
@@ -396,14 +437,14 @@ class AttributeReads:
             _strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes]
         )
 
-    def changed(self) -> list[tuple[Any, str, Any, Any]]:
+    def changed(self) -> list[_Change]:
         """Quadruples of an object, the name of a changed attribute ("" for a whole object), its
         recorded and its current value.
         """
         with unwatched():
             return [*self._changed()]
 
-    def _changed(self) -> Iterator[tuple[Any, str, Any, Any]]:
+    def _changed(self) -> Iterator[_Change]:
         for held, attributes in [*self.attributes.values()]:
             value = _strongly(held)
             if value is _GONE:
@@ -430,7 +471,14 @@ class AttributeReads:
         finally:
             watch.end()
 
-    def note(self, value: object, name: str, raw: object, *, nested: bool = False) -> None:
+    def note(
+        self,
+        value: object,
+        name: str,
+        raw: object,
+        *,
+        nested: bool = False,
+    ) -> None:
         """Record the value of an attribute, if it is read for the first time."""
         noted = self.attributes[_place(value)][1]
         if name not in noted:
@@ -471,14 +519,14 @@ class ReadTrace:
         self._reads = reads
         self._watch = watch
         # The objects, kept alive since `id` is their key below.
-        self._alive: list[Any] = []
+        self._alive: list[object] = []
         # Attributes of the objects when they were first seen; any other value was set by the body.
-        self._began: dict[int, dict[str, Any]] = {}
+        self._began: dict[int, dict[str, object]] = {}
         self._copies = Copies()
         # Value of an attribute and the value that the body got for it.
-        self._given: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._given: dict[tuple[int, str], tuple[object, object]] = {}
         # The subset of these of which the body got a copy.
-        self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._copied: dict[tuple[int, str], tuple[object, object]] = {}
         # Attributes that the body set and then read: scratch space of its own.
         self._scratch: set[tuple[int, str]] = set()
 
@@ -494,7 +542,7 @@ class ReadTrace:
             self._reads.add(value)
             self._watch.add(value)
 
-    def read(self, value: object, name: str, part: object) -> Any:
+    def read(self, value: object, name: str, part: object) -> object:
         """Value that the body gets for an attribute: the attribute itself, or a copy that no caller
         can change.
         """
@@ -503,9 +551,9 @@ class ReadTrace:
             return part
         if name in _WHOLE:
             # Slots are not in the `__dict__`.
-            for own in attributes_of(value).keys() - _raw(value, "__dict__").keys():
+            for own in attributes_of(value).keys() - _dict_of(value).keys():
                 self._reads.note(value, own, _raw(value, own))
-            self._reads.note(value, "__dict__", _raw(value, "__dict__"))
+            self._reads.note(value, "__dict__", _dict_of(value))
             return part
         raw = _raw(value, name)
         before = self._given.get((id(value), name))
@@ -543,24 +591,29 @@ class ReadTrace:
 
         with unwatched():
             for key, began in [*self._began.items()]:
-                noted, now = (
-                    self._reads.attributes[_place(objects[key])][1],
-                    attributes_of(objects[key]),
-                )
+                value = objects[key]
+                noted = self._reads.attributes[_place(value)][1]
+                now = attributes_of(value)
                 for name in dict.fromkeys((*began, *now)):
                     is_changed = began.get(name, ABSENT) is not now.get(name, ABSENT)
                     if (
                         is_changed
                         and name not in noted
                         and (key, name) not in self._scratch
-                        and not _is_cached(objects[key], name)
+                        and not _is_cached(value, name)
                     ):
                         yield f"{paths[key]}.{name}", name in began, name in now
             for (key, name), (raw, copied) in [*self._copied.items()]:
                 if copied is not raw and _content(copied) != _content(raw):
                     yield f"{paths[key]}.{name}", True, True
 
-    def _noted(self, value: object, name: str, raw: object, part: object) -> Any:
+    def _noted(
+        self,
+        value: object,
+        name: str,
+        raw: object,
+        part: object,
+    ) -> object:
         referred = referent(raw)
         nested = (
             raw is part
@@ -593,7 +646,7 @@ def _is_cached(value: object, name: str) -> bool:
     return isinstance(getattr(type(value), name, None), functools.cached_property)
 
 
-def _weakly(value: object) -> Any:
+def _weakly(value: object) -> object:
     """Stand-in for an object; the object itself if it is a class or cannot be weakly referenced."""
     return identity(value) if can_be_weak(type(value)) else value
 
@@ -605,7 +658,7 @@ def _place(value: object) -> int:
     return id(_weakly(value))
 
 
-def _strongly(held: object) -> Any:
+def _strongly(held: object) -> object:
     """Inverse of `_weakly`; `_GONE` if the object is gone."""
     if type(held) is not Identity:
         return held
@@ -621,27 +674,27 @@ def _has_dict(value: object) -> bool:
     return True
 
 
-def _raw(value: object, name: str) -> Any:
+def _dict_of(value: object) -> _Attributes:
+    """`__dict__` of an object or a class; an empty one for an object that has only slots."""
+    if isinstance(value, type):
+        return value.__dict__
+    return _usual(value, "__dict__") if _has_dict(value) else {}
+
+
+def _raw(value: object, name: str) -> object:
     """Attribute as stored in the object or its classes: functions unbound, properties as such."""
-    held = (
-        value.__dict__
-        if isinstance(value, type)
-        else _usual(value, "__dict__")
-        if _has_dict(value)
-        else {}
-    )
+    held = _dict_of(value)
     if name == "__dict__":
         return held
     if name in held or isinstance(value, type):
         return held.get(name, ABSENT)
+
     for base in type(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
             # Slots and C-level attributes are descriptors without effects, so their value is read.
-            return (
-                getattr(value, name, ABSENT)
-                if isinstance(part, (types.MemberDescriptorType, types.GetSetDescriptorType))
-                else part
-            )
+            if isinstance(part, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                return getattr(value, name, ABSENT)
+            return part
 
     return ABSENT

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import types
-from typing import Any
 
 from .._jax.trees import attribute
 
 
-def attributes_of(value: object) -> dict[str, Any]:
+def attributes_of(value: object) -> dict[str, object]:
     """Attributes by name; an empty slot is left out."""
     held = attribute(value, "__dict__", {})
     # Slots are member descriptors of the class that declares them.
@@ -19,8 +18,7 @@ def attributes_of(value: object) -> dict[str, Any]:
         for name, member in base.__dict__.items()
         if isinstance(member, types.MemberDescriptorType)
     ]
-    return (
-        {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}}
-        if slots
-        else held
-    )
+    if not slots:
+        return held
+    filled = [name for name in slots if hasattr(value, name)]
+    return {**held, **{name: getattr(value, name) for name in filled}}

@@ -14,7 +14,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -28,6 +28,7 @@ _ANY_CALL = inspect.Signature(
         inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
     ]
 )
+_R = TypeVar("_R")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -88,17 +89,18 @@ def _passes_all_on(fn: object) -> bool:
     )
 
 
-_scope: Any = jax.named_scope("")
-_IN_SCOPE: types.CodeType = _scope(lambda: None).__code__
+_IN_SCOPE: types.CodeType = jax.named_scope("")(lambda: None).__code__
 
 
 def _with_own_default(
-    parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]
+    parameter: inspect.Parameter,
+    own: Mapping[str, inspect.Parameter],
 ) -> inspect.Parameter:
-    if parameter.default is inspect.Parameter.empty:
+    empty = inspect.Parameter.empty
+    if parameter.default is empty:
         return parameter
-    known = own[parameter.name].default if parameter.name in own else inspect.Parameter.empty
-    return parameter.replace(default=Default.OWN if known is inspect.Parameter.empty else known)
+    known = own[parameter.name].default if parameter.name in own else empty
+    return parameter.replace(default=Default.OWN if known is empty else known)
 
 
 def where_of(fn: Callable[..., object]) -> Where:
@@ -108,9 +110,9 @@ def where_of(fn: Callable[..., object]) -> Where:
 
     code = attribute(target, "__code__", None)
     name = name.rsplit("<locals>.", 1)[-1]
-    return (
-        Where(name) if code is None else Where(name, short(code.co_filename), code.co_firstlineno)
-    )
+    if code is None:
+        return Where(name)
+    return Where(name, short(code.co_filename), code.co_firstlineno)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,11 @@ class _Take:
     rest: slice | None = None
     names: tuple[str, ...] | None = None
 
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def __call__(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> object:
         if self.index is not None:
             return args[self.index]
         if self.name is not None:
@@ -137,36 +143,45 @@ class _Take:
         return self.default
 
 
-def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tuple[object, ...]]]:
     """Pairs of a number of positional arguments that may come alone, and the defaults that complete
     them.
     """
-    if any(
-        p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        for p in parameters
-    ):
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds:
         return
-    most = sum(p.kind in _POSITIONAL for p in parameters)
+    most = sum(kind in _POSITIONAL for kind in kinds)
     for count in range(most + 1):
-        rest = parameters[count:]
-        if all(p.default is not inspect.Parameter.empty for p in rest):
-            yield count, tuple(p.default for p in rest)
+        defaults = tuple(parameter.default for parameter in parameters[count:])
+        if all(default is not inspect.Parameter.empty for default in defaults):
+            yield count, defaults
+
+
+_Pattern = tuple[int, tuple[str, ...]]
+"""Number of positional arguments of a call, and the names of the others."""
 
 
 class Binder:
     """Brings calls of one signature into their normal form."""
 
     def __init__(
-        self, where: Where, signature: inspect.Signature, elsewhere: Mapping[str, str] | None = None
+        self,
+        where: Where,
+        signature: inspect.Signature,
+        elsewhere: Mapping[str, str] | None = None,
     ):
         self.where = where
         self.signature = signature
         self._elsewhere = elsewhere or {}
         self.parameters = tuple(signature.parameters.values())
-        self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
+        self._recipes: dict[_Pattern, tuple[_Take, ...]] = {}
         self.tails = dict(_tails(self.parameters))
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    def bind(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> tuple[Any, ...]:
         """Bind the arguments of a call, one value per parameter.
 
         Raises:
@@ -178,14 +193,19 @@ class Binder:
             recipe = self._recipes[pattern] = self._recipe(*pattern)
         return tuple([take(args, kwargs) for take in recipe])
 
-    def _recipe(self, count: int, names: tuple[str, ...]) -> tuple[_Take, ...]:
+    def _recipe(
+        self,
+        count: int,
+        names: tuple[str, ...],
+    ) -> tuple[_Take, ...]:
         # Bind the positions themselves in place of the values, so that the result says which
         # argument goes to which parameter. A keyword is bound to None.
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
             raise self.misfit(error, names) from None
-        return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
+        given = bound.arguments
+        return tuple(self._take(parameter, given) for parameter in self.parameters)
 
     def misfit(self, error: TypeError, keywords: Sequence[str]) -> ContractError:
         """Error for a call that does not fit the signature.
@@ -201,8 +221,10 @@ class Binder:
     def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:
         value = given.get(parameter.name)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            first = value[0] if value else 0
-            return _Take(rest=slice(first, first + len(value)) if value else slice(0, 0))
+            if not value:
+                return _Take(rest=slice(0, 0))
+            first = value[0]
+            return _Take(rest=slice(first, first + len(value)))
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             return _Take(names=tuple(value or ()))
         if parameter.name not in given:
@@ -214,10 +236,14 @@ class Binder:
             return _Take(default=parameter.default)
         return _Take(name=parameter.name) if value is None else _Take(index=value)
 
-    def call(self, fn: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    def call(
+        self,
+        fn: Callable[..., _R],
+        values: tuple[Any, ...],
+    ) -> _R:
         """Call the body with values in normal form."""
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
+        args: list[object] = []
+        kwargs: dict[str, object] = {}
 
         # Once a default is left out, later values can no longer be passed by position.
         complete = True
@@ -241,8 +267,11 @@ class Binder:
         return fn(*args, **kwargs)
 
     def placed(
-        self, values: tuple[Any, ...], count: int, names: tuple[str, ...]
-    ) -> list[tuple[Any, int | None]]:
+        self,
+        values: tuple[Any, ...],
+        count: int,
+        names: tuple[str, ...],
+    ) -> list[tuple[object, int | None]]:
         """Values in normal form one by one, `*args` and `**kwargs` included, in JAX's order.
 
         Args:
@@ -254,7 +283,7 @@ class Binder:
         Returns:
             Pairs of a value and the index of its argument in the call, None for a default.
         """
-        placed: list[tuple[Any, int | None]] = []
+        placed: list[tuple[object, int | None]] = []
         for i, (parameter, value) in enumerate(zip(self.parameters, values, strict=True)):
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 placed += [(part, i + k) for k, part in enumerate(value)]
@@ -264,19 +293,18 @@ class Binder:
             elif i < count and parameter.kind in _POSITIONAL:
                 placed.append((value, i))
             else:
-                by_name = (
-                    parameter.name in names
-                    and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
-                )
-                placed.append((value, count + names.index(parameter.name) if by_name else None))
+                is_named = parameter.name in names
+                if is_named and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+                    placed.append((value, count + names.index(parameter.name)))
+                else:
+                    placed.append((value, None))
 
         return placed
 
-    def named(self, values: tuple[object, ...]) -> dict[str, Any]:
+    def named(self, values: tuple[object, ...]) -> dict[str, object]:
         """Values in normal form by parameter name."""
-        return {
-            parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)
-        }
+        names = [parameter.name for parameter in self.parameters]
+        return dict(zip(names, values, strict=True))
 
 
 _classmethod: Any = classmethod
@@ -290,14 +318,20 @@ class ClassBound(_classmethod):
     would find the unbound program.
     """
 
-    def __get__(self, instance: object, owner: object = None, /) -> Any:
+    def __get__(self, instance: object, owner: object = None, /) -> object:
         program = self.__func__
         return program.__get__(type(instance) if owner is None else owner, None)
 
 
-def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
+def around_method(
+    fn: object,
+    decorate: Callable[[Callable[..., object]], Callable[..., object]],
+) -> object:
     """Decorate the function inside a static or class method, and wrap the result the same way. None
     if `fn` is neither.
     """
-    kinds = ((staticmethod, staticmethod), (classmethod, ClassBound))
-    return next((made(decorate(fn.__func__)) for kind, made in kinds if isinstance(fn, kind)), None)
+    if isinstance(fn, staticmethod):
+        return staticmethod(decorate(fn.__func__))
+    if isinstance(fn, classmethod):
+        return ClassBound(decorate(fn.__func__))
+    return None

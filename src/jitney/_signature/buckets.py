@@ -44,32 +44,30 @@ class Bucket:
         multiple: int | None = None,
         ladder: str | None = None,
     ):
-        given = [part for part in (sizes, multiple, ladder) if part is not None]
-        if len(given) != 1:
+        count = sum(part is not None for part in (sizes, multiple, ladder))
+        if count != 1:
             raise OptionError(
                 _WHERE,
-                f"{len(given)} of sizes, multiple and ladder are given.",
+                f"{count} of sizes, multiple and ladder are given.",
                 "A Bucket takes one of them.",
                 "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or"
                 " Bucket(ladder='pow2').",
                 code="J220",
             )
-        numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
-        listed = (
-            isinstance(numbers, Iterable)
-            and not isinstance(numbers, (str, bytes))
-            and getattr(numbers, "ndim", 1) > 0
-        )
-        numbers = tuple(numbers) if listed else (None,)
-        if (sizes is not None and not numbers) or not all(
-            is_whole(size) and size > 0 for size in numbers
-        ):
-            given = sizes if multiple is None else multiple
-            one, many = "is no size", "are no sizes" if listed else "is no list of sizes"
-            what = f"{given!r} {one if multiple is not None else many} above 0."
+        numbers = () if multiple is None else (multiple,)
+        if sizes is not None:
+            numbers = _items(sizes)
+        is_empty = sizes is not None and not numbers
+        if numbers is None or is_empty or not all(is_whole(n) and n > 0 for n in numbers):
+            if multiple is not None:
+                what = f"{multiple!r} is no size"
+            elif numbers is None:
+                what = f"{sizes!r} is no list of sizes"
+            else:
+                what = f"{sizes!r} are no sizes"
             raise OptionError(
                 _WHERE,
-                what,
+                f"{what} above 0.",
                 "A bucket is as long as a size, an int above 0.",
                 "write jitney.Bucket(sizes=[64, 256]).",
                 code="J220",
@@ -122,7 +120,11 @@ class Bucket:
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
 
-    def range(self, size: int, divisor: int = 1) -> tuple[int, int] | None:
+    def range(
+        self,
+        size: int,
+        divisor: int = 1,
+    ) -> tuple[int, int] | None:
         """Sizes that share a bucket with this one, from the smallest to the bucket itself; None if
         the size runs unpadded.
 
@@ -173,7 +175,9 @@ class Bucket:
             return high // 2 + 1, high
         steps = self.sizes if self.sizes is not None else _aligned(size)
         at = bisect_left(steps, size)
-        return (steps[at - 1] + 1 if at else 2), (steps[at] if at < len(steps) else None)
+        low = steps[at - 1] + 1 if at else 2
+        high = steps[at] if at < len(steps) else None
+        return low, high
 
     def __repr__(self) -> str:
         given = {
@@ -181,8 +185,15 @@ class Bucket:
             "multiple": self.multiple,
             "ladder": self.ladder,
         }
-        said = [f"{name}={value!r}" for name, value in given.items() if value is not None]
-        return f"Bucket({', '.join(said)})"
+        written = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return f"Bucket({', '.join(written)})"
+
+
+def _items(sizes: object) -> tuple[Any, ...] | None:
+    """Items of a list of sizes; None for a text, a number, or an array without axes."""
+    if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
+        return None
+    return tuple(sizes) if getattr(sizes, "ndim", 1) > 0 else None
 
 
 def _aligned(size: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Names that a body may look up in the class of an object instead of the object: `type(self).rate`,
 `super().f`, `cls.rate`.
 
-`watching.py` cannot observe reads of a class, because its metaclass belongs to Python. So the
+`read_hooks.py` cannot observe reads of a class, because its metaclass belongs to Python. So the
 bytecode is read: of the functions of the class, of the body, and of the functions that the body
 calls by name. All names in a function that can reach a class count. Functions that bypass
 `__getattribute__` by asking `object` are detected here too.
@@ -14,7 +14,6 @@ import types
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from .._owners import owner, owner_of_class
 
@@ -104,7 +103,7 @@ def _functions(part: object) -> Iterator[types.FunctionType]:
     """The function, or the functions inside a property, a program, a derivative or another
     wrapper.
     """
-    waiting, seen = [part], list[Any]()
+    waiting, seen = [part], list[object]()
     while waiting:
         each = waiting.pop()
         if each is None or any(each is other for other in seen):

@@ -14,13 +14,19 @@ import enum
 import pickle
 import sys
 import types
-from typing import Any
 from weakref import ReferenceType
 
 import numpy as np
 
 _OWN = frozenset((*sys.stdlib_module_names, "numpy"))
-_WITH_EXACT_EQUALITY = (int, str, bytes, enum.Enum, type(None), ReferenceType)
+_WITH_EXACT_EQUALITY = (
+    int,
+    str,
+    bytes,
+    enum.Enum,
+    type(None),
+    ReferenceType,
+)
 _CALLABLES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -34,13 +40,15 @@ def has_coarse_equality(kind: type[object]) -> bool:
     """Return whether distinct values of a class may be equal, because Python or NumPy defines its
     `==` and its hash.
     """
-    if kind.__hash__ is None or issubclass(kind, (type, *_WITH_EXACT_EQUALITY, *_CALLABLES)):
+    if kind.__hash__ is None:
+        return False
+    if issubclass(kind, (type, *_WITH_EXACT_EQUALITY, *_CALLABLES)):
         return False
     owner = next(base for base in kind.__mro__ if "__eq__" in vars(base))
     return owner is not object and owner.__module__.partition(".")[0] in _OWN
 
 
-def construction(value: object) -> tuple[Any, ...] | None:
+def construction(value: object) -> tuple[object, ...] | None:
     """Parts that a copy of `value` is built from; None if its `==` is exact, or if it cannot be
     copied.
     """
@@ -71,11 +79,11 @@ def construction(value: object) -> tuple[Any, ...] | None:
         return None
 
     # Iterators have no `==`, so their items take their place.
-    parts = [
-        tuple(part) if isinstance(part, (types.GeneratorType, *_ITERATORS)) else part
-        for part in built
-    ]
-    return (*parts, value.char) if isinstance(value, np.dtype) else tuple(parts)
+    iterators = (types.GeneratorType, *_ITERATORS)
+    parts = [tuple(part) if isinstance(part, iterators) else part for part in built]
+    if isinstance(value, np.dtype):
+        parts.append(value.char)
+    return tuple(parts)
 
 
 # Iterators over the items of a list or a dict, as `__reduce_ex__` gives them.

@@ -13,7 +13,7 @@ import functools
 import types
 from collections import OrderedDict, defaultdict, deque
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
@@ -22,8 +22,13 @@ from .._jax.typed import NumPyArray
 from .attributes import attributes_of
 from .static_values import PLAIN, Unkeyed, base_of, behind, extras, has_hash, is_keyed_by_fields
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-class Copies(dict[int, tuple[Any, Any]]):
+_T = TypeVar("_T")
+
+
+class Copies(dict[int, tuple[object, Any]]):
     """Pairs of a value and its copy, by the value's `id`. The pair keeps the value alive, so its
     `id` stays valid.
 
@@ -37,10 +42,8 @@ class Copies(dict[int, tuple[Any, Any]]):
         self.made = made
 
 
-_tuple: Any = tuple
-_frozenset: Any = frozenset
 # Frozen dataclasses, and classes that override `__setattr__`, have to be written to as well.
-_put: Any = object.__setattr__
+_put = object.__setattr__
 
 
 class _Coming:
@@ -49,7 +52,7 @@ class _Coming:
     """
 
 
-def snapshot(value: object, copies: Copies | None = None) -> Any:
+def snapshot(value: _T, copies: Copies | None = None) -> _T:
     """Copy everything in `value` that the caller could change in place; other objects are returned
     as they are.
 
@@ -63,11 +66,10 @@ def snapshot(value: object, copies: Copies | None = None) -> Any:
     """
     kind = type(value)
     if kind in PLAIN or isinstance(value, jax.Array):
-        return (
-            value
-            if kind is not types.FunctionType or copies is None
-            else copies.get(id(value), (None, value))[1]
-        )
+        if kind is not types.FunctionType or copies is None:
+            return value
+        return copies.get(id(value), (None, value))[1]
+
     known = Copies() if copies is None else copies
     if id(value) not in known:
         copied = _copied(value, kind, known)
@@ -79,37 +81,34 @@ def snapshot(value: object, copies: Copies | None = None) -> Any:
     return known[id(value)][1]
 
 
-def _copied(value: Any, kind: type, copies: Copies) -> Any:
+def _copied(value: object, kind: type, copies: Copies) -> object:
     if isinstance(value, np.ndarray):
         return _copied_array(value, copies)
     if isinstance(value, (list, dict, set, deque, bytearray)):
         return _copied_container(value, kind, copies)
     if isinstance(value, types.MappingProxyType):
-        return types.MappingProxyType[Any, Any](snapshot(behind(value), copies))
+        return types.MappingProxyType(snapshot(behind(value), copies))
+
+    # Python's own `__iter__` and `__new__` are called: a subclass may override the first, and its
+    # `__new__` may have other arguments.
     if isinstance(value, tuple):
-        parts = [snapshot(part, copies) for part in _tuple.__iter__(value)]
-        # `_new` calls `tuple.__new__`: a subclass may have a `__new__` with other arguments.
-        return (
-            value
-            if all(map(is_, parts, value))
-            else _with_attributes(_new(_tuple, kind, parts), value, copies)
-        )
+        parts = [snapshot(part, copies) for part in tuple.__iter__(value)]
+        if all(map(is_, parts, value)):
+            return value
+        return _with_attributes(_new(tuple, kind, parts), value, copies)
 
     if isinstance(value, frozenset):
-        members = [_member(part, copies) for part in _frozenset.__iter__(value)]
-        return (
-            value
-            if all(map(is_, members, value))
-            else _with_attributes(_new(_frozenset, kind, members), value, copies)
-        )
+        members = [_member(part, copies) for part in frozenset.__iter__(value)]
+        if all(map(is_, members, value)):
+            return value
+        return _with_attributes(_new(frozenset, kind, members), value, copies)
 
     if isinstance(value, functools.partial):
-        func, args, keywords = (
-            snapshot(part, copies) for part in (value.func, value.args, value.keywords)
-        )
-        return _with_attributes(
-            functools.partial.__new__(kind, func, *args, **keywords), value, copies
-        )
+        func = snapshot(value.func, copies)
+        args = snapshot(value.args, copies)
+        keywords = snapshot(value.keywords, copies)
+        twin = functools.partial.__new__(kind, func, *args, **keywords)
+        return _with_attributes(twin, value, copies)
     if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
 
@@ -125,13 +124,13 @@ def _copied_array(value: NumPyArray, copies: Copies) -> NumPyArray:
     twin = value.copy(order="K")
     if value.dtype.hasobject:
         for place in np.ndindex(value.shape):
-            twin[place] = snapshot(
-                value[place] if value.dtype.names is None else value[place].item(), copies
-            )
+            element = value[place]
+            part = element if value.dtype.names is None else element.item()
+            twin[place] = snapshot(part, copies)
     return twin
 
 
-def _copied_container(value: Any, kind: type, copies: Copies) -> Any:
+def _copied_container(value: object, kind: type, copies: Copies) -> object:
     base = base_of(value)
     if _says_how(kind):
         twin = copy.copy(value)
@@ -140,16 +139,21 @@ def _copied_container(value: Any, kind: type, copies: Copies) -> Any:
         twin = _new(base, kind)
         # The copy is entered before its parts are copied, since a container may contain itself.
         copies[id(value)] = value, twin
-        if base is deque:
-            deque[Any].__init__(twin, (), value.maxlen)
+        if base is deque and isinstance(value, deque):
+            deque.__init__(twin, (), value.maxlen)
         _with_attributes(twin, value, copies)
-    if base is defaultdict:
+    if base is defaultdict and isinstance(value, defaultdict):
         _put(twin, "default_factory", value.default_factory)
     _fill(twin, base, value, copies)
     return twin
 
 
-def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
+def _fill(
+    twin: object,
+    base: Any,
+    value: object,
+    copies: Copies,
+) -> None:
     """Replace the contents with copies of the parts, by the methods of Python's own class."""
     if isinstance(twin, dict):
         for key, part in base.items(value):
@@ -162,7 +166,7 @@ def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
         base.extend(twin, parts)
 
 
-def _member(part: object, copies: Copies) -> Any:
+def _member(part: object, copies: Copies) -> object:
     """The copy that stands for a key or a set member, if there is one; the object itself otherwise,
     because it is looked up by its hash.
     """
@@ -177,7 +181,7 @@ def _says_how(kind: type) -> bool:
     return owner not in (None, OrderedDict, defaultdict, deque)
 
 
-def _new(base: Any, kind: type, *args: Any) -> Any:
+def _new(base: type, kind: type, *args: object) -> Any:
     try:
         return base.__new__(kind, *args)
     # A class written in C raises "list.__new__(X) is not safe, use X.__new__()".
@@ -189,16 +193,19 @@ def _new(base: Any, kind: type, *args: Any) -> Any:
         ) from None
 
 
-def _copied_record(value: Any, copies: Copies) -> Any:
-    names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+def _copied_record(value: DataclassInstance, copies: Copies) -> object:
+    fields = dataclasses.fields(value)
+    names = [field.name for field in fields if hasattr(value, field.name)]
+    names += extras(value)
     # While the parts are copied the marker stands for the record; `snapshot` replaces it if the
     # record contains itself.
     copies[id(value)] = value, _Coming
-    parts = {name: snapshot(getattr(value, name), copies) for name in (*names, *extras(value))}
+    parts = {name: snapshot(getattr(value, name), copies) for name in names}
     twin = copies.pop(id(value))[1]
     if twin is _Coming:
         # Nothing in the record can change, so it needs no copy.
-        if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
+        is_same = (part is getattr(value, name) for name, part in parts.items())
+        if has_hash(value) and all(is_same):
             return value
         twin = copy.copy(value)
     for name, part in parts.items():
@@ -206,7 +213,7 @@ def _copied_record(value: Any, copies: Copies) -> Any:
     return twin
 
 
-def _copied_object(value: object, copies: Copies) -> Any:
+def _copied_object(value: object, copies: Copies) -> object:
     try:
         twin = copy.copy(value)
     # `copy.copy` raises "cannot pickle ...".
@@ -220,7 +227,7 @@ def _copied_object(value: object, copies: Copies) -> Any:
     return _with_attributes(twin, value, copies)
 
 
-def _with_attributes(twin: object, value: object, copies: Copies) -> Any:
+def _with_attributes(twin: _T, value: object, copies: Copies) -> _T:
     for name, part in attributes_of(value).items():
         _put(twin, name, snapshot(part, copies))
     return twin

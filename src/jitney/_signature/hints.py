@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -75,7 +75,7 @@ class ArrayHint:
         )
 
     @property
-    def exact_dtype(self) -> np.dtype[Any] | None:
+    def exact_dtype(self) -> DType | None:
         """The only dtype that fits (`Float32`, `Bool`), or None if there are several."""
         dtypes = {_named_dtype(name) for name in self.dtypes or (None,)}
         return dtypes.pop() if len(dtypes) == 1 else None
@@ -104,7 +104,7 @@ class ArrayHint:
             else ", ".join(names)
         )
 
-    def default_dtype(self) -> np.dtype[Any] | None:
+    def default_dtype(self) -> DType | None:
         """Default dtype of JAX for this hint; None if it cannot be known (`Shaped`, `Key`)."""
         if self.dtypes is None or self.exact_dtype is not None:
             return self.exact_dtype
@@ -234,7 +234,7 @@ def dtype_name(dtype: DType) -> str:
     return dtype if isinstance(dtype, str) else repr(dtype).rsplit(".", 1)[-1]
 
 
-def _named_dtype(name: str | re.Pattern[str] | None) -> np.dtype[Any] | None:
+def _named_dtype(name: str | re.Pattern[str] | None) -> DType | None:
     if not isinstance(name, str):
         return None
     try:

@@ -16,7 +16,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 _LONG_LIVED = (type, types.ModuleType)
 _lock = threading.RLock()
@@ -26,7 +26,13 @@ _known: dict[int, Identity] = {}
 _over: deque[Identity] = deque()
 
 
-class Identity(weakref.ref[Any]):
+class Follower(Protocol):
+    """Object that is notified when another object is gone."""
+
+    def object_is_gone(self) -> None: ...
+
+
+class Identity(weakref.ref[object]):
     """Stand-in of one object. Calling it gives the object, or None once that is gone."""
 
     __slots__ = ("__code__", "__qualname__", "_followers", "cells", "kind", "place")
@@ -38,16 +44,16 @@ class Identity(weakref.ref[Any]):
         value = self()
         return f"<a {self.kind.__qualname__} that is gone>" if value is None else repr(value)
 
-    def tell(self, follower: object) -> None:
+    def tell(self, follower: Follower) -> None:
         """Register a follower, held weakly, whose `object_is_gone` is called when the object is
         gone.
         """
         with _lock:
             if not hasattr(self, "_followers"):
-                self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
+                self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
             self._followers.add(follower)
 
-    def remember_code(self, cells: Callable[[Any], tuple[tuple[str, object], ...]]) -> None:
+    def remember_code(self, cells: Callable[[object], tuple[tuple[str, object], ...]]) -> None:
         """Record a function's code and closure, for reports about a function that is defined
         anew.
         """
@@ -60,7 +66,10 @@ class Identity(weakref.ref[Any]):
             )
 
 
-def _ended(gone: Identity, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+def _ended(
+    gone: Identity,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+) -> None:
     """Callback of the weak reference.
 
     It runs wherever Python collects garbage, so it takes no lock; and also at interpreter exit,
@@ -94,7 +103,7 @@ def _made(value: object) -> Identity:
         return known
 
 
-def dereference(stand_in: Identity) -> Any:
+def dereference(stand_in: Identity) -> object:
     """Get the object behind a stand-in.
 
     Raises:
@@ -106,7 +115,7 @@ def dereference(stand_in: Identity) -> Any:
     return value
 
 
-def kind_of(value: object) -> type[Any]:
+def kind_of(value: object) -> type[object]:
     """Class of a value, or of the object that a stand-in represents."""
     return value.kind if type(value) is Identity else type(value)
 

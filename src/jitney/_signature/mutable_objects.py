@@ -18,7 +18,7 @@ import random
 import types
 from collections import defaultdict, deque
 from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary
 
 import equinox as eqx
@@ -38,6 +38,9 @@ from .static_values import (
     with_attributes,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _ABSENT = object()
 # Bit of `type.__flags__` for classes created by Python code.
 _HEAP_TYPE = 1 << 9
@@ -53,7 +56,8 @@ _CONTAINERS = (
     np.generic,
     jax.Array,
 )
-_BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
+_METHODS = (types.BuiltinFunctionType, types.MethodWrapperType)
+_BOUND = frozenset(_METHODS)
 _WRITES = frozenset(
     (
         "append",
@@ -71,14 +75,22 @@ _WRITES = frozenset(
 `log.append` does not read the log.
 """
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
-_C_DATA: Any = ctypes.Structure.__base__
+# The class `_CData`, which has no public name.
+_C_DATA: type[ReadableBuffer] = ctypes.Structure.__mro__[1]
 _BYTES = (bytearray, memoryview, _C_DATA)
 # Marker among the enclosing `id`s: the values below it belong to an object of a library.
 _OF_A_LIBRARY = 0
 # Nested objects of libraries that are examined: one may delegate to a second, as splines of SciPy
 # 1.18 do.
 _DEEPEST = 2
-_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
+_OTHERS = (
+    type,
+    types.ModuleType,
+    BaseException,
+    eqx.Module,
+    _C_DATA,
+    *_CONTAINERS,
+)
 _NOT_OF_A_BODY = frozenset(
     (
         "__init__",
@@ -107,14 +119,14 @@ _NOT_OF_A_BODY = frozenset(
     )
 )
 """Special methods that create, write, show or store an object; changes of them are ignored.
-`__getattribute__` is replaced by `watching.py` during a trace.
+`__getattribute__` is replaced by `read_hooks.py` during a trace.
 """
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
 # Maximum number of objects that are searched.
 _MANY = 100
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
-_kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
-_known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[type[object], _Kind] = WeakKeyDictionary()
+_known_kinds: WeakKeyDictionary[type[object], bool] = WeakKeyDictionary()
 
 
 def can_change(value: object) -> bool:
@@ -146,7 +158,7 @@ class _Strong:
 
     __slots__ = ("it",)
 
-    def __init__(self, it: Any):
+    def __init__(self, it: object):
         self.it = it
 
     def __eq__(self, other: object) -> bool:
@@ -163,18 +175,16 @@ class _Equal:
 
     __slots__ = ("stand_in",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.stand_in = identity(value)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not _Equal:
             return NotImplemented
         one, two = self.stand_in(), other.stand_in()
-        return (
-            one is not None
-            and two is not None
-            and (one is two or bool(type(one) is type(two) and one == two))
-        )
+        if one is None or two is None:
+            return False
+        return one is two or bool(type(one) is type(two) and one == two)
 
     def __hash__(self) -> int:
         # The object may be gone, or its hash may change, so all wrappers share one hash.
@@ -203,7 +213,7 @@ def article(value: object) -> str:
     return f"an iterator ({name})" if hasattr(type(value), "__next__") else f"a {name}"
 
 
-def first_consumable(value: object, seen: tuple[int, ...] = ()) -> Any:
+def first_consumable(value: object, seen: tuple[int, ...] = ()) -> object:
     """First consumable part of a value, or None. Plain objects are not searched: their attributes
     are checked when a body reads them.
     """
@@ -213,17 +223,14 @@ def first_consumable(value: object, seen: tuple[int, ...] = ()) -> Any:
         return value
     if can_change(value) or id(value) in seen:
         return None
-    return next(
-        (
-            used
-            for part in parts_of(value)
-            if (used := first_consumable(part, (*seen, id(value)))) is not None
-        ),
-        None,
-    )
+    for part in parts_of(value):
+        used = first_consumable(part, (*seen, id(value)))
+        if used is not None:
+            return used
+    return None
 
 
-def referent(value: object) -> Any:
+def referent(value: object) -> object:
     """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
     it is.
     """
@@ -236,7 +243,7 @@ def referent(value: object) -> Any:
     return value() if isinstance(value, ReferenceType) else value
 
 
-def random_state(value: object) -> Any:
+def random_state(value: object) -> object:
     """State of a random number generator of NumPy or Python; None for any other value."""
     if isinstance(value, np.random.Generator):
         return value.bit_generator.state
@@ -245,21 +252,19 @@ def random_state(value: object) -> Any:
     return value.getstate() if isinstance(value, random.Random) else None
 
 
-def is_immutable(value: Any) -> bool:
+def is_immutable(value: object) -> bool:
     """Return whether a value cannot change while it is the same object.
 
     A class with a hash of its own is trusted to be immutable, unless it is the user's.
     """
     kind = type(value)
-    if (
-        kind in _BOUND
-        and value.__name__ in _WRITES
-        and isinstance(value.__self__, (list, dict, set, deque, bytearray))
-    ):
-        return True
-
-    if kind is types.BuiltinFunctionType:
-        return is_immutable(value.__self__)
+    if kind in _BOUND and isinstance(value, _METHODS):
+        receiver = value.__self__
+        is_write = value.__name__ in _WRITES
+        if is_write and isinstance(receiver, (list, dict, set, deque, bytearray)):
+            return True
+        if kind is types.BuiltinFunctionType:
+            return is_immutable(receiver)
 
     if kind in _SETTLED or isinstance(value, (jax.Array, np.generic, type)):
         return True
@@ -284,10 +289,9 @@ def is_immutable(value: Any) -> bool:
         return False
 
     if dataclasses.is_dataclass(kind):
-        made: Any = kind
-        return (isinstance(value, eqx.Module) or made.__dataclass_params__.frozen) and all(
-            map(is_immutable, parts_of(value))
-        )
+        record: Any = kind
+        is_frozen = isinstance(value, eqx.Module) or record.__dataclass_params__.frozen
+        return is_frozen and all(map(is_immutable, parts_of(value)))
     if (
         isinstance(kind.__hash__, types.FunctionType)
         and not isinstance(value, enum.Enum)
@@ -302,12 +306,12 @@ def is_immutable(value: Any) -> bool:
     )
 
 
-def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
+def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
     """Contents of a value, part by part, as a hashable value that later contents can be compared
     with. JAX arrays are compared by identity.
     """
     kind = type(value)
-    if kind in _BOUND and not is_immutable(value):
+    if kind in _BOUND and isinstance(value, _METHODS) and not is_immutable(value):
         return _same(value), value.__name__, state(value.__self__, seen)
     if kind in PLAIN or kind is float or kind is complex:
         return static_key(value)
@@ -324,25 +328,20 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, bytes(value)
     if isinstance(value, (list, tuple, deque)):
         most = value.maxlen if isinstance(value, deque) else None
-        return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
+        parts = tuple(state(part, inside) for part in value)
+        return kind, most, parts, _attributes(value, inside)
     if isinstance(value, (dict, types.MappingProxyType)):
         factory = _same(value.default_factory) if isinstance(value, defaultdict) else None
-        return (
-            kind,
-            factory,
-            tuple((state(key, inside), state(part, inside)) for key, part in value.items()),
-            _attributes(value, inside),
-        )
+        items = tuple((state(key, inside), state(part, inside)) for key, part in value.items())
+        return kind, factory, items, _attributes(value, inside)
     if isinstance(value, _VIEWS):
         return kind, state([*value], inside)
     if isinstance(value, (set, frozenset)):
-        return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
+        members = frozenset(state(part, inside) for part in value)
+        return kind, members, _attributes(value, inside)
     if isinstance(value, functools.partial):
-        return (
-            kind,
-            state((value.func, value.args, value.keywords), inside),
-            _attributes(value, inside),
-        )
+        bound = state((value.func, value.args, value.keywords), inside)
+        return kind, bound, _attributes(value, inside)
     if isinstance(value, np.ndarray):
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
         return (
@@ -413,11 +412,9 @@ def _attributes(value: object, seen: tuple[int, ...]) -> Hashable:
         return ()
     held = [*attributes_of(value).items()]
     for base in _known(kind).bases:
-        held += [
-            (name, part)
-            for name, part in [*vars(base).items()]
-            if not is_special(name) or is_called_unasked(name, part)
-        ]
+        for name, part in [*vars(base).items()]:
+            if not is_special(name) or is_called_unasked(name, part):
+                held.append((name, part))
     # `_abc_impl` belongs to the machinery of abstract base classes.
     return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
 
@@ -458,7 +455,10 @@ def _known(kind: type) -> _Kind:
     return known
 
 
-def plain_objects(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def plain_objects(
+    value: object,
+    seen: tuple[int, ...] = (),
+) -> Iterator[object]:
     """Parts of a static value that can change while its key stays equal: objects of plain classes,
     random number generators, `table.get`.
     """
@@ -469,7 +469,10 @@ def plain_objects(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
             yield from plain_objects(part, (*seen, id(value)))
 
 
-def objects_by_identity(value: object, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+def objects_by_identity(
+    value: object,
+    seen: tuple[int, ...] = (),
+) -> Iterator[object]:
     """Objects in a static value that its key identifies without keeping them alive."""
     if is_keyed_by_identity(value):
         yield value
@@ -500,18 +503,17 @@ def _may_lead_back(value: object) -> bool:
     return bool(waiting)
 
 
-def leads_nowhere(value: Any) -> bool:
+def leads_nowhere(value: object) -> bool:
     """Return whether only modules and classes can be reached from a value: a number, a text, a
     function of a module.
     """
     kind = type(value)
-    if kind is types.FunctionType:
-        return not (
-            value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__
-        )
-    if kind is tuple or kind is frozenset:
+    if type(value) is types.FunctionType:
+        defaults = value.__defaults__ or value.__kwdefaults__
+        return not (value.__closure__ or defaults or value.__dict__)
+    if type(value) is tuple or type(value) is frozenset:
         return all(map(leads_nowhere, value))
-    if kind is types.BuiltinFunctionType:
+    if type(value) is types.BuiltinFunctionType:
         return isinstance(value.__self__, (types.ModuleType, type, type(None)))
     return kind in _SETTLED or isinstance(value, (type, np.generic))
 
@@ -536,35 +538,30 @@ def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)
 
 
-def parts_of(value: object) -> Iterable[Any]:
+def parts_of(value: object) -> Iterable[object]:
     """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
     if isinstance(value, (dict, types.MappingProxyType)):
         return (*value, *value.values(), *attributes_of(value).values())
     if isinstance(value, np.ndarray):
-        return (
-            *(value.ravel().tolist() if value.dtype.hasobject else ()),
-            *attributes_of(value).values(),
-        )
+        elements = value.ravel().tolist() if value.dtype.hasobject else ()
+        return (*elements, *attributes_of(value).values())
     if isinstance(value, functools.partial):
         return (value.func, *value.args, *value.keywords.values())
     if isinstance(value, (types.MethodType, types.MethodWrapperType)):
         return (value.__self__,)
     if isinstance(value, ReferenceType) or type(value) in ProxyTypes:
         return (referent(value),)
-    names = (
-        (*fields_of(value), *extras(value))
-        if dataclasses.is_dataclass(value) and not isinstance(value, type)
-        else ()
-    )
-    return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return ()
+    names = (*fields_of(value), *extras(value))
+    parts = (getattr(value, name, _ABSENT) for name in names)
+    return [part for part in parts if part is not _ABSENT]
 
 
 def fields_of(value: object) -> tuple[str, ...]:
     """Names of the fields of a dataclass instance; empty for other values."""
-    return (
-        tuple(field.name for field in dataclasses.fields(value))
-        if dataclasses.is_dataclass(value) and not isinstance(value, type)
-        else ()
-    )
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(value))

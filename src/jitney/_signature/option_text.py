@@ -27,44 +27,46 @@ def option_texts(options: Options) -> tuple[str, ...]:
     )
 
 
-def bucket_written(bucket: Bucket) -> Any:
+def bucket_written(bucket: Bucket) -> object:
     """Shortest spelling of a bucket: the name of its ladder, its sizes, or the whole `Bucket`."""
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
 
-def _same(value: object) -> Any:
+def _same(value: object) -> object:
     return value
 
 
-def _names(names: tuple[str, ...]) -> Any:
+def _names(names: tuple[str, ...]) -> object:
     return names[0] if len(names) == 1 else names
 
 
-def _vmap(axes: tuple[VmapAxis, ...]) -> Any:
+def _vmap(axes: tuple[VmapAxis, ...]) -> object:
     if len(axes) == 1 and axes[0].dims is None:
         return axes[0].name
     return {axis.name: dict(axis.dims or ()) for axis in axes}
 
 
-def _pad(pad: tuple[tuple[str, Bucket], ...]) -> Any:
+def _pad(pad: tuple[tuple[str, Bucket], ...]) -> object:
     return {name: bucket_written(bucket) for name, bucket in pad}
 
 
-def _by_path(precision: str | tuple[tuple[str, str], ...]) -> Any:
+def _by_path(precision: str | tuple[tuple[str, str], ...]) -> object:
     return precision if isinstance(precision, str) else dict(precision)
 
 
-def _limit(limit: CompileLimit) -> Any:
+def _limit(limit: CompileLimit) -> object:
     return limit.count if limit.past == "warn" else f"{limit.past}:{limit.count}"
 
 
-def _shard(shard: Sharding) -> Any:
+def _shard(shard: Sharding) -> object:
     axes = {name: _names(along) for name, along in shard.axes}
-    return "fsdp" if not axes else ("fsdp", axes) if shard.fsdp else axes
+    if not axes:
+        return "fsdp"
+    return ("fsdp", axes) if shard.fsdp else axes
 
 
 # Options without an entry are written as they are stored.
-_AS: Mapping[str, Callable[[Any], Any]] = {
+_AS: Mapping[str, Callable[[Any], object]] = {
     "static": _names,
     "donate": _names,
     "vmap": _vmap,

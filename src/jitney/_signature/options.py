@@ -131,7 +131,7 @@ class Options:
     compiler: str = "default"
     debug_nans: bool = False
     shard: Sharding | None = None
-    mesh: Any = None
+    mesh: jax.sharding.Mesh | str | None = None
     # None leaves the choice to `jitney.configure` or JITNEY_VERIFY.
     verify: bool | None = None
     # Set by JITNEY_DISABLE.
@@ -261,12 +261,22 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
         check=_flag(where, "check", raw.get("check", True)),
-        checks=_choice(where, "checks", raw.get("checks", "now"), ("now", "later")),
+        checks=_choice(
+            where,
+            "checks",
+            raw.get("checks", "now"),
+            ("now", "later"),
+        ),
         on_trace_error=_choice(
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
-        compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
+        compiler=_choice(
+            where,
+            "compiler",
+            raw.get("compiler", "default"),
+            ("default", "fast"),
+        ),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
@@ -315,7 +325,12 @@ def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
 
 
 def fail(
-    where: Where | str, what: str, rule: str, fix: str, *, code: str | None = None
+    where: Where | str,
+    what: str,
+    rule: str,
+    fix: str,
+    *,
+    code: str | None = None,
 ) -> NoReturn:
     raise OptionError(where, what, rule, fix, code=code)
 
@@ -324,16 +339,18 @@ def _listing(names: set[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
 
 
-def _names(where: Where | str, option: str, value: object) -> tuple[str, ...]:
+def _names(
+    where: Where | str,
+    option: str,
+    value: object,
+) -> tuple[str, ...]:
     if value is None:
         return ()
-    names = (
-        (value,)
-        if isinstance(value, str)
-        else tuple(value)
-        if isinstance(value, (tuple, list))
-        else None
-    )
+    names = None
+    if isinstance(value, str):
+        names = (value,)
+    elif isinstance(value, (tuple, list)):
+        names = tuple(value)
     if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
         fail(
             where,
@@ -371,16 +388,18 @@ def _vmap(where: Where | str, value: object) -> tuple[VmapAxis, ...]:
     return axes
 
 
-def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
-    good = (
-        isinstance(dims, Mapping)
-        and len(dims) > 0
-        and all(
-            isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool)
-            for argument, dim in dims.items()
-        )
-    )
-    if not good:
+def _explicit(
+    where: Where | str,
+    value: object,
+    name: Any,
+    dims: object,
+) -> VmapAxis:
+    if (
+        not isinstance(dims, Mapping)
+        or len(dims) == 0
+        or not all(isinstance(argument, str) for argument in dims)
+        or not all(isinstance(dim, int) and not isinstance(dim, bool) for dim in dims.values())
+    ):
         fail(
             where,
             f"vmap={value!r} does not say which argument has axis {name!r} where.",
@@ -390,7 +409,10 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
     return VmapAxis(name, tuple(dims.items()))
 
 
-def _pad(where: Where | str, value: object) -> tuple[tuple[str, Bucket], ...]:
+def _pad(
+    where: Where | str,
+    value: object,
+) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
@@ -400,7 +422,8 @@ def _pad(where: Where | str, value: object) -> tuple[tuple[str, Bucket], ...]:
             "`pad` takes a dict from axis name to buckets.",
             'write pad={"points": "pow2"}.',
         )
-    return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
+    items = value.items()
+    return tuple((name, _bucket(where, name, buckets)) for name, buckets in items)
 
 
 def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
@@ -419,20 +442,18 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
         )
 
 
-def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
+def _chunk(
+    where: Where | str,
+    value: object,
+) -> tuple[tuple[str, int | str], ...]:
     if value is None:
         return ()
-    good = (
-        isinstance(value, Mapping)
-        and len(value) > 0
-        and all(map(_is_axis, value))
-        # A bool is an int to Python, but not a size.
-        and all(
-            part == AUTO or (isinstance(part, int) and not isinstance(part, bool) and part > 0)
-            for part in value.values()
-        )
-    )
-    if not good:
+    if (
+        not isinstance(value, Mapping)
+        or len(value) == 0
+        or not all(map(_is_axis, value))
+        or not all(map(_is_chunk_size, value.values()))
+    ):
         fail(
             where,
             f"chunk={value!r} does not say which axis is cut into chunks of what size.",
@@ -447,6 +468,13 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
             "keep the longest.",
         )
     return tuple(value.items())
+
+
+def _is_chunk_size(value: object) -> bool:
+    if value == AUTO:
+        return True
+    # A bool is an int to Python, but not a size.
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _memory(where: Where | str, value: object) -> int | str | None:
@@ -468,17 +496,17 @@ def _max_compiles(where: Where | str, value: Any) -> CompileLimit | None:
         return None
     if is_whole(value) and value > 0:
         return CompileLimit(int(value), _PAST[0])
-    said = (
-        re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if isinstance(value, str) else None
-    )
-    if said is None:
+    match = None
+    if isinstance(value, str):
+        match = re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value)
+    if match is None:
         fail(
             where,
             f"max_compiles={value!r} is not a limit.",
             "It is a number above 0, and what happens past it, which is a warning.",
             'write max_compiles=3, "raise:3" or "eager:3".',
         )
-    return CompileLimit(int(said[2]), said[1])
+    return CompileLimit(int(match[2]), match[1])
 
 
 _PAST = ("warn", "raise", "eager")
@@ -524,7 +552,10 @@ def _roll(where: Where | str, value: object) -> str | None:
     return AUTO
 
 
-def _precision(where: Where | str, value: object) -> str | tuple[tuple[str, str], ...] | None:
+def _precision(
+    where: Where | str,
+    value: object,
+) -> str | tuple[tuple[str, str], ...] | None:
     if value is None or (isinstance(value, str) and value in PRECISIONS):
         return value
     if isinstance(value, Mapping) and value:
@@ -553,19 +584,19 @@ def _precision(where: Where | str, value: object) -> str | tuple[tuple[str, str]
 
 def tolerance_of(precision: str | tuple[tuple[str, str], ...] | None) -> float | None:
     """Tolerance of `"auto:1e-2"`; None for any other policy."""
-    said = (
-        re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision)
-        if isinstance(precision, str)
-        else None
-    )
-    return float(said[1]) if said is not None and float(said[1]) > 0 else None
+    if not isinstance(precision, str):
+        return None
+    match = re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision)
+    tolerance = 0.0 if match is None else float(match[1])
+    return tolerance if tolerance > 0 else None
 
 
 def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | None:
     """Policy that casts products; None for a policy that casts arguments."""
     if isinstance(precision, tuple):
-        said = dict(precision)
-        return Policy(said.pop(DEFAULT, FULL), tuple(said.items()))
+        types = dict(precision)
+        usual = types.pop(DEFAULT, FULL)
+        return Policy(usual, tuple(types.items()))
     return Policy(str(precision)) if precision in LOW else None
 
 
@@ -582,7 +613,7 @@ def _cache(where: Where | str, value: object) -> bool | Literal["program"]:
     return value
 
 
-def read_shard(where: Where | str, value: Any) -> Sharding | None:
+def read_shard(where: Where | str, value: object) -> Sharding | None:
     """Parse the option `shard`.
 
     Raises:
@@ -592,14 +623,13 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
         return None
 
     # Three forms: "fsdp", a dict of axes, and ("fsdp", dict).
-    alone = isinstance(value, str) and value == FSDP
-    fsdp = alone or (
-        isinstance(value, (tuple, list))
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and value[0] == FSDP
-    )
-    named = {} if alone else value[1] if fsdp else value
+    named = value
+    fsdp = False
+    if isinstance(value, str) and value == FSDP:
+        named, fsdp = dict[str, str](), True
+    elif isinstance(value, (tuple, list)) and len(value) == 2:
+        fsdp = isinstance(value[0], str) and value[0] == FSDP
+        named = value[1] if fsdp else value
     if not isinstance(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []
@@ -627,11 +657,21 @@ def _not_sharding(where: Where | str, value: object) -> NoReturn:
     )
 
 
-def _mesh(where: Where | str, value: object, shard: object) -> Any:
+def _mesh(
+    where: Where | str,
+    value: object,
+    shard: object,
+) -> jax.sharding.Mesh | str | None:
     if value is None:
         return None
-    is_optional = isinstance(value, str) and value == OPTIONAL
-    if not is_optional and not isinstance(value, (Mesh, jax.sharding.Mesh)):
+    # jitney's own `Mesh` wraps one of JAX's.
+    if isinstance(value, Mesh):
+        mesh: jax.sharding.Mesh | str = value.mesh
+    elif isinstance(value, jax.sharding.Mesh):
+        mesh = value
+    elif isinstance(value, str) and value == OPTIONAL:
+        mesh = OPTIONAL
+    else:
         fail(
             where,
             f"mesh={value!r} is no mesh.",
@@ -647,9 +687,7 @@ def _mesh(where: Where | str, value: object, shard: object) -> Any:
             code="J201",
         )
 
-    # jitney's own `Mesh` wraps one of JAX's.
-    given = value
-    return given.mesh if isinstance(given, Mesh) else given
+    return mesh
 
 
 def _flag(where: Where | str, option: str, value: object) -> bool:
@@ -663,7 +701,12 @@ def _flag(where: Where | str, option: str, value: object) -> bool:
     return value
 
 
-def _choice(where: Where | str, option: str, value: object, choices: tuple[str, ...]) -> str:
+def _choice(
+    where: Where | str,
+    option: str,
+    value: object,
+    choices: tuple[str, ...],
+) -> str:
     if not isinstance(value, str) or value not in choices:
         fail(
             where,

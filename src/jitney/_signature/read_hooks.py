@@ -15,13 +15,13 @@ import types
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from .._jax.user_contexts import WATCHED
 from .mutable_objects import is_plain
 
-ABSENT: Any = object()
-_usual: Any = object.__getattribute__
+ABSENT = object()
+_usual = object.__getattribute__
 _numbers = count()
 # Bit of `type.__flags__`.
 _IMMUTABLE = 1 << 8
@@ -35,7 +35,7 @@ class ReadObserver(Protocol):
 
     number: int
 
-    def read(self, value: object, name: str, part: object) -> Any: ...
+    def read(self, value: object, name: str, part: object) -> object: ...
 
 
 class _Here(threading.local):
@@ -48,7 +48,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def _read(self: Any, name: str) -> Any:
+def _read(self: object, name: str) -> object:
     readers = _here.readers
     if not readers or name == "__class__":
         return _usual(self, name)
@@ -60,7 +60,12 @@ def _read(self: Any, name: str) -> Any:
     return _tell(readers, self, name, part)
 
 
-def _tell(readers: tuple[ReadObserver, ...], value: object, name: str, part: object) -> Any:
+def _tell(
+    readers: tuple[ReadObserver, ...],
+    value: object,
+    name: str,
+    part: object,
+) -> object:
     given = part
     with unwatched():
         try:

@@ -7,6 +7,7 @@ key is computed, as for a new one.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from operator import is_
 from typing import Any
 
@@ -30,7 +31,7 @@ class RecentStatics:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._last: tuple[tuple[Any, Any], ...] = ()
+        self._last: tuple[tuple[object, Hashable], ...] = ()
 
     def opaque(self, value: object) -> Opaque:
         """Wrap the argument as a leaf with its key.

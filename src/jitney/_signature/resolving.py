@@ -13,7 +13,6 @@ import sys
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,7 +24,7 @@ class _Probe(eqx.Module):
 
 # Equinox has its own type for bound methods.
 _BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))
-_jitted: Any = (jax.jit(len), eqx.filter_jit(len))
+_jitted = (jax.jit(len), eqx.filter_jit(len))
 _look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
 # Under EQX_ON_ERROR=breakpoint Equinox turns the result of `jax.jit` into a plain function with
 # `__wrapped__`. Plain functions have that for other reasons too, so their type is left out.
@@ -41,27 +40,32 @@ UNRESOLVED = (
 )
 
 
-def resolved_fields(cls: type) -> dict[str, Any]:
+def resolved_fields(cls: type) -> dict[str, object]:
     """Annotations of the fields of a class, inherited ones included, each resolved in the scope of
     the class that declares it.
     """
-    hints: dict[str, Any] = {}
+    hints: dict[str, object] = {}
     for owner in reversed(cls.__mro__):
         module = sys.modules.get(owner.__module__)
+        names = vars(module) if module else {}
         for name, raw in raw_annotations(owner).items():
             try:
-                hints[name] = resolve(
-                    raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner}
-                )
+                hints[name] = resolve(raw, names, {**vars(owner), owner.__name__: owner})
             except UNRESOLVED:
                 hints[name] = raw
 
     if not dataclasses.is_dataclass(cls):
         return hints
-    return {item.name: hints.get(item.name, Any) for item in dataclasses.fields(cls)}
+    names = [field.name for field in dataclasses.fields(cls)]
+    # A field without an annotation may hold any object.
+    return {name: hints.get(name, object) for name in names}
 
 
-def resolve(raw: object, globalns: dict[str, Any], localns: Mapping[str, object]) -> Any:
+def resolve(
+    raw: object,
+    globalns: dict[str, object],
+    localns: Mapping[str, object],
+) -> object:
     """Look up the names in an annotation. Raises one of `UNRESOLVED` if a name is missing."""
 
     # `typing.get_type_hints` takes an object with annotations, not a single annotation.
@@ -71,7 +75,7 @@ def resolve(raw: object, globalns: dict[str, Any], localns: Mapping[str, object]
     return typing.get_type_hints(holder, globalns, dict(localns), include_extras=True)["value"]
 
 
-def raw_annotations(obj: object) -> Mapping[str, Any]:
+def raw_annotations(obj: object) -> Mapping[str, object]:
     """Annotations as written, some of them strings."""
     # On Python 3.14 annotations are lazy: names that are missing become ForwardRefs.
     if sys.version_info >= (3, 14):
@@ -83,11 +87,11 @@ def raw_annotations(obj: object) -> Mapping[str, Any]:
     return {}
 
 
-def innermost(fn: object) -> tuple[Any, type | None]:
+def innermost(fn: object) -> tuple[object, type | None]:
     """Function whose annotations count, below partials, bound methods, wrappers, instances and
     classes; and the class that it is a method of, or None.
     """
-    owner: Any = None
+    owner: type | None = None
     while not rewrites(fn):
         above = fn.__class__
         if isinstance(fn, functools.partial):
@@ -117,15 +121,13 @@ def rewrites(fn: object) -> bool:
     """
     if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
         return False
-    home = (
-        fn.__globals__.get("__name__", "")
-        if isinstance(fn, types.FunctionType)
-        else fn.__class__.__module__
-    )
+    home = fn.__class__.__module__
+    if isinstance(fn, types.FunctionType):
+        home = fn.__globals__.get("__name__", "")
     return home.partition(".")[0] in ("jax", "jaxlib", "equinox")
 
 
-def closure_of(fn: object) -> dict[str, Any]:
+def closure_of(fn: object) -> dict[str, object]:
     """Names that a function sees besides those of its module: type parameters and closed-over
     variables.
     """
@@ -138,10 +140,10 @@ def closure_of(fn: object) -> dict[str, Any]:
     return names
 
 
-def class_scope(fn: object, owner: type | None) -> dict[str, Any]:
+def class_scope(fn: object, owner: type | None) -> dict[str, object]:
     """Names that the annotations of a method see: those of its class body, and the class itself."""
     path = getattr(fn, "__qualname__", "").split(".")[:-1]
-    scope: Any = None
+    scope: object = None
 
     # The defining class is the base with the qualified name of the method's enclosing scope.
     for cls in () if owner is None else owner.__mro__:
@@ -159,4 +161,8 @@ def class_scope(fn: object, owner: type | None) -> dict[str, Any]:
 
     # A class attribute called like a builtin (`list`, `type`) would shadow it in annotations.
     body = {name: value for name, value in vars(scope).items() if not hasattr(builtins, name)}
-    return {**params, **body, scope.__name__: scope}
+    return {
+        **params,
+        **body,
+        scope.__name__: scope,
+    }

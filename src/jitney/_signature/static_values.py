@@ -19,9 +19,9 @@ import functools
 import gc
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import equinox as eqx
 import jax
@@ -33,6 +33,9 @@ from .._jax.typed import NumPyArray
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
 from .identity import identity, is_by_identity
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _BY_PARTS = (
     float,
@@ -50,16 +53,41 @@ _BY_PARTS = (
     functools.partial,
     types.MethodType,
 )
-_ATOMS = (int, float, complex, str, bytes)
-_NO_ATOMS: tuple[type[Any], ...] = (enum.Enum, np.generic)
-PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+_ATOMS = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+)
+_NO_ATOMS: tuple[type[object], ...] = (enum.Enum, np.generic)
+PLAIN = (
+    int,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+)
 
 
 class _Missing:
     """Placeholder for a field that an instance of a dataclass lacks."""
 
 
-_BASES = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque, bytearray)
+_BASES = (
+    OrderedDict,
+    defaultdict,
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    deque,
+    bytearray,
+)
 _WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
 
 
@@ -70,7 +98,7 @@ def base_of(value: object) -> Any:
     return next(base for base in type(value).__mro__ if base in _BASES)
 
 
-def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
+def behind(proxy: types.MappingProxyType[object, object]) -> dict[object, object]:
     """Dict behind a mapping proxy.
 
     Reading through the proxy would call overrides: a proxy of a `Counter` gives zeros for missing
@@ -93,11 +121,11 @@ class Unkeyed(StaticError):
 
     def __init__(self, what: str, rule: str, fix: str):
         super().__init__(format_error("Static values", f"one {what}", rule, fix))
-        self.told = what, rule, fix
+        self.parts = what, rule, fix
 
     def of(self, where: Where, name: str) -> StaticError:
         """The error that says whose value it is."""
-        what, rule, fix = self.told
+        what, rule, fix = self.parts
         return StaticError(where, f"{name} {what}", rule, fix)
 
 
@@ -118,7 +146,7 @@ class Opaque:
 
     __slots__ = ("key", "value")
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.value = value
         self.key = static_key(value)
 
@@ -130,7 +158,7 @@ class Opaque:
         return stand_in
 
 
-def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
+def static_key(value: object, seen: tuple[int, ...] = ()) -> Hashable:
     """Compute the key of a static value.
 
     Raises:
@@ -145,9 +173,9 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, value
 
     # The hexadecimal form distinguishes 0.0 from -0.0 and makes NaN equal to itself.
-    if kind is float:
+    if type(value) is float:
         return kind, value.hex()
-    if kind is complex:
+    if type(value) is complex:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
         raise Unkeyed(
@@ -160,11 +188,9 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if parts is not None:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if isinstance(value, (set, frozenset)):
-        return (
-            kind,
-            frozenset(static_key(part, inside) for part in base_of(value).__iter__(value)),
-            *(static_key(part, inside) for part in _own(value)),
-        )
+        members = base_of(value).__iter__(value)
+        keys = frozenset(static_key(member, inside) for member in members)
+        return kind, keys, *(static_key(part, inside) for part in _own(value))
 
     # Classes of Python and NumPy whose `==` is coarser than what a body can observe.
     built = construction(value)
@@ -177,7 +203,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
 
-def keyer_of(kind: type[object]) -> Any:
+def keyer_of(kind: type[object]) -> Callable[..., Hashable] | None:
     """Function from a static leaf of this type to its key; None if the leaf is its own key.
 
     The type of the leaf is in the call key already, so the key of the leaf may leave it out.
@@ -190,16 +216,17 @@ def keyer_of(kind: type[object]) -> Any:
         return static_key
     if dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
         return static_key
-    return identity if is_by_identity(kind) else None
+    if is_by_identity(kind):
+        return identity
+    return None
 
 
 def can_have_attributes(kind: type[object]) -> bool:
     """Return whether a class is a subclass of numbers or texts whose instances may have attributes
     (a unit, say) that `==` ignores.
     """
-    return (
-        issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
-    )
+    has_dict = bool(kind.__dictoffset__)
+    return has_dict and issubclass(kind, _ATOMS) and not issubclass(kind, _NO_ATOMS)
 
 
 def with_attributes(value: object) -> bool:
@@ -214,9 +241,9 @@ def is_keyed_by_identity(value: object) -> bool:
     kind = type(value)
     if kind is types.FunctionType:
         return True
-    return (
-        is_by_identity(kind) and not issubclass(kind, _BY_PARTS) and not is_keyed_by_fields(value)
-    )
+    if not is_by_identity(kind) or issubclass(kind, _BY_PARTS):
+        return False
+    return not is_keyed_by_fields(value)
 
 
 def is_constant(kind: type[object]) -> bool:
@@ -224,18 +251,16 @@ def is_constant(kind: type[object]) -> bool:
     its `==`.
     """
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-    return (by_identity and keyer_of(kind) in (None, identity)) or kind in (
-        str,
-        bytes,
-        types.BuiltinFunctionType,
-    )
+    if by_identity and keyer_of(kind) in (None, identity):
+        return True
+    return kind in (str, bytes, types.BuiltinFunctionType)
 
 
 def _opaque_key(leaf: Opaque) -> Hashable:
     return leaf.key
 
 
-def _parts(value: Any) -> tuple[Any, ...] | None:
+def _parts(value: object) -> tuple[object, ...] | None:
     """Parts of an ordered container, in an order that a body could observe; None for other
     values.
     """
@@ -252,7 +277,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, (list, tuple)):
         return tuple(base_of(value).__iter__(value))
     if isinstance(value, dict):
-        return tuple(part for item in base_of(value).items(value) for part in item)
+        items = base_of(value).items(value)
+        return tuple(part for item in items for part in item)
     if isinstance(value, types.MappingProxyType):
         return (behind(value),)
     if isinstance(value, slice):
@@ -262,30 +288,30 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
-        compared = [
-            getattr(value, field.name, _Missing)
-            for field in dataclasses.fields(value)
-            if field.compare
-        ]
+        fields = dataclasses.fields(value)
+        compared = [field.name for field in fields if field.compare]
+        parts = [getattr(value, name, _Missing) for name in compared]
         # The order in which extra attributes were set does not count.
-        return (*compared, *sorted(extras(value).items(), key=itemgetter(0)))
+        others = sorted(extras(value).items(), key=itemgetter(0))
+        return (*parts, *others)
     return None
 
 
-def extras(record: Any) -> dict[str, Any]:
+def extras(record: DataclassInstance) -> dict[str, object]:
     """Attributes of a dataclass instance that are neither fields (but set by `__post_init__`, say)
     nor values of a `cached_property`.
     """
     held = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
-    return {
-        name: held[name]
-        for name in names
-        if not isinstance(getattr(type(record), name, None), functools.cached_property)
-    }
+    own: dict[str, object] = {}
+    for name in names:
+        of_class = getattr(type(record), name, None)
+        if not isinstance(of_class, functools.cached_property):
+            own[name] = held[name]
+    return own
 
 
-def _own(value: object) -> tuple[Any, ...]:
+def _own(value: object) -> tuple[object, ...]:
     """Extra state of an instance of a subclass of a number, text, container or array: a unit, a
     mask, a default factory.
     """
@@ -300,7 +326,7 @@ def _own(value: object) -> tuple[Any, ...]:
     return (factory, attributes) if factory or attributes else ()
 
 
-def is_keyed_by_fields(value: Any) -> bool:
+def is_keyed_by_fields(value: object) -> TypeGuard[DataclassInstance]:
     """Return whether a value is a dataclass without a hash, or with the hash that dataclasses or
     Equinox generate.
 
@@ -310,23 +336,28 @@ def is_keyed_by_fields(value: Any) -> bool:
         return _is_record(value)
     # The hash that dataclasses generate is that of the tuple of hashed fields. Any other hash was
     # written by the author of the class.
-    hashed = tuple(
-        getattr(value, f.name, None)
-        for f in dataclasses.fields(value)
-        if (f.compare if f.hash is None else f.hash)
-    )
+    names = [
+        field.name
+        for field in dataclasses.fields(value)
+        if (field.compare if field.hash is None else field.hash)
+    ]
+    hashed = tuple(getattr(value, name, None) for name in names)
     return not has_hash(value) or (has_hash(hashed) and hash(value) == hash(hashed))
 
 
-def _array_parts(value: object) -> tuple[Any, ...]:
+def _array_parts(value: object) -> tuple[object, ...]:
     if isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
-        return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
+        words = _array_parts(words_of_keys(value))
+        return ("key", str(value.dtype), *words)
+
     # Weak types promote differently, and the order in memory can be observed through `ravel("K")`.
     host = np.asarray(value)
+    dtype = str(host.dtype)
     if host.dtype.hasobject:
-        return (str(host.dtype), host.shape, host.tolist())
+        return (dtype, host.shape, host.tolist())
     weak = bool(getattr(value, "weak_type", False))
-    return (str(host.dtype), host.shape, weak, order_in_memory(host), host.tobytes())
+    order = order_in_memory(host)
+    return (dtype, host.shape, weak, order, host.tobytes())
 
 
 def order_in_memory(array: NumPyArray) -> tuple[int, ...]:
@@ -340,7 +371,7 @@ def order_in_memory(array: NumPyArray) -> tuple[int, ...]:
     return () if order == [*axes] else tuple(order)
 
 
-def _is_record(value: object) -> bool:
+def _is_record(value: object) -> TypeGuard[DataclassInstance]:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
@@ -360,11 +391,9 @@ def _numbers(value: object) -> str:
     """
     if hasattr(type(value), "to_numpy"):
         return "pass `.to_numpy()` of it: an array is keyed by its numbers."
-    return (
-        "pass `np.asarray` of it: an array is keyed by its numbers."
-        if hasattr(type(value), "__array__")
-        else ""
-    )
+    if hasattr(type(value), "__array__"):
+        return "pass `np.asarray` of it: an array is keyed by its numbers."
+    return ""
 
 
 def _hashable(value: object) -> Hashable:

@@ -16,13 +16,13 @@ import dataclasses
 import types
 from collections.abc import Hashable, Iterable
 from math import copysign
-from typing import Any
 
 import jax
 import numpy as np
 
 from .._jax.aux_data import Structure, aux_data
 from .._jax.trees import Tracer, issubdtype
+from .._jax.typed import Array
 from .construction import construction
 from .static_values import is_keyed_by_fields, static_key
 
@@ -38,11 +38,11 @@ def strict_key(parts: Iterable[object]) -> tuple[Hashable, ...]:
     """Strict keys of these parts of a key, to be compared beside the parts; empty if `==` is
     already exact.
     """
-    told: list[Hashable] = []
+    keys: list[Hashable] = []
     for part in parts:
         if type(part) is Structure:
-            _add(part, told)
-    return tuple(told)
+            _add(part, keys)
+    return tuple(keys)
 
 
 def are_one(a: object, b: object) -> bool:
@@ -50,27 +50,28 @@ def are_one(a: object, b: object) -> bool:
     return a == b and strict_key([a]) == strict_key([b])
 
 
-def _add(structure: Hashable, told: list[Hashable]) -> None:
-    for held in aux_data(structure):
-        kinds = tuple(map(type, held if type(held) in (tuple, list) else (held,)))
+def _add(structure: Hashable, keys: list[Hashable]) -> None:
+    for data in aux_data(structure):
+        parts = data if type(data) in (tuple, list) else (data,)
+        kinds = tuple(map(type, parts))
         known = _known.get(kinds, kinds)
         if known is kinds:
-            known = _of_node(held, kinds)
+            known = _of_node(parts, kinds)
         # A list holds the keys of a dict; keys that are all text are compared exactly by `==`.
-        if known is not None and not (type(held) is list and _ONLY_TEXT.issuperset(kinds)):
-            told.append(known)
+        is_exact = type(data) is list and _ONLY_TEXT.issuperset(kinds)
+        if known is not None and not is_exact:
+            keys.append(known)
 
 
-def _of_node(held: Any, kinds: tuple[type, ...]) -> Hashable:
+def _of_node(parts: Iterable[object], kinds: tuple[type, ...]) -> Hashable:
     """Strict key of the values that a node of the structure holds, or None. It is memoised if their
     types alone determine it.
     """
     # `1` and `True` differ by type, so the type is the strict key. For a float the value counts as
     # well, because of the sign of zero.
     by_type = all(kind in _BY_TYPE or _is_itself(kind) for kind in kinds)
-    parts = held if type(held) in (tuple, list) else (held,)
-    told = tuple(_told(part, ()) for part in parts)
-    known = told if any(part is not None for part in told) else None
+    keys = tuple(_value_key(part, ()) for part in parts)
+    known = keys if any(key is not None for key in keys) else None
     if by_type:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
@@ -82,7 +83,7 @@ def _is_itself(kind: type) -> bool:
     return kind in _BY_IDENTITY or kind.__eq__ is object.__eq__
 
 
-def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
+def _value_key(value: object, inside: tuple[int, ...]) -> Hashable:
     """Strict key of a value within the values that are equal to it; None if these are identical in
     every respect.
     """
@@ -91,9 +92,9 @@ def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
         return kind
     if _is_itself(kind) or id(value) in inside:
         return None
-    if kind is float:
+    if type(value) is float:
         return kind, copysign(1.0, value)
-    if kind is complex:
+    if type(value) is complex:
         return kind, copysign(1.0, value.real), copysign(1.0, value.imag)
     if kind is Structure:
         return kind, *strict_key([value])
@@ -102,7 +103,7 @@ def _told(value: Any, inside: tuple[int, ...]) -> Hashable:
     return kind, *_of_parts(value, (*inside, id(value)))
 
 
-def _of_array(value: Any) -> tuple[Hashable, ...]:
+def _of_array(value: Array | np.generic) -> tuple[Hashable, ...]:
     """Strict key of an array. `==` of an array with more than one element has no single truth
     value, so the contents of such an array are not read.
     """
@@ -111,27 +112,30 @@ def _of_array(value: Any) -> tuple[Hashable, ...]:
         and not isinstance(value, Tracer)
         and not issubdtype(value.dtype, jax.dtypes.extended)
     )
-    return (
-        str(value.dtype),
-        value.shape,
-        bool(getattr(value, "weak_type", False)),
-        np.asarray(value).tobytes() if is_read else b"",
-    )
+    weak = bool(getattr(value, "weak_type", False))
+    contents = np.asarray(value).tobytes() if is_read else b""
+    return str(value.dtype), value.shape, weak, contents
 
 
-def _of_parts(value: Any, inside: tuple[int, ...]) -> tuple[Hashable, ...]:
+def _of_parts(
+    value: object,
+    inside: tuple[int, ...],
+) -> tuple[Hashable, ...]:
     if isinstance(value, (tuple, list)):
-        return tuple(_told(part, inside) for part in value)
+        return tuple(_value_key(part, inside) for part in value)
     if isinstance(value, (dict, types.MappingProxyType)):
-        return tuple((key, _told(key, inside), _told(part, inside)) for key, part in value.items())
-    if isinstance(value, (set, frozenset)):
-        return (frozenset((part, _told(part, inside)) for part in value),)
-    if isinstance(value, slice):
-        return tuple(_told(part, inside) for part in (value.start, value.stop, value.step))
-    if is_keyed_by_fields(value):
+        items = value.items()
         return tuple(
-            _told(getattr(value, field.name, None), inside)
-            for field in dataclasses.fields(value)
-            if field.compare
+            (key, _value_key(key, inside), _value_key(part, inside)) for key, part in items
         )
+    if isinstance(value, (set, frozenset)):
+        return (frozenset((part, _value_key(part, inside)) for part in value),)
+    if isinstance(value, slice):
+        bounds = (value.start, value.stop, value.step)
+        return tuple(_value_key(bound, inside) for bound in bounds)
+
+    if is_keyed_by_fields(value):
+        names = [field.name for field in dataclasses.fields(value) if field.compare]
+        parts = (getattr(value, name, None) for name in names)
+        return tuple(_value_key(part, inside) for part in parts)
     return () if construction(value) is None else (static_key(value),)

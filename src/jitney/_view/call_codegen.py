@@ -26,9 +26,10 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
-from .._jax.trees import is_module, tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._signature.mutable_objects import can_change
 from .._signature.static_values import Opaque, is_constant
@@ -53,15 +54,19 @@ class Argument:
         value: The value itself.
     """
 
-    twin: Any
+    twin: object
     place: int | None
-    value: Any
+    value: object
 
 
-Taker = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any] | None]
-"""Function from the positional and keyword arguments of a call to its leaves; None for a call that
+_Args = tuple[object, ...]
+_Kwargs = Mapping[str, object]
+Taker = Callable[[_Args, _Kwargs], Sequence[Array] | None]
+"""Function from the positional and keyword arguments of a call to its arrays; None for a call that
 differs from the one it was written for.
 """
+LeavesTaker = Callable[[_Args, _Kwargs], Sequence[object] | None]
+"""The same for calls with one module, of which all leaves are returned."""
 
 
 def taker(
@@ -94,7 +99,11 @@ def taker(
 
 
 @functools.lru_cache(maxsize=256)
-def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[int, ...]) -> Taker:
+def arrays_taker(
+    kinds: tuple[type, ...],
+    names: tuple[str, ...],
+    order: tuple[int, ...],
+) -> Taker:
     """Generate the function that flattens calls with one array for each parameter.
 
     Args:
@@ -105,12 +114,12 @@ def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[i
     writer = _TakerWriter(None)
     for place in order:
         writer.array(kinds[place], f"a{place}")
-    return writer.written(
-        len(kinds) - len(names), names, whole=not names and order == tuple(range(len(kinds)))
-    )
+    count = len(kinds) - len(names)
+    is_in_order = order == tuple(range(len(kinds)))
+    return writer.written(count, names, whole=not names and is_in_order)
 
 
-def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> Taker | None:
+def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> LeavesTaker | None:
     """Generate the function that gives the leaves of modules of this structure, with leaves of
     these types, and equal to these if `is_keyed_by_value`.
     """
@@ -131,16 +140,24 @@ def is_keyed_by_value(leaf: object) -> bool:
     return is_constant(type(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
-def no_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+def no_call(
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> None:
     """Reject every call: the initial `Taker`, before the first call."""
 
 
 def _gives(
-    take: Taker, args: tuple[object, ...], kwargs: Mapping[str, object], leaves: Sequence[object]
+    take: LeavesTaker,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    leaves: Sequence[object],
 ) -> bool:
     """Return whether a function gives the same leaves as JAX."""
     taken = take(args, kwargs)
-    return taken is not None and len(taken) == len(leaves) and all(map(is_, taken, leaves))
+    if taken is None or len(taken) != len(leaves):
+        return False
+    return all(map(is_, taken, leaves))
 
 
 class _TakerWriter:
@@ -153,6 +170,7 @@ class _TakerWriter:
     def __init__(self, dynamic: Container[int] | None):
         self.is_known = True
         self._dynamic = dynamic
+        # Globals of the generated function.
         self._names: dict[str, Any] = {"fields": FIELDS.__get__}
         self._lines: list[str] = []
         self._given: list[str] = []
@@ -161,7 +179,13 @@ class _TakerWriter:
         # Number of local variables so far.
         self._parts = 0
 
-    def written(self, count: int, names: tuple[str, ...], *, whole: bool = False) -> Taker:
+    def written(
+        self,
+        count: int,
+        names: tuple[str, ...],
+        *,
+        whole: bool = False,
+    ) -> Taker:
         """Compile the function.
 
         Args:
@@ -169,20 +193,25 @@ class _TakerWriter:
             names: Names of the keyword arguments.
             whole: Whether the arguments are the result as they are.
         """
-        arguments = [f"a{i}" for i in range(count)]
-        lines = [f"if len(kwargs) != {len(names)}:" if names else "if kwargs:", "    return None"]
-        lines.append(f"{', '.join(arguments)}, = args" if arguments else "() = args")
-        lines += [f"a{count + i} = kwargs[{name!r}]" for i, name in enumerate(names)]
-        lines += [
-            *self._lines,
-            "return args" if whole else f"return ({''.join(f'{part}, ' for part in self._given)})",
+        lines = [
+            f"if len(kwargs) != {len(names)}:" if names else "if kwargs:",
+            "    return None",
         ]
+
+        # The variables of the arguments.
+        arguments = ", ".join(f"a{i}" for i in range(count))
+        lines.append(f"{arguments}, = args" if arguments else "() = args")
+        lines += [f"a{count + i} = kwargs[{name!r}]" for i, name in enumerate(names)]
+
+        # The lines of the nodes, and the result.
+        lines += self._lines
+        parts = "".join(f"{part}, " for part in self._given)
+        lines.append("return args" if whole else f"return ({parts})")
 
         # A missing key or field, or another number of items, raises one of these.
         way_out = ["except (KeyError, ValueError):", "    return None"]
-        source = "\n    ".join(
-            ["def take(args, kwargs):", "try:", *(f"    {line}" for line in lines), *way_out]
-        )
+        body = ["try:", *(f"    {line}" for line in lines), *way_out]
+        source = "\n    ".join(["def take(args, kwargs):", *body])
 
         # The source consists of names and numbers generated here, and of no text of the user's.
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102
@@ -192,14 +221,12 @@ class _TakerWriter:
         """Write the lines for one argument, or for a default, which may have been changed in
         place.
         """
-        before, twin, value = len(self._lines), argument.twin, argument.value
-        is_whole = isinstance(twin, Opaque)
-        name = (
-            f"a{argument.place}"
-            if argument.place is not None
-            else self._constant(value.value if is_whole else value)
-        )
-        if is_whole:
+        before = len(self._lines)
+        twin, value = argument.twin, argument.value
+        if isinstance(twin, Opaque) and isinstance(value, Opaque):
+            value = value.value
+        name = f"a{argument.place}" if argument.place is not None else self._constant(value)
+        if isinstance(twin, Opaque):
             self._count += 1
             self._static(twin.value, name)
         else:
@@ -211,12 +238,11 @@ class _TakerWriter:
 
     def array(self, kind: type, name: str) -> None:
         """Write the lines for an array of this type."""
-        self._leave_if(
-            [f"type({name}) is not {self._constant(kind)}", *self._may_not_fit(kind, name)]
-        )
+        unlike = f"type({name}) is not {self._constant(kind)}"
+        self._leave_if([unlike, *self._may_not_fit(kind, name)])
         self._given.append(name)
 
-    def add(self, node: Any, name: str) -> None:
+    def add(self, node: object, name: str) -> None:
         """Write the lines for one part of an argument, which is stored in the variable `name`."""
         kind = type(node)
         unlike = [f"type({name}) is not {self._constant(kind)}"]
@@ -224,29 +250,37 @@ class _TakerWriter:
             self._leave_if([f"{name} is not None"])
         elif is_leaf(node):
             self._leaf(node, name, unlike)
-        elif is_module(node) and _has_all_fields(node):
+        elif isinstance(node, eqx.Module) and _has_all_fields(node):
             self._module(node, name, unlike)
         # Only text keys: other keys may equal keys of another type.
-        elif kind is dict and all(type(key) is str for key in node):
+        elif type(node) is dict and all(type(key) is str for key in node):
             keys = sorted(node)
-            self._container([node[key] for key in keys], name, unlike, keys)
-        elif kind is list or (isinstance(node, tuple) and _is_in_order(node)):
+            self._container(
+                [node[key] for key in keys],
+                name,
+                unlike,
+                keys,
+            )
+        elif type(node) is list or (isinstance(node, tuple) and _is_in_order(node)):
             self._container([*node], name, unlike)
         else:
             self._tree(node, name)
 
-    def _leaf(self, node: object, name: str, unlike: list[str]) -> None:
+    def _leaf(
+        self,
+        node: object,
+        name: str,
+        unlike: list[str],
+    ) -> None:
         number, self._count = self._count, self._count + 1
         kind = type(node)
         if self._dynamic is None or number in self._dynamic:
             # An int passed for a float is converted, which this function does not do.
             self.is_known &= self._dynamic is None or kind is not int
-            is_array = not (self._dynamic is None and is_keyed_by_value(node))
-            self._leave_if(
-                [*unlike, *self._may_not_fit(kind, name)]
-                if is_array
-                else [self._differs(node, name)]
-            )
+            if self._dynamic is None and is_keyed_by_value(node):
+                self._leave_if([self._differs(node, name)])
+            else:
+                self._leave_if([*unlike, *self._may_not_fit(kind, name)])
             self._given.append(name)
         else:
             self._static(node, name)
@@ -262,31 +296,35 @@ class _TakerWriter:
     def _static(self, value: object, name: str) -> None:
         """Write the comparison of a static value, whose `==` has to cover all its contents."""
         kind = type(value)
-        self.is_known &= (
-            value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
-        )
+        is_plain = value is None or kind in _NUMBERS
+        self.is_known &= is_plain or is_constant(kind) or issubclass(kind, enum.Enum)
         self._leave_if([self._differs(value, name)])
 
-    def _module(self, node: Any, name: str, unlike: list[str]) -> None:
-        held, lies_in = fields_of(node), self._name()
+    def _module(
+        self,
+        node: eqx.Module,
+        name: str,
+        unlike: list[str],
+    ) -> None:
+        attributes, variable = fields_of(node), self._name()
         self._leave_if(unlike)
         # The `__dict__` is read once by its descriptor, past Equinox's attribute lookup.
-        self._lines.append(f"{lies_in} = fields({name})")
-        static = [
-            field.name for field in dataclasses.fields(node) if field.metadata.get("static", False)
-        ]
-        self._leave_if(
-            [
-                f"len({lies_in}) != {len(held)}",
-                *(self._differs(held[field], f"{lies_in}[{field!r}]") for field in static),
-            ]
-        )
+        self._lines.append(f"{variable} = fields({name})")
 
-        for field in dataclasses.fields(node):
+        # Static fields are compared.
+        fields = dataclasses.fields(node)
+        static = [field.name for field in fields if field.metadata.get("static", False)]
+        differences = [
+            self._differs(attributes[field], f"{variable}[{field!r}]") for field in static
+        ]
+        self._leave_if([f"len({variable}) != {len(attributes)}", *differences])
+
+        # The others are nodes.
+        for field in fields:
             if field.name not in static:
                 part = self._name()
-                self._lines.append(f"{part} = {lies_in}[{field.name!r}]")
-                self.add(held[field.name], part)
+                self._lines.append(f"{part} = {variable}[{field.name!r}]")
+                self.add(attributes[field.name], part)
 
     def _container(
         self,
@@ -299,12 +337,11 @@ class _TakerWriter:
         self._leave_if([*unlike, f"len({name}) != {len(parts)}"])
         names = [self._name() for _ in parts]
         if keys is not None:
-            self._lines += [
-                f"{part} = {name}[{self._constant(key)}]"
-                for part, key in zip(names, keys, strict=True)
-            ]
+            for part, key in zip(names, keys, strict=True):
+                self._lines.append(f"{part} = {name}[{self._constant(key)}]")
         elif names:
-            self._lines.append(f"{''.join(f'{part}, ' for part in names)}= {name}")
+            targets = "".join(f"{part}, " for part in names)
+            self._lines.append(f"{targets}= {name}")
         for part, of in zip(parts, names, strict=True):
             self.add(part, of)
 
@@ -334,15 +371,15 @@ class _TakerWriter:
         too; for others an equal but distinct object exits to JAX.
         """
         kind, constant = type(value), self._constant(value)
-        if kind in _EXACT or (kind is float and value == value and value != 0):
-            return (
-                f"{name} is not {constant} and (type({name}) is not {self._constant(kind)} or"
-                f" {name} != {constant})"
-            )
-        return f"{name} is not {constant}"
+        is_quick = kind in _EXACT or (kind is float and value == value and value != 0)
+        if not is_quick:
+            return f"{name} is not {constant}"
+        unlike = f"type({name}) is not {self._constant(kind)}"
+        return f"{name} is not {constant} and ({unlike} or {name} != {constant})"
 
-    def _leave_if(self, what: Sequence[str]) -> None:
-        self._lines += [f"if {' or '.join(what)}:", "    return None"] if what else []
+    def _leave_if(self, conditions: Sequence[str]) -> None:
+        if conditions:
+            self._lines += [f"if {' or '.join(conditions)}:", "    return None"]
 
     def _name(self) -> str:
         self._parts += 1
@@ -354,21 +391,24 @@ class _TakerWriter:
         return name
 
 
-def _has_all_fields(module: Any) -> bool:
+def _has_all_fields(module: eqx.Module) -> bool:
     """Return whether the attributes of a module are exactly its fields, all in its `__dict__`, so
     that its leaves can be read there.
     """
-    held = fields_of(module)
-    return len(held) == len(dataclasses.fields(module)) and all(
-        field.name in held for field in dataclasses.fields(module)
-    )
+    attributes = fields_of(module)
+    fields = dataclasses.fields(module)
+    if len(attributes) != len(fields):
+        return False
+    return all(field.name in attributes for field in fields)
 
 
-def _is_in_order(node: Any) -> bool:
+def _is_in_order(node: tuple[object, ...]) -> bool:
     """Return whether JAX flattens a tuple of this class item by item, in order. Items that are the
     same object leave this undecided.
     """
+    if type(node) is tuple:
+        return True
     parts = [*map(id, node)]
-    return type(node) is tuple or (
-        len(set(parts)) == len(parts) and [*map(id, children(node))] == parts
-    )
+    if len(set(parts)) < len(parts):
+        return False
+    return [*map(id, children(node))] == parts

@@ -27,10 +27,14 @@ _LOST = 1e-3
 
 
 WHOLE = frozenset((np.dtype(np.int64), np.dtype(np.uint64)))
-"""Dtypes of arrays that are checked in each call; `taking.py` tests for them."""
+"""Dtypes of arrays that are checked in each call; `call_codegen.py` tests for them."""
 
 
-def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Array]) -> None:
+def demand_floats_fit(
+    where: Where,
+    paths: Sequence[str],
+    arrays: Sequence[Array],
+) -> None:
     """Check floats in the first call of a program, and warn if they lose their differences.
 
     Raises:
@@ -47,7 +51,9 @@ def demand_floats_fit(where: Where, paths: Sequence[str], arrays: Sequence[Array
 
 
 def demand_whole_numbers_fit(
-    where: Where | str, paths: Sequence[str], arrays: Sequence[Array]
+    where: Where | str,
+    paths: Sequence[str],
+    arrays: Sequence[Array],
 ) -> None:
     """Check integers.
 
@@ -85,8 +91,14 @@ def _demand_floats(where: Where, path: str, array: NumPyArray) -> None:
         _warn_of_spread(where, path, array[kept], rounded[kept])
 
 
-def _warn_of_spread(where: Where, path: str, numbers: NumPyArray, rounded: NumPyArray) -> None:
-    least, most, moved = numbers.min(), numbers.max(), np.abs(numbers - rounded).max()
+def _warn_of_spread(
+    where: Where,
+    path: str,
+    numbers: NumPyArray,
+    rounded: NumPyArray,
+) -> None:
+    least, most = numbers.min(), numbers.max()
+    moved = np.abs(numbers - rounded).max()
     # A constant array has no spread, hence no differences to lose.
     if moved > _LOST * (most - least) > 0:
         text = format_error(
@@ -100,7 +112,11 @@ def _warn_of_spread(where: Where, path: str, numbers: NumPyArray, rounded: NumPy
 
 
 def _beyond(
-    where: Where | str, path: str, dtype: DType, number: object, low: DType
+    where: Where | str,
+    path: str,
+    dtype: DType,
+    number: object,
+    low: DType,
 ) -> ContractError:
     return ContractError(
         where,

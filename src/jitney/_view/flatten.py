@@ -2,9 +2,9 @@
 structure.
 
 Equinox flattens a module in Python, which takes about a microsecond for each module inside it and
-is most of the cost of a warm call with a model. A generated function (`taking.py`) takes a tenth of
-that. Most calls bypass this module, because a call of a known pattern is flattened as a whole by
-`taking.taker`.
+is most of the cost of a warm call with a model. A generated function (`call_codegen.py`) takes a
+tenth of that. Most calls bypass this module, because a call of a known pattern is flattened as a
+whole by `call_codegen.taker`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,11 +19,11 @@ import numpy as np
 
 from .._jax.trees import Tracer, tree_flatten
 from .._signature.strict_keys import strict_key
-from .call_codegen import Taker, is_keyed_by_value, leaves_taker
+from .call_codegen import LeavesTaker, is_keyed_by_value, leaves_taker
 from .nodes import children
 
 _NODES = (tuple, eqx.Module)
-_NO_KEYWORDS: dict[str, Any] = {}
+_NO_KEYWORDS: dict[str, object] = {}
 # First item of a key. Without it the key of `f((x,))`, flattened by argument, would equal that of
 # `f(x)`, flattened as a whole.
 _APART = "by argument"
@@ -66,7 +65,7 @@ def structure(treedef: Hashable, leaves: Sequence[object]) -> ModuleStructure:
         )
 
 
-def constants_in(key: Any) -> int:
+def constants_in(key: tuple[Hashable, ...]) -> int:
     """Number of leaves that the key of a call's arguments identifies by value."""
     return sum(part.constants for part in key if isinstance(part, ModuleStructure))
 
@@ -81,9 +80,9 @@ class _Class:
 
     def __init__(self) -> None:
         self.seen = 0
-        self.takers: tuple[tuple[Taker, ModuleStructure], ...] = ()
+        self.takers: tuple[tuple[LeavesTaker, ModuleStructure], ...] = ()
 
-    def taken(self, module: object) -> tuple[Sequence[Any], ModuleStructure] | None:
+    def taken(self, module: object) -> tuple[Sequence[object], ModuleStructure] | None:
         """Leaves of a module and its part of the key, if a function fits; None otherwise."""
         for take, of in self.takers:
             leaves = take((module,), _NO_KEYWORDS)
@@ -96,13 +95,16 @@ class _Class:
         been seen.
         """
         self.seen += 1
-        if _SEEN <= self.seen <= _MOST_SEEN and len(self.takers) < _MOST_TAKERS:
-            take = leaves_taker(treedef, leaves)
-            if take is not None:
-                of = structure(treedef, leaves)
-                # The newest function is tried first, and replaces an older one of the same
-                # structure.
-                self.takers = (take, of), *(known for known in self.takers if known[1] is not of)
+        if not _SEEN <= self.seen <= _MOST_SEEN or len(self.takers) >= _MOST_TAKERS:
+            return
+        take = leaves_taker(treedef, leaves)
+        if take is None:
+            return
+        of = structure(treedef, leaves)
+
+        # The newest function is tried first, and replaces an older one of the same structure.
+        others = [known for known in self.takers if known[1] is not of]
+        self.takers = (take, of), *others
 
 
 class Flattener:
@@ -115,14 +117,19 @@ class Flattener:
         # Array types, which are leaves.
         self._arrays: set[type] = {np.ndarray}
 
-    def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], tuple[Hashable, ...]]:
-        leaves: list[Any] = []
+    def __call__(self, args: tuple[object, ...]) -> tuple[list[object], tuple[Hashable, ...]]:
+        leaves: list[object] = []
         key: list[Hashable] = [_APART]
         for arg in args:
             self._add(arg, leaves, key)
         return leaves, tuple(key)
 
-    def _add(self, node: object, leaves: list[Any], key: list[Hashable]) -> None:
+    def _add(
+        self,
+        node: object,
+        leaves: list[object],
+        key: list[Hashable],
+    ) -> None:
         """Append the leaves of one argument (or part of one), and its part of the key. The part
         determines where the argument ends.
         """
@@ -145,7 +152,12 @@ class Flattener:
             leaves += flat
             key += (treedef, *map(type, flat))
 
-    def _module(self, module: object, leaves: list[Any], key: list[Hashable]) -> None:
+    def _module(
+        self,
+        module: object,
+        leaves: list[object],
+        key: list[Hashable],
+    ) -> None:
         known = self._classes.get(type(module))
         if known is None:
             known = self._classes[type(module)] = _Class()
@@ -159,13 +171,13 @@ class Flattener:
         key += (treedef, *map(type, flat))
         known.learn(flat, treedef)
 
-    def _holds_more(self, node: Any) -> bool:
+    def _holds_more(self, node: tuple[object, ...]) -> bool:
         """Return whether a node is a tuple of modules, or of tuples that may contain modules, and
         JAX flattens it as a plain tuple.
         """
         return any(isinstance(child, _NODES) for child in node) and self._is_plain(node)
 
-    def _is_plain(self, node: Any) -> bool:
+    def _is_plain(self, node: tuple[object, ...]) -> bool:
         """Return whether JAX flattens a tuple item by item, in order."""
         kind = type(node)
         plain = self._tuples.get(kind)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax.tree_util import DictKey, SequenceKey
+from jax.tree_util import DictKey, SequenceKey, tree_flatten_with_path
 
 from .._contract.contract import Contract
 from .._errors import ContractError, StaticError, repr_of
@@ -26,11 +26,10 @@ from .._jax.trees import (
     extended,
     issubdtype,
     keystr,
-    tree_flatten_with_path,
     tree_map,
     tree_unflatten,
 )
-from .._jax.typed import Array
+from .._jax.typed import Array, DType
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
@@ -45,6 +44,8 @@ from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
+_Pick = Callable[[list[Any]], Sequence[Array]]
+"""Function from the leaves of a call to its arrays."""
 # Static keys remembered for one layout. Beyond this number all are dropped, and have to be traced
 # again.
 MAX_ENTRIES = 4096
@@ -59,19 +60,21 @@ class Layout:
         self,
         binder: Binder,
         contract: Contract,
-        values: tuple[Any, ...],
+        values: tuple[object, ...],
         donate: tuple[str, ...],
         constants: int = 0,
     ):
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
-        self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
-        self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+        indices = range(len(leaves))
+        self.dynamic = tuple(i for i in indices if is_traced(leaves[i], hints[i]))
+        self.static = tuple(sorted(set(indices) - set(self.dynamic)))
 
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
-        self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
+        arguments = [self.names[i][0] for i in self.dynamic]
+        self.donated = tuple(n for n, name in enumerate(arguments) if name in donate)
         self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
@@ -80,10 +83,16 @@ class Layout:
             self._refuse_array_likes(leaves[i], self.names[i][1])
 
         self.pick = self._picker(leaves, hints)
-        self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
         kinds = tuple(type(leaves[i]) for i in self.static)
+        keyers = map(keyer_of, kinds)
+        self._keyers = tuple(zip(self.static, keyers, strict=True))
 
-        self.form: tuple[Any, ...] = (self.treedef, strict_key([self.treedef]), self.dynamic, kinds)
+        self.form: tuple[object, ...] = (
+            self.treedef,
+            strict_key([self.treedef]),
+            self.dynamic,
+            kinds,
+        )
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
         """Values beside the leaves that traces can see and callers can change in place."""
@@ -160,9 +169,7 @@ class Layout:
         self.entries[key] = entry
         return entry
 
-    def _picker(
-        self, leaves: Sequence[object], hints: Sequence[LeafHint]
-    ) -> Callable[[list[Any]], Sequence[Any]]:
+    def _picker(self, leaves: Sequence[object], hints: Sequence[LeafHint]) -> _Pick:
         """Function from the leaves of a call to its arrays, with as little work as the types
         allow.
         """
@@ -204,29 +211,34 @@ class Layout:
             raise self._unkeyed(leaves, unhashed) from None
 
     def _unkeyed(self, leaves: Sequence[object], at: Sequence[int]) -> StaticError:
-        return unkeyed(
-            self._where,
-            ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)),
-        )
+        single = [i for i in at if not isinstance(leaves[i], Opaque)]
+        arguments = [(self.names[i][1], leaves[i]) for i in single]
+        return unkeyed(self._where, arguments)
 
-    def statics(self, leaves: Sequence[object]) -> tuple[Any, ...]:
+    def statics(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Copies of the static values of a call, in the order of `static`."""
         copies = Copies()
         return tuple(self._copied(i, leaves[i], copies) for i in self.static)
 
-    def _copied(self, i: int, leaf: object, copies: Copies) -> Any:
+    def _copied(self, i: int, leaf: object, copies: Copies) -> object:
         try:
-            return snapshot(leaf.value if isinstance(leaf, Opaque) else leaf, copies)
+            return snapshot(unwrap_static(leaf), copies)
         except Unkeyed as problem:
-            raise problem.of(self._where, f"static {self.names[i][1]!r}") from None
+            _, path = self.names[i]
+            raise problem.of(self._where, f"static {path!r}") from None
 
     def values(
-        self, arrays: Sequence[object], statics: Sequence[object], *, for_body: bool = False
-    ) -> tuple[Any, ...]:
+        self,
+        arrays: Sequence[object],
+        statics: Sequence[object],
+        *,
+        for_body: bool = False,
+    ) -> tuple[object, ...]:
         """Rebuild the value of each parameter from arrays (or stand-ins for them) and static
         values. For a body, static fields are copied.
         """
-        leaves: list[Any] = [None] * (len(self.dynamic) + len(self.static))
+        count = len(self.dynamic) + len(self.static)
+        leaves: list[object] = [None] * count
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
@@ -236,34 +248,57 @@ class Layout:
             copy_loose(values)
         return values
 
-    def has(self, treedef: Hashable, leaves: Sequence[object], arrays: Sequence[Array]) -> bool:
+    def has(
+        self,
+        treedef: Hashable,
+        leaves: Sequence[object],
+        arrays: Sequence[Array],
+    ) -> bool:
         """Return whether this is the layout of a call with this structure, these leaves and
         arrays.
         """
-        kinds = tuple(type(leaves[i]) for i in self.static if i < len(leaves))
-        same = (treedef, strict_key([treedef]), self.dynamic, kinds) == self.form
-        return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
+        static = [i for i in self.static if i < len(leaves)]
+        kinds = tuple(type(leaves[i]) for i in static)
+        form = (treedef, strict_key([treedef]), self.dynamic, kinds)
+        if form != self.form:
+            return False
+        picked = self.pick(list(leaves))
+        return all(map(operator.is_, picked, arrays))
 
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)
 
-    def view(self, contract: Contract, arrays: Sequence[object], statics: Sequence[object]) -> View:
+    def view(
+        self,
+        contract: Contract,
+        arrays: Sequence[object],
+        statics: Sequence[object],
+    ) -> View:
         """View of the outermost stage."""
         # A static value may be a pytree itself; wrapped, it counts as one leaf.
-        values = self.values(arrays, [Opaque.holding(value) for value in statics])
+        wrapped = [Opaque.holding(value) for value in statics]
+        values = self.values(arrays, wrapped)
         hints = leaf_annotations(contract, values)
-        fields = axes_in_modules(values) if holds_modules(self.treedef) else [None] * len(hints)
-        return View(
-            tuple(
-                _leaf(self.names[i], hints[i], fields[i], array)
-                for i, array in zip(self.dynamic, arrays, strict=True)
-            )
-        )
+        fields: list[InModule | None] = [None] * len(hints)
+        if holds_modules(self.treedef):
+            fields = axes_in_modules(values)
+
+        leaves: list[Leaf] = []
+        for i, array in zip(self.dynamic, arrays, strict=True):
+            leaves.append(_leaf(self.names[i], hints[i], fields[i], array))
+        return View(tuple(leaves))
 
 
-def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: object) -> Leaf:
+def _leaf(
+    name: tuple[str, str],
+    hint: LeafHint,
+    inside: InModule | None,
+    array: object,
+) -> Leaf:
     argument, path = name
-    return Leaf(path, argument, *aval_parts(array), hint, None if inside is None else inside.hint)
+    shape, dtype, weak = aval_parts(array)
+    field = None if inside is None else inside.hint
+    return Leaf(path, argument, shape, dtype, weak, hint, field)
 
 
 def is_nested_trace(leaves: Iterable[object]) -> bool:
@@ -279,23 +314,25 @@ def jit_is_off() -> bool:
     return options.jax_disable_jit
 
 
-def aval_parts(array: Any) -> tuple[tuple[int, ...], Any, bool]:
+def aval_parts(array: Any) -> tuple[tuple[int, ...], DType, bool]:
     """Shape, dtype (as JAX converts it) and weak type of an array, a tracer, an abstract value or a
     Python number.
     """
-    if isinstance(array, (bool, int, float, complex)) and not isinstance(array, np.generic):
+    is_number = isinstance(array, (bool, int, float, complex))
+    if is_number and not isinstance(array, np.generic):
         return (), canonicalize_dtype(type(array)), True
     dtype = array.dtype
     if not issubdtype(dtype, extended):
         dtype = canonicalize_dtype(dtype)
-    return tuple(array.shape), dtype, bool(getattr(array, "weak_type", False))
+    weak = bool(getattr(array, "weak_type", False))
+    return tuple(array.shape), dtype, weak
 
 
 def wrap_statics(
     values: tuple[Any, ...],
     positions: Mapping[int, RecentStatics],
     names: Mapping[str, RecentStatics],
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Wrap the arguments at `positions` as static leaves, and likewise those in `names` among
     `**kwargs`, which come last.
     """
@@ -303,19 +340,20 @@ def wrap_statics(
     for i, known in positions.items():
         out[i] = known.opaque(out[i])
     if names:
-        out[-1] = {
-            name: names[name].opaque(part) if name in names else part
-            for name, part in out[-1].items()
-        }
+        keywords = dict(out[-1])
+        for name, part in out[-1].items():
+            if name in names:
+                keywords[name] = names[name].opaque(part)
+        out[-1] = keywords
     return tuple(out)
 
 
-def unwrap_statics(values: tuple[object, ...]) -> tuple[Any, ...]:
+def unwrap_statics(values: tuple[object, ...]) -> tuple[object, ...]:
     """Inverse of `wrap_statics`."""
     return tree_map(unwrap_static, values)
 
 
-def unwrap_static(leaf: object) -> Any:
+def unwrap_static(leaf: object) -> object:
     """Leaf as the caller passed it."""
     return leaf.value if isinstance(leaf, Opaque) else leaf
 
@@ -333,12 +371,12 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
         if isinstance(value, Opaque):
             hints.append(None)
         elif parameter.kind is Parameter.VAR_POSITIONAL:
-            hints += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
+            for part in value:
+                hints += leaf_hints(parameter.hint, part)
         elif parameter.kind is Parameter.VAR_KEYWORD:
             # JAX flattens a dict in the order of its sorted keys.
-            hints += [
-                hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])
-            ]
+            for name in sorted(value):
+                hints += leaf_hints(parameter.hint, value[name])
         else:
             hints += leaf_hints(parameter.hint, value)
     return hints
@@ -349,19 +387,15 @@ def is_traced(leaf: object, hint: LeafHint) -> bool:
     or `complex`. All other leaves are static.
     """
     # A bool is an int to Python, but not a number here.
-    if (
-        isinstance(hint, ScalarHint)
-        and isinstance(leaf, (float, int, complex))
-        and not isinstance(leaf, bool)
-    ):
+    is_number = isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool)
+    if is_number and isinstance(hint, ScalarHint):
         return True
     return is_array(leaf)
 
 
-def _number(hint: LeafHint, value: Any) -> Any:
-    return (
-        complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
-    )
+def _number(hint: LeafHint, value: int) -> Any:
+    is_complex = isinstance(hint, ScalarHint) and hint.kind == "complex"
+    return complex(value) if is_complex else float(value)
 
 
 def name_of(binder: Binder, path: Path) -> tuple[str, str]:
@@ -373,13 +407,14 @@ def name_of(binder: Binder, path: Path) -> tuple[str, str]:
     number: int = first.idx
     parameter = binder.parameters[number]
     if parameter.kind is Parameter.VAR_KEYWORD and rest and isinstance(rest[0], DictKey):
-        return rest[0].key, f"{rest[0].key}{keystr(rest[1:])}"
+        keyword = rest[0].key
+        return keyword, f"{keyword}{keystr(rest[1:])}"
     return parameter.name, f"{parameter.name}{keystr(rest)}"
 
 
-def _all(leaves: list[Any]) -> list[Any]:
+def _all(leaves: list[Any]) -> Sequence[Array]:
     return leaves
 
 
-def _nothing(leaves: list[Any]) -> tuple[Any, ...]:
+def _nothing(leaves: object) -> tuple[()]:
     return ()

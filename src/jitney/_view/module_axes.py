@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass, replace
-from typing import Any
 
 import equinox as eqx
+from jax.tree_util import tree_flatten_with_path
 
 from .._errors import OptionError, name_fix
-from .._jax.trees import tree_flatten_with_path
+from .._jax.trees import Path
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
 from .._signature.hints import Hint
-from .view import LeafHint, View, leaf_hints
-
-_flatten_with_path: Any = tree_flatten_with_path
+from .view import Leaf, LeafHint, View, leaf_hints
 
 
 @dataclass(frozen=True)
@@ -90,25 +88,28 @@ def axes_in_modules(value: object) -> list[InModule | None]:
             inner = axes_in_modules(child)
             own = leaf_hints(hints.get(_name(path)), child)
             # An inner module knows its own fields better.
-            fields += [deeper or InModule(hint) for deeper, hint in zip(inner, own, strict=True)]
+            for deeper, hint in zip(inner, own, strict=True):
+                fields.append(deeper or InModule(hint))
         return fields
-    children = _children(value)
-    if len(children) == 1 and children[0][1] is value:
+    children = [child for _, child in _children(value)]
+    if len(children) == 1 and children[0] is value:
         return [None]
-    return [leaf for _, child in children for leaf in axes_in_modules(child)]
+    leaves: list[InModule | None] = []
+    for child in children:
+        leaves += axes_in_modules(child)
+    return leaves
 
 
 def with_modules(view: View, fields: list[InModule | None]) -> View:
     """The view with the axes of module fields, for arrays that the signature gives none."""
-    leaves = zip(view.leaves, fields, strict=True)
-    return View(
-        tuple(
-            leaf
-            if inside is None
-            else replace(leaf, hint=inside.hint if leaf.hint is None else leaf.hint, in_module=True)
-            for leaf, inside in leaves
-        )
-    )
+    leaves: list[Leaf] = []
+    for leaf, inside in zip(view.leaves, fields, strict=True):
+        if inside is None:
+            leaves.append(leaf)
+        else:
+            hint = inside.hint if leaf.hint is None else leaf.hint
+            leaves.append(replace(leaf, hint=hint, in_module=True))
+    return View(tuple(leaves))
 
 
 def _fields(cls: type) -> dict[str, Hint]:
@@ -119,16 +120,16 @@ def _fields(cls: type) -> dict[str, Hint]:
     return hints
 
 
-def _children(value: object) -> list[tuple[Any, Any]]:
+def _children(value: object) -> list[tuple[Path, object]]:
     """Paths and children of a tree node, in JAX's order; a leaf is its own child."""
 
     def is_child(inner: object) -> bool:
         return inner is not value
 
-    return _flatten_with_path(value, is_leaf=is_child)[0]
+    return tree_flatten_with_path(value, is_leaf=is_child)[0]
 
 
-def _name(path: Any) -> str:
+def _name(path: Path) -> str:
     return getattr(path[0], "name", "") if path else ""
 
 
@@ -140,7 +141,11 @@ def _registered() -> dict[type, dict[str, Hint]]:
     nn = eqx.nn
     conv = {"weight": "out in ...", "bias": "out ..."}
     channels = {"weight": "channels", "bias": "channels"}
-    cell = {"weight_ih": "gates in", "weight_hh": "gates hidden", "bias": "gates"}
+    cell = {
+        "weight_ih": "gates in",
+        "weight_hh": "gates hidden",
+        "bias": "gates",
+    }
     known = {
         nn.Linear: {"weight": "out in", "bias": "out"},
         nn.Conv: conv,

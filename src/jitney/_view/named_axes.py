@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .._contract.sizes import Mismatch, two_sizes
 from .._extent import Unreadable, names_in, read
 from .._signature.hints import ArrayHint
 from .view import Leaf, View
+
+if TYPE_CHECKING:
+    from .._axes.dims import Dim
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class NamedAxis:
 
 
 def named_axes(
-    view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = ()
+    view: View,
+    levels: Sequence[tuple[str, Sequence[int | None]]] = (),
 ) -> tuple[tuple[NamedAxis, ...], ...]:
     """Named axes of each array.
 
@@ -46,18 +50,25 @@ def named_axes(
     )
 
 
-def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[NamedAxis, ...]:
+def _of_leaf(
+    leaf: Leaf,
+    mapped: Sequence[tuple[str, int | None]],
+) -> tuple[NamedAxis, ...]:
     places = list(range(len(leaf.shape)))
+    named: list[NamedAxis] = []
 
     # A mapped axis is removed before the next level, whose position counts in what is left.
-    named = [NamedAxis(places.pop(dim), name) for name, dim in mapped if dim is not None]
+    for name, dim in mapped:
+        if dim is not None:
+            named.append(NamedAxis(places.pop(dim), name))
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
         return tuple(named)
 
     # `*name` or `...` matches any number of axes: the dims before it count from the front, those
     # after it from the back.
-    at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
+    variadic = [i for i, dim in enumerate(hint.dims) if dim.variadic]
+    at = variadic[0] if variadic else len(hint.dims)
     ahead, behind = hint.dims[:at], hint.dims[at + 1 :]
     if len(places) < len(ahead) + len(behind):
         return tuple(named)
@@ -67,16 +78,20 @@ def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Name
     ]
 
     for dim, place in pairs:
-        text = dim.expr if dim.expr is not None else dim.name
+        size = dim.expr if dim.expr is not None else dim.name
         # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
         # axis here.
-        if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
-            named.append(NamedAxis(place, text))
+        is_broadcast = dim.broadcast and leaf.shape[place] == 1
+        if size is not None and not dim.per_leaf and not is_broadcast:
+            named.append(NamedAxis(place, size))
 
     return tuple(named)
 
 
-def sizes_of(view: View, named: Sequence[Sequence[NamedAxis]]) -> dict[str, int]:
+def sizes_of(
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> dict[str, int]:
     """Size of each axis that some annotation names by itself, not only within an expression."""
     sizes: dict[str, int] = {}
     for leaf, axes in zip(view.leaves, named, strict=True):
@@ -86,17 +101,23 @@ def sizes_of(view: View, named: Sequence[Sequence[NamedAxis]]) -> dict[str, int]
     return sizes
 
 
-def clash_of(axis: str, view: View, named: Sequence[Sequence[NamedAxis]]) -> Mismatch | None:
+def clash_of(
+    axis: str,
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> Mismatch | None:
     """Mismatch of two arrays in the size of an axis, or None.
 
     All arrays are cut alike along a chunked axis, so this check runs with `check=False` too.
     """
     first: tuple[int, str] | None = None
     for leaf, axes in zip(view.leaves, named, strict=True):
-        for size in (leaf.shape[each.axis] for each in axes if each.size == axis):
-            first = first or (size, repr(leaf.path))
+        path = repr(leaf.path)
+        sizes = [leaf.shape[each.axis] for each in axes if each.size == axis]
+        for size in sizes:
+            first = first or (size, path)
             if size != first[0]:
-                return two_sizes(axis, first, (size, repr(leaf.path)))
+                return two_sizes(axis, first, (size, path))
     return None
 
 
@@ -105,30 +126,38 @@ class NoSize(Refused):
 
 
 def shape_at(
-    leaf: Leaf, named: Sequence[NamedAxis], known: Mapping[str, int], changed: Mapping[str, object]
-) -> tuple[Any, ...]:
+    leaf: Leaf,
+    named: Sequence[NamedAxis],
+    known: Mapping[str, int],
+    changed: Mapping[str, object],
+) -> tuple[Dim, ...]:
     """Shape of an array with other sizes for some axes, possibly symbolic ones.
 
     Raises:
         Refused: A size is an expression that is not arithmetic.
     """
-    shape: list[Any] = list(leaf.shape)
+    shape: list[Dim] = list(leaf.shape)
     for axis in named:
-        if axis.size in changed:
-            shape[axis.axis] = changed[axis.size]
-        elif not axis.size.isidentifier() and names_in(axis.size) & set(changed):
+        position, size = axis.axis, axis.size
+        if size in changed:
+            shape[position] = changed[size]
+        elif not size.isidentifier() and names_in(size) & set(changed):
             # The expression has to hold at the present sizes before it is evaluated at others.
-            if _size_of(leaf, axis.size, known) != leaf.shape[axis.axis]:
+            present = leaf.shape[position]
+            if _size_of(leaf, size, known) != present:
                 raise Refused(
                     "",
-                    f"has {leaf.path!r} with {leaf.shape[axis.axis]} elements, which are not"
-                    f" `{axis.size}`",
+                    f"has {leaf.path!r} with {present} elements, which are not `{size}`",
                 )
-            shape[axis.axis] = _size_of(leaf, axis.size, {**known, **changed})
+            shape[position] = _size_of(leaf, size, {**known, **changed})
     return tuple(shape)
 
 
-def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Any:
+def _size_of(
+    leaf: Leaf,
+    size: str,
+    sizes: Mapping[str, object],
+) -> Dim:
     try:
         value = read(size).at(sizes)
     except Unreadable as error:
@@ -143,7 +172,10 @@ def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, object]) -> Any:
 
 
 def with_shape_hint(
-    view: View, named: Sequence[Sequence[NamedAxis]], sizes: Mapping[str, int], refusal: Refused
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+    sizes: Mapping[str, int],
+    refusal: Refused,
 ) -> Refused:
     """The refusal, with a hint added if shapes did not fit: an array that has as many elements as a
     named axis, without being annotated with it.
@@ -153,25 +185,24 @@ def with_shape_hint(
         cause = cause.__cause__
     if not isinstance(cause, (TypeError, ValueError)):
         return refusal
-    said = next(
-        (
-            clause
-            for name, size in sizes.items()
-            if (clause := _unnamed(view, named, name, size, str(cause)))
-        ),
-        None,
-    )
-    return (
-        refusal if said is None else Refused(refusal.place, f"{refusal.what.rstrip('.')}; {said}")
-    )
+    for name, size in sizes.items():
+        clause = _unnamed(view, named, name, size, str(cause))
+        if clause:
+            return Refused(refusal.place, f"{refusal.what.rstrip('.')}; {clause}")
+    return refusal
 
 
 def _unnamed(
-    view: View, named: Sequence[Sequence[NamedAxis]], name: str, size: int, message: str
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+    name: str,
+    size: int,
+    message: str,
 ) -> str | None:
     for leaf, axes in zip(view.leaves, named, strict=True):
+        known = [named_axis.axis for named_axis in axes]
         for axis, count in enumerate(leaf.shape):
-            if count == size and axis not in [named_axis.axis for named_axis in axes]:
+            if count == size and axis not in known:
                 return (
                     f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and the"
                     " signature does not name that axis"
@@ -185,14 +216,25 @@ def _unnamed(
 
 def count_leaf(name: str) -> Leaf:
     """Leaf of the scalar that passes the true size of a padded axis to the program."""
-    return Leaf(f"size of {name}", "", (), np.dtype(np.int32), weak_type=False, counts=name)
+    return Leaf(
+        f"size of {name}",
+        "",
+        (),
+        np.dtype(np.int32),
+        weak_type=False,
+        counts=name,
+    )
 
 
 def is_count(leaf: Leaf) -> bool:
     return leaf.counts is not None
 
 
-def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
+def with_counts(
+    view: View,
+    weak: Sequence[bool],
+    names: Sequence[str],
+) -> View:
     """View of a padded call for the stages: arrays with their original weak types, and the true
     sizes behind them.
     """
@@ -205,8 +247,9 @@ def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
 
 def in_names(text: str, axes: Sequence[str]) -> str:
     """Replace the symbols of sizes (`d0`) by the names of axes."""
-    return re.sub(
-        r"\bd(\d+)\b",
-        lambda symbol: axes[int(symbol[1])] if int(symbol[1]) < len(axes) else symbol[0],
-        text,
-    )
+
+    def name(symbol: re.Match[str]) -> str:
+        number = int(symbol[1])
+        return axes[number] if number < len(axes) else symbol[0]
+
+    return re.sub(r"\bd(\d+)\b", name, text)

@@ -13,7 +13,6 @@ import functools
 import gc
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from .._signature.attributes import attributes_of
 from .._signature.mutable_objects import is_plain
@@ -34,7 +33,7 @@ def new_objects_in(result: object, leaves: Sequence[object]) -> frozenset[int]:
     # dicts, the nodes of the result, and the local variables here.
     inside = {*found, *map(id, (found, objects, leaves, holders)), *map(id, holders)}
     inside |= {
-        id(held.__dict__) for held in (*holders, *found.values()) if hasattr(held, "__dict__")
+        id(holder.__dict__) for holder in (*holders, *found.values()) if hasattr(holder, "__dict__")
     }
 
     # The objects are looked up by key, since a tuple of `items()` would be one more referrer.
@@ -52,18 +51,21 @@ def _is_only_in(value: object, inside: set[int]) -> bool:
     )
 
 
-def _behind(roots: set[int], objects: dict[int, Any]) -> set[int]:
+def _behind(
+    roots: set[int],
+    objects: dict[int, object],
+) -> set[int]:
     """The `id`s of objects that can be reached from objects that existed before, and so existed
     before too.
     """
     return {key for root in roots for key in _reached([objects[root]])}
 
 
-def _reached(values: Sequence[object]) -> dict[int, Any]:
+def _reached(values: Sequence[object]) -> dict[int, object]:
     """Plain objects and containers that can be reached from these values (through attributes,
     Python's containers, methods and partials), by `id`.
     """
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
     coming = [*values]
     while coming:
         value = coming.pop()
@@ -75,9 +77,9 @@ def _reached(values: Sequence[object]) -> dict[int, Any]:
     return found
 
 
-def _parts(value: object) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     if isinstance(value, dict):
-        yield from dict[Any, Any].values(value)
+        yield from dict.values(value)
     elif isinstance(value, (list, tuple, set, frozenset)):
         yield from value
     elif isinstance(value, types.MethodType):

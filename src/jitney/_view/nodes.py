@@ -4,21 +4,21 @@ module.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import equinox as eqx
 import jax
 from jax.tree_util import all_leaves
 
-FIELDS: Any = vars(eqx.Module)["__dict__"]
+FIELDS: types.GetSetDescriptorType = vars(eqx.Module)["__dict__"]
 """Descriptor that reads and sets the `__dict__` of a module. Access by attribute name would run
 Equinox's lookup in Python.
 """
-fields_of: Callable[[Any], dict[str, Any]] = vars
+fields_of: Callable[[object], dict[str, object]] = vars
 
 
-def nodes(node: object) -> Iterator[Any]:
+def nodes(node: object) -> Iterator[object]:
     """Iterate over a node and all nodes inside it, in preorder."""
     waiting = [node]
     while waiting:
@@ -34,7 +34,7 @@ def is_leaf(node: object) -> bool:
     return all_leaves([node])
 
 
-def children(node: object) -> list[Any]:
+def children(node: object) -> list[object]:
     """Children of a node in JAX's order; a leaf is its own child."""
 
     def is_child(inner: object) -> bool:

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.tree_util import tree_flatten
 
 from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where
-from .._jax.trees import is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten
-from .._jax.typed import Array
+from .._jax.trees import is_of_numbers, register_pytree_node, tree_map, tree_unflatten
+from .._jax.typed import Array, PyTreeDef
 from .._signature.copies import Copies, snapshot
 from .._signature.identity import Identity, dereference
 from .._signature.mutable_objects import article, is_consumable, is_plain
@@ -31,6 +33,9 @@ from .result_padding import Cut
 from .true_sizes import Proof
 from .view import is_array
 
+_StaticLeaves = tuple[tuple[int, object], ...]
+"""Static leaves of a result, with their indices among its leaves."""
+
 
 class Outcome:
     """Findings of one trace of a body: the structure of its result, and notes of the stages for
@@ -41,11 +46,11 @@ class Outcome:
         self.treedef: Any = None
         # Static leaves of the result by index, with stand-ins for objects that the caller passes
         # in.
-        self._rest: tuple[tuple[int, Any], ...] = ()
+        self._rest: _StaticLeaves = ()
         # The `id`s of objects that the body created; each call returns copies.
         self.made: frozenset[int] = frozenset()
         # Structure and static leaves of each trace, if the body is traced at several sizes.
-        self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []
+        self.seen: list[tuple[PyTreeDef, _StaticLeaves]] = []
         # Axes that Vmap adds in front of the results, outermost first.
         self.levels: tuple[str, ...] = ()
         # The body's program with symbolic sizes, if an axis of the body is padded.
@@ -60,17 +65,22 @@ class Outcome:
         """Builds the result from arrays, as users get it."""
 
     @property
-    def rest(self) -> tuple[tuple[int, Any], ...]:
+    def rest(self) -> _StaticLeaves:
         """Static leaves of the result, by index among the leaves."""
-        return tuple(
-            (i, dereference(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest
-        )
+        leaves: list[tuple[int, object]] = []
+        for i, leaf in self._rest:
+            leaves.append((i, dereference(leaf) if type(leaf) is Identity else leaf))
+        return tuple(leaves)
 
     @rest.setter
-    def rest(self, rest: tuple[tuple[int, object], ...]) -> None:
+    def rest(self, rest: _StaticLeaves) -> None:
         self._rest = rest
 
-    def take_apart(self, result: object, given: Sequence[Identity] = ()) -> list[Any]:
+    def take_apart(
+        self,
+        result: object,
+        given: Sequence[Identity] = (),
+    ) -> list[object]:
         """Flatten a result into its arrays, and record its structure.
 
         Args:
@@ -82,7 +92,8 @@ class Outcome:
         # This comes first, as any other reference to the objects would count as one from outside.
         self.made = new_objects_in(result, leaves)
         # A result contains functions as they are, so only plain objects get their stand-in.
-        stand_ins = {id(stand_in()): stand_in for stand_in in given if is_plain(stand_in.kind)}
+        plain = [stand_in for stand_in in given if is_plain(stand_in.kind)]
+        stand_ins = {id(stand_in()): stand_in for stand_in in plain}
         self._rest = tuple(
             (i, stand_ins.get(id(leaf)) or snapshot(leaf))
             for i, leaf in enumerate(leaves)
@@ -101,22 +112,19 @@ class Outcome:
         Raises:
             Refused: They differ, so one program for several sizes cannot return them.
         """
-        first, *others = [
-            (
-                treedef,
-                strict_key([treedef]),
-                tuple((i, type(value), _key(value)) for i, value in rest),
-            )
-            for treedef, rest in self.seen
-        ]
+        forms: list[object] = []
+        has_symbols = False
+        for treedef, rest in self.seen:
+            keys = tuple((i, type(value), _key(value)) for i, value in rest)
+            forms.append((treedef, strict_key([treedef]), keys))
+            has_symbols = has_symbols or any(is_symbolic(value) for _, value in rest)
 
-        if any(is_symbolic(value) for _, rest in self.seen for _, value in rest) or any(
-            other != first for other in others
-        ):
+        first, *others = forms
+        if has_symbols or any(other != first for other in others):
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]
 
-    def whole(self, arrays: Sequence[object]) -> Any:
+    def whole(self, arrays: Sequence[object]) -> object:
         """Build the result from these arrays, with JAX's unflatten."""
         leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self._rest:
@@ -126,40 +134,39 @@ class Outcome:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
-    def _first(self, arrays: Sequence[object]) -> Any:
+    def _first(self, arrays: Sequence[object]) -> object:
         """Build the first result, which may be the only one, without generating a function."""
         # Only `whole` copies the objects that the body created.
         self.build = self.whole if self.made else self._second
         return self.whole(arrays)
 
-    def _second(self, arrays: Sequence[Array]) -> Any:
+    def _second(self, arrays: Sequence[object]) -> object:
         self.build = builder(self.treedef, self._rest, _renewed)
         return self.build(arrays)
 
-    def inner(self, arrays: Sequence[Array]) -> Any:
+    def inner(self, arrays: Sequence[Array]) -> object:
         """Result as the body returned it for one element, with a shape and dtype in place of each
         array.
         """
         return tree_map(self._without_levels, self.whole(arrays))
 
-    def _without_levels(self, leaf: object) -> Any:
+    def _without_levels(self, leaf: object) -> object:
         if not is_array(leaf):
             return leaf
         shape, dtype, weak = aval_parts(leaf)
-        return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
+        inner = shape[len(self.levels) :]
+        return jax.ShapeDtypeStruct(inner, dtype, weak_type=weak)
 
-    def output(self, arrays: Sequence[object]) -> Any:
+    def output(self, arrays: Sequence[object]) -> object:
         """Value that a transformed function returns to JAX: the result itself if it contains only
         arrays and no modules, else a `Mixed`.
         """
-        return (
-            Mixed(self, tuple(arrays))
-            if self._rest or holds_modules(self.treedef)
-            else self.whole(arrays)
-        )
+        if self._rest or holds_modules(self.treedef):
+            return Mixed(self, tuple(arrays))
+        return self.whole(arrays)
 
 
-def _renewed(leaf: object, copies: Copies | None = None) -> Any:
+def _renewed(leaf: object, copies: Copies | None = None) -> object:
     """Static leaf of a result for one caller."""
     return dereference(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
@@ -181,7 +188,7 @@ def refuse_used_up(where: Where, result: object) -> None:
             )
 
 
-def is_computed(leaf: Any) -> bool:
+def is_computed(leaf: object) -> bool:
     """Return whether JAX can return a leaf: not a shape that stands for an array, nor text or times
     in a NumPy array.
     """
@@ -189,12 +196,10 @@ def is_computed(leaf: Any) -> bool:
     # fail.
     if isinstance(leaf, jax.Array):
         return True
-    return (
-        is_array(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct) and is_of_numbers(leaf.dtype)
-    )
+    return isinstance(leaf, (np.ndarray, np.generic)) and is_of_numbers(leaf.dtype)
 
 
-def _key(value: object) -> Any:
+def _key(value: object) -> object:
     keyer = keyer_of(type(value))
     return value if keyer is None else keyer(value)
 
@@ -202,12 +207,12 @@ def _key(value: object) -> Any:
 class Mixed:
     """Result with static parts or modules; JAX sees only the arrays."""
 
-    def __init__(self, outcome: Outcome, arrays: tuple[Any, ...]):
+    def __init__(self, outcome: Outcome, arrays: tuple[object, ...]):
         self.outcome = outcome
         self.arrays = arrays
 
 
-def unmixed(result: Any) -> Any:
+def unmixed(result: object) -> Any:
     """The user's own tree."""
     return result.outcome.build(result.arrays) if type(result) is Mixed else result
 

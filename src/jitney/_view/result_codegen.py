@@ -18,31 +18,38 @@ The function for `eqx.nn.Linear(2, 3)`, in which `c4` to `c7` are the static fie
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 
-from .._jax.trees import is_module, tree_flatten, tree_unflatten
-from .._jax.typed import Array
+from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import PyTreeDef
 from .nodes import FIELDS, children, fields_of, is_leaf
 
-Build = Callable[[Sequence[Any]], Any]
+Build = Callable[[Sequence[object]], Any]
+"""Function from the arrays of a result to the user's tree."""
 
 
 class _StandIn:
     """Placeholder for a leaf while the function is written."""
 
 
-def holds_modules(treedef: Any) -> bool:
+def holds_modules(treedef: PyTreeDef) -> bool:
     """Return whether a tree structure contains an Equinox module."""
     node = treedef.node_data()
-    return node is not None and (
-        issubclass(node[0], eqx.Module) or any(map(holds_modules, treedef.children()))
-    )
+    if node is None:
+        return False
+    if issubclass(node[0], eqx.Module):
+        return True
+    return any(map(holds_modules, treedef.children()))
 
 
-def builder(treedef: Any, rest: Sequence[tuple[int, object]], fresh: Callable[[Any], Any]) -> Build:
+def builder(
+    treedef: PyTreeDef,
+    rest: Sequence[tuple[int, object]],
+    fresh: Callable[[object], object],
+) -> Build:
     """Function that builds results of one structure from their arrays.
 
     Args:
@@ -50,23 +57,24 @@ def builder(treedef: Any, rest: Sequence[tuple[int, object]], fresh: Callable[[A
         rest: Values of a result that are not arrays, by their index among the leaves.
         fresh: Returns a copy of such a value for one result, or the value itself.
     """
-    held = dict(rest)
-    leaves = [held[i] if i in held else _StandIn() for i in range(treedef.num_leaves)]
-    build = _BuilderWriter(treedef, held, fresh).written()
+    static = dict(rest)
+    indices = range(treedef.num_leaves)
+    leaves = [static[i] if i in static else _StandIn() for i in indices]
+    build = _BuilderWriter(treedef, static, fresh).written()
 
     # Compare one result with that of JAX before the function is trusted.
-    made = build([leaf for i, leaf in enumerate(leaves) if i not in held])
-    copied = {id(value) for value in held.values() if fresh(value) is not value}
-    if _are_alike(made, tree_unflatten(treedef, leaves), copied):
+    arrays_of = [leaf for i, leaf in enumerate(leaves) if i not in static]
+    result = build(arrays_of)
+    changing = [value for value in static.values() if fresh(value) is not value]
+    copied = set(map(id, changing))
+    if _are_alike(result, tree_unflatten(treedef, leaves), copied):
         return build
 
     # Fallback for a structure that the generated function gets wrong.
-    def by_jax(arrays: Sequence[Array]) -> Any:
-        found = iter(arrays)
-        return tree_unflatten(
-            treedef,
-            [fresh(held[i]) if i in held else next(found) for i in range(treedef.num_leaves)],
-        )
+    def by_jax(arrays: Sequence[object]) -> object:
+        coming = iter(arrays)
+        parts = [fresh(static[i]) if i in static else next(coming) for i in indices]
+        return tree_unflatten(treedef, parts)
 
     return by_jax
 
@@ -81,28 +89,38 @@ def _are_alike(a: object, b: object, copied: set[int]) -> bool:
         return False
     if id(b) in copied:
         return True
-    if isinstance(b, eqx.Module) or type(b) is dict:
+
+    of_a, of_b = _items(a), _items(b)
+    if of_a is not None and of_b is not None:
         # Keys and fields are compared in order, since the body's caller can observe it.
-        of_a, of_b = _items(a), _items(b)
-        return [*of_a] == [*of_b] and all(
-            _are_alike(of_a[key], part, copied) for key, part in of_b.items()
-        )
+        if [*of_a] != [*of_b]:
+            return False
+        return all(_are_alike(of_a[key], part, copied) for key, part in of_b.items())
+
     parts, others = children(a), children(b)
-    return (
-        not is_leaf(b)
-        and len(parts) == len(others)
-        and all(_are_alike(x, y, copied) for x, y in zip(parts, others, strict=True))
-    )
+    if is_leaf(b) or len(parts) != len(others):
+        return False
+    pairs = zip(parts, others, strict=True)
+    return all(_are_alike(part, other, copied) for part, other in pairs)
 
 
-def _items(node: Any) -> dict[Any, Any]:
-    return fields_of(node) if isinstance(node, eqx.Module) else node
+def _items(node: object) -> Mapping[Any, object] | None:
+    """Fields of a module, or a dict; None for another node."""
+    if isinstance(node, eqx.Module):
+        return fields_of(node)
+    return node if type(node) is dict else None
 
 
 class _BuilderWriter:
     """Writer of the function for one structure."""
 
-    def __init__(self, treedef: Any, held: dict[int, Any], fresh: Callable[[Any], Any]):
+    def __init__(
+        self,
+        treedef: PyTreeDef,
+        static: dict[int, object],
+        fresh: Callable[[object], object],
+    ):
+        # Globals of the generated function.
         self._names: dict[str, Any] = {
             "new": object.__new__,
             "put": FIELDS.__set__,
@@ -110,13 +128,15 @@ class _BuilderWriter:
             "unflatten": tree_unflatten,
         }
         self._lines: list[str] = []
-        stand_ins = [_StandIn() for _ in range(treedef.num_leaves)]
+        indices = range(treedef.num_leaves)
+        stand_ins = [_StandIn() for _ in indices]
         self._number = {id(each): i for i, each in enumerate(stand_ins)}
-        self._leaves = [f"a{i}" for i in range(treedef.num_leaves)]
-        arrays = "".join(f"a{i}, " for i in range(treedef.num_leaves) if i not in held)
-        self._lines += [f"{arrays}= arrays"] if arrays else []
+        self._leaves = [f"a{i}" for i in indices]
+        arrays = "".join(f"a{i}, " for i in indices if i not in static)
+        if arrays:
+            self._lines.append(f"{arrays}= arrays")
 
-        for i, value in held.items():
+        for i, value in static.items():
             name = self._constant(value)
             if fresh(value) is value:
                 self._leaves[i] = name
@@ -139,7 +159,7 @@ class _BuilderWriter:
         self._names[name] = value
         return name
 
-    def _part(self, node: Any) -> str:
+    def _part(self, node: object) -> str:
         """Expression for a part of the result. Statements that it depends on are appended to the
         lines.
         """
@@ -148,44 +168,42 @@ class _BuilderWriter:
             return self._leaves[number]
         if node is None:
             return "None"
-        if is_module(node) and _lies_in_vars(node):
+        if isinstance(node, eqx.Module) and _lies_in_vars(node):
             return self._module(node)
-        if kind is list:
+        if type(node) is list:
             return f"[{', '.join(map(self._part, node))}]"
-        if kind is dict:
+        if type(node) is dict:
             items = [f"{self._constant(key)}: {self._part(part)}" for key, part in node.items()]
             return f"{{{', '.join(items)}}}"
-        if kind is tuple or (isinstance(node, tuple) and hasattr(kind, "_fields")):
+        if isinstance(node, tuple) and (kind is tuple or hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part)}, " for part in node)
             return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
 
         # JAX unflattens any other node.
         leaves, treedef = tree_flatten(node)
-        return (
-            f"unflatten({self._constant(treedef)},"
-            f" [{', '.join(self._leaves[self._number[id(leaf)]] for leaf in leaves)}])"
-        )
+        structure = self._constant(treedef)
+        numbers = [self._number[id(leaf)] for leaf in leaves]
+        names = ", ".join(self._leaves[number] for number in numbers)
+        return f"unflatten({structure}, [{names}])"
 
-    def _module(self, node: Any) -> str:
-        traced = {
-            field.name for field in dataclasses.fields(node) if not field.metadata.get("static")
-        }
-        parts = {
-            name: self._part(part) if name in traced else self._constant(part)
-            for name, part in fields_of(node).items()
-        }
-        fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
-        name = f"m{len(self._lines)}"
+    def _module(self, node: eqx.Module) -> str:
+        fields = dataclasses.fields(node)
+        traced = {field.name for field in fields if not field.metadata.get("static")}
+        entries: list[str] = []
+        for name, part in fields_of(node).items():
+            value = self._part(part) if name in traced else self._constant(part)
+            entries.append(f"{name!r}: {value}")
+        variable = f"m{len(self._lines)}"
 
         # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
         self._lines += [
-            f"{name} = new({self._constant(type(node))})",
-            f"put({name}, {{{fields}}})",
+            f"{variable} = new({self._constant(type(node))})",
+            f"put({variable}, {{{', '.join(entries)}}})",
         ]
-        return name
+        return variable
 
 
-def _lies_in_vars(module: Any) -> bool:
+def _lies_in_vars(module: eqx.Module) -> bool:
     """Return whether all fields that a module has are in its `__dict__`, and none in a slot."""
     return all(
         field.name in vars(module) or not hasattr(module, field.name)

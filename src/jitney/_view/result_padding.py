@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._axes import evaluate, is_symbolic
 from .true_sizes import Proof
+
+if TYPE_CHECKING:
+    from .._axes.dims import Dim
 
 
 @dataclass(frozen=True)
@@ -18,12 +21,13 @@ class PaddedDim:
 
     axis: int
     names: str | dict[str, str]
-    dim: Any = None
+    dim: Dim = None
 
     def at(self, sizes: Mapping[str, int]) -> int:
         if isinstance(self.names, str):
             return sizes[self.names]
-        return int(evaluate(self.dim, {symbol: sizes[name] for symbol, name in self.names.items()}))
+        of_symbols = {symbol: sizes[name] for symbol, name in self.names.items()}
+        return int(evaluate(self.dim, of_symbols))
 
 
 Cut = tuple[PaddedDim, ...]
@@ -31,7 +35,10 @@ Cut = tuple[PaddedDim, ...]
 
 
 def cuts_of(
-    count: int, levels: Sequence[str], proof: Proof | None, padded: Sequence[str]
+    count: int,
+    levels: Sequence[str],
+    proof: Proof | None,
+    padded: Sequence[str],
 ) -> list[Cut]:
     """Padded axes of each result.
 
@@ -45,21 +52,25 @@ def cuts_of(
 
     # A dimension of the body's results is padded if it depends on a symbol.
     inside = [()] * count if proof is None else proof.program.out_dims
-    symbols = {} if proof is None else {symbol: name for name, symbol in proof.symbols.items()}
-    return [
-        (
-            *mapped,
-            *(
-                PaddedDim(len(levels) + axis, symbols, dim)
-                for axis, dim in enumerate(dims)
-                if is_symbolic(dim)
-            ),
-        )
-        for dims in inside
-    ]
+    symbols: dict[str, str] = {}
+    if proof is not None:
+        symbols = {symbol: name for name, symbol in proof.symbols.items()}
+    cuts: list[Cut] = []
+    for dims in inside:
+        padded_dims = [
+            PaddedDim(len(levels) + axis, symbols, dim)
+            for axis, dim in enumerate(dims)
+            if is_symbolic(dim)
+        ]
+        cuts.append((*mapped, *padded_dims))
+    return cuts
 
 
-def shape_after(shape: Sequence[int], cut: Cut, sizes: Mapping[str, int]) -> list[int]:
+def shape_after(
+    shape: Sequence[int],
+    cut: Cut,
+    sizes: Mapping[str, int],
+) -> list[int]:
     """Shape of a result after its padding is cut off."""
     out = list(shape)
     for place in cut:

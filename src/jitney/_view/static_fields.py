@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import equinox as eqx
+from jax.tree_util import tree_flatten
 
-from .._jax.trees import tree_flatten
+from .._jax.typed import PyTreeDef
 from .._owners import owner_of_class
 from .._signature.copies import snapshot
 from .._signature.mutable_objects import first_consumable, is_immutable
@@ -19,7 +19,7 @@ from .nodes import is_leaf, nodes
 _OTHERS = ("user", "generated", "library")
 
 
-def loose_parts(values: object) -> tuple[Any, ...]:
+def loose_parts(values: object) -> tuple[object, ...]:
     """Values beside the leaves, in all nodes, that can change or be consumed."""
     return tuple(
         part
@@ -39,7 +39,7 @@ def copy_loose(values: object) -> None:
                 object.__setattr__(node, name, snapshot(getattr(node, name)))
 
 
-def _beside(node: object) -> Iterator[Any]:
+def _beside(node: object) -> Iterator[object]:
     if isinstance(node, eqx.Module):
         yield from (getattr(node, name) for name in _names(node))
     elif (
@@ -49,13 +49,12 @@ def _beside(node: object) -> Iterator[Any]:
         and owner_of_class(type(node)) in _OTHERS
     ):
         # The second item of the node data is the auxiliary data of a registered class.
-        treedef: Any = tree_flatten(node)[1]
-        told = treedef.node_data()
-        yield None if told is None else told[1]
+        treedef: PyTreeDef = tree_flatten(node)[1]
+        data = treedef.node_data()
+        yield None if data is None else data[1]
 
 
-def _names(module: Any) -> list[str]:
-    fixed = (
-        field.name for field in dataclasses.fields(module) if field.metadata.get("static", False)
-    )
-    return [name for name in fixed if hasattr(module, name)]
+def _names(module: eqx.Module) -> list[str]:
+    fields = dataclasses.fields(module)
+    static = [field.name for field in fields if field.metadata.get("static", False)]
+    return [name for name in static if hasattr(module, name)]

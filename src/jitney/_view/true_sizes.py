@@ -12,12 +12,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from .._jax.trees import register_pytree_node
+from .._jax.typed import Array
+
+if TYPE_CHECKING:
+    from .._axes.symbolic.symbolic_trace import Avals, SymbolicProgram
 
 
 class TrueSizes:
@@ -35,10 +39,10 @@ class TrueSizes:
 
     def __init__(
         self,
-        values: Sequence[Any],
+        values: Sequence[object],
         names: tuple[str, ...],
         weak: tuple[bool, ...],
-        numbers: Sequence[Any] = (),
+        numbers: Sequence[Array | jax.ShapeDtypeStruct] = (),
         sizes: Mapping[str, int] | None = None,
     ):
         self.values = tuple(values)
@@ -48,17 +52,21 @@ class TrueSizes:
         self.sizes = sizes
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """Part of the program's key."""
         return self.names, self.weak, len(self.numbers)
 
     def abstract(self) -> TrueSizes:
         """The same with shapes and dtypes in place of the numbers."""
-        values, numbers = (
-            [jax.ShapeDtypeStruct((), np.int32) for _ in self.values],
-            [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.numbers],
+        values = [jax.ShapeDtypeStruct((), np.int32) for _ in self.values]
+        numbers = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.numbers]
+        return TrueSizes(
+            values,
+            self.names,
+            self.weak,
+            numbers,
+            self.sizes,
         )
-        return TrueSizes(values, self.names, self.weak, numbers, self.sizes)
 
 
 # Limits for one program: sizes whose numbers are memoised, and bytes of these numbers.
@@ -78,16 +86,18 @@ class Proof:
         check: Called after each trace.
     """
 
-    program: Any
-    fn: Callable[..., Any]
-    avals: Callable[[Any], Sequence[Any]]
+    program: SymbolicProgram
+    fn: Callable[..., object]
+    avals: Avals
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
-    _done: dict[tuple[int, ...], list[Any]] = field(
-        default_factory=dict[tuple[int, ...], list[Any]], compare=False, repr=False
+    _done: dict[tuple[int, ...], list[Array]] = field(
+        default_factory=dict[tuple[int, ...], list[Array]],
+        compare=False,
+        repr=False,
     )
 
-    def numbers_at(self, sizes: Mapping[str, int]) -> list[Any]:
+    def numbers_at(self, sizes: Mapping[str, int]) -> list[Array]:
         """Numbers that Python computes from these sizes of axes.
 
         Raises:
@@ -96,14 +106,12 @@ class Proof:
         key = tuple(sizes[name] for name in self.symbols)
         numbers = self._done.get(key)
         if numbers is None:
-            numbers = self.program.numbers_at(
-                self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()}
-            )
+            of_symbols = {symbol: sizes[name] for name, symbol in self.symbols.items()}
+            numbers = self.program.numbers_at(self.fn, self.avals, of_symbols)
             if self.check is not None:
                 self.check()
-            if len(self._done) < min(
-                _MOST_SIZES, _MOST_BYTES // (sum(x.nbytes for x in numbers) or 1)
-            ):
+            size = sum(number.nbytes for number in numbers) or 1
+            if len(self._done) < min(_MOST_SIZES, _MOST_BYTES // size):
                 self._done[key] = numbers
         return numbers
 
@@ -128,7 +136,7 @@ class KnownSizes:
     """
 
     sizes: Mapping[str, int] | None = None
-    numbers: tuple[Any, ...] = ()
+    numbers: tuple[Array, ...] = ()
 
 
 _NOTHING = KnownSizes()
@@ -153,15 +161,24 @@ def known() -> KnownSizes:
 
 def split_counts(arrays: Sequence[object]) -> tuple[Sequence[Any], TrueSizes | None]:
     """Split the arrays of a call from its true sizes, which are None if it is not padded."""
-    return (
-        (arrays[:-1], arrays[-1])
-        if arrays and isinstance(arrays[-1], TrueSizes)
-        else (arrays, None)
-    )
+    last = arrays[-1] if arrays else None
+    if isinstance(last, TrueSizes):
+        return arrays[:-1], last
+    return arrays, None
 
 
-register_pytree_node(
-    TrueSizes,
-    lambda counts: ((*counts.values, *counts.numbers), (counts.names, counts.weak)),
-    lambda what, values: TrueSizes(values[: len(what[0])], *what, numbers=values[len(what[0]) :]),
-)
+_Names = tuple[tuple[str, ...], tuple[bool, ...]]
+
+
+def _flatten(counts: TrueSizes) -> tuple[Sequence[object], _Names]:
+    leaves = (*counts.values, *counts.numbers)
+    return leaves, (counts.names, counts.weak)
+
+
+def _unflatten(static: _Names, leaves: Sequence[Any]) -> TrueSizes:
+    names, weak = static
+    count = len(names)
+    return TrueSizes(leaves[:count], names, weak, numbers=leaves[count:])
+
+
+register_pytree_node(TrueSizes, _flatten, _unflatten)

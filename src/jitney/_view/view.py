@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
 
+from .._jax.typed import DType
 from .._signature.hints import (
     ArrayHint,
     ContainerHint,
@@ -33,7 +33,7 @@ class Leaf:
     argument: str
     shape: tuple[int, ...]
     # A NumPy dtype, or the extended dtype of PRNG keys.
-    dtype: Any
+    dtype: DType
     weak_type: bool
     hint: LeafHint = None
     # Annotation of the module field that contains the array.
@@ -60,10 +60,9 @@ class Leaf:
         return replace(self, shape=shape)
 
     def __str__(self) -> str:
-        return (
-            f"{self.path}:"
-            f" {self.dtype}[{','.join(map(str, self.shape))}]{' weak' if self.weak_type else ''}"
-        )
+        sizes = ",".join(map(str, self.shape))
+        weak = " weak" if self.weak_type else ""
+        return f"{self.path}: {self.dtype}[{sizes}]{weak}"
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,18 @@ class View:
 
     def of(self, argument: str) -> tuple[int, ...]:
         """Positions of the arrays that belong to an argument."""
-        return tuple(index for index, leaf in enumerate(self.leaves) if leaf.argument == argument)
+        owners = [leaf.argument for leaf in self.leaves]
+        return tuple(index for index, owner in enumerate(owners) if owner == argument)
+
+
+_ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 
 
 def is_array(value: object) -> bool:
     """Return whether a value is traced by Equinox's default rule; an abstract value counts as the
     array it represents.
     """
-    return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
+    return isinstance(value, _ARRAYS)
 
 
 def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
@@ -91,11 +94,10 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     if isinstance(hint, (ArrayHint, ScalarHint)):
         return [hint] if _is_leaf(value) else _none(value)
     if isinstance(hint, TreeHint):
-        return [
-            leaf_hint
-            for leaf in jax.tree.leaves(value)
-            for leaf_hint in leaf_hints(hint.leaf, leaf)
-        ]
+        hints: list[LeafHint] = []
+        for leaf in jax.tree.leaves(value):
+            hints += leaf_hints(hint.leaf, leaf)
+        return hints
     # JAX treats an instance of a subclass of list or dict as a leaf.
     if isinstance(hint, ContainerHint) and not _is_leaf(value):
         return _in_container(hint, value)
@@ -103,43 +105,48 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
 
 
 def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
+    hints: list[LeafHint] = []
     if isinstance(value, Mapping) and len(hint.items) >= 1:
-        return [
-            leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)
-        ]
+        for part in _children(value):
+            hints += leaf_hints(hint.items[-1], part)
+        return hints
     if not isinstance(value, (tuple, list)):
         return _none(value)
+
     many = hint.variadic or (isinstance(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
         return _none(value)
-    return [
-        leaf_hint
-        for item, part in zip(items, value, strict=True)
-        for leaf_hint in leaf_hints(item, part)
-    ]
+    for item, part in zip(items, value, strict=True):
+        hints += leaf_hints(item, part)
+    return hints
 
 
-def _alternative(hint: UnionHint, value: Any) -> Hint | None:
+def _alternative(hint: UnionHint, value: object) -> Hint | None:
     """Alternative of a union that a value belongs to, as far as its kind and rank determine it;
     None otherwise.
     """
-    if is_array(value):
-        arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
-        # An array picks the alternative with its rank, else the only array, else the only scalar.
+    options = hint.options
+    scalars = [option for option in options if isinstance(option, ScalarHint)]
+
+    # An array picks the alternative with its rank, else the only array, else the only scalar.
+    if isinstance(value, _ARRAYS):
+        arrays = [option for option in options if isinstance(option, ArrayHint)]
         exact = [option for option in arrays if option.rank == len(value.shape)]
-        scalars = [option for option in hint.options if isinstance(option, ScalarHint)]
         chosen = exact[:1] or arrays or scalars
         return chosen[0] if len(chosen) == 1 else None
+
+    # A number picks the static alternative of its class, else the first scalar.
     if isinstance(value, (float, int, complex)):
-        static = [o for o in hint.options if isinstance(o, StaticHint) and o.hint is type(value)]
-        return (
-            None if static else next((o for o in hint.options if isinstance(o, ScalarHint)), None)
-        )
-    return next((o for o in hint.options if isinstance(o, (ContainerHint, TreeHint))), None)
+        static = [option for option in options if isinstance(option, StaticHint)]
+        if any(option.hint is type(value) for option in static):
+            return None
+        return scalars[0] if scalars else None
+    trees = [option for option in options if isinstance(option, (ContainerHint, TreeHint))]
+    return trees[0] if trees else None
 
 
-def _children(value: object) -> list[Any]:
+def _children(value: object) -> list[object]:
     """Children of a tree node, in JAX's order."""
     return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
 
