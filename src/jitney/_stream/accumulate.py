@@ -119,7 +119,11 @@ def accumulate(
     # Under `JITNEY_DISABLE` the options stay as they are: the plain derivative runs.
     if options.disabled is None:
         options = replace(
-            options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True
+            options,
+            donate=(),
+            remat=None,
+            chunk=((axis, microbatch),),
+            accumulate=True,
         )
     return program.with_body(derived, options)
 

@@ -42,12 +42,22 @@ def open_sources(
 
     def source(name: str, value: object) -> object:
         note = f"Opening {name!r} failed"
-        return retry(lambda: source_of(name, value, where), retries, note, failed)
+        return retry(
+            lambda: source_of(name, value, where),
+            retries,
+            note,
+            failed,
+        )
 
     return {name: source(name, value) for name, value in data.items()}, failures
 
 
-def retry(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
+def retry(
+    read: Callable[[], T],
+    retries: int,
+    note: str,
+    failed: Callable[[], None],
+) -> T:
     """Call `read`, with retries after an `OSError`; a missing or forbidden file is not retried."""
     for tried in range(retries + 1):
         try:
@@ -194,7 +204,13 @@ class ChunkReader:
     def _failed(self) -> None:
         self.failures += 1
 
-    def _changed(self, source: Source, start: int, count: int, when: str) -> DataError:
+    def _changed(
+        self,
+        source: Source,
+        start: int,
+        count: int,
+        when: str,
+    ) -> DataError:
         return DataError(
             self._where,
             f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",

@@ -91,7 +91,13 @@ def start_position(kept: Checkpoint | None, reader: ChunkReader, laid: StreamLay
         return Position()
     reader.resume(record.known)
     state = laid.accumulated(record.state)
-    return Position(record.index, record.at, record.values, state, record)
+    return Position(
+        record.index,
+        record.at,
+        record.values,
+        state,
+        record,
+    )
 
 
 def remaining_pieces(
@@ -119,7 +125,11 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str
+        self,
+        path: str | Path,
+        key: Mapping[str, str],
+        every: int | str | None,
+        where: str,
     ):
         if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
             raise OptionError(

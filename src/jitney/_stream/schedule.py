@@ -86,7 +86,13 @@ class PassSchedule:
     is_wide: bool
 
     @classmethod
-    def of(cls, passes: Passes, work: Chunked, size: int, total: int) -> Self:
+    def of(
+        cls,
+        passes: Passes,
+        work: Chunked,
+        size: int,
+        total: int,
+    ) -> Self:
         """Schedule of planned passes, for one chunk size and one length of the axis."""
         turns = tuple(_turn(passes, work, pass_) for pass_ in passes.passes)
         streamed = tuple(n for n in passes.flat.takes if n in passes.streamed)

@@ -42,10 +42,22 @@ class SerializedSteps(StreamProgram):
         kept: The serialised programs and their schedule.
     """
 
-    def __init__(self, entry: Specialization, stage: Chunk, laid: StreamLayout, kept: CachedParts):
+    def __init__(
+        self,
+        entry: Specialization,
+        stage: Chunk,
+        laid: StreamLayout,
+        kept: CachedParts,
+    ):
         outcome = Outcome()
         outcome.treedef, outcome.rest = kept.treedef, kept.rest
-        super().__init__(entry, stage, laid, PassSchedule.read(kept.plan["schedule"]), outcome)
+        super().__init__(
+            entry,
+            stage,
+            laid,
+            PassSchedule.read(kept.plan["schedule"]),
+            outcome,
+        )
         self._program = kept.plan["program"]
         scope = f"{entry.core.name}/stream {stage.axis}"
         parts = [
@@ -128,7 +140,12 @@ class _FunctionExporter:
 
     def add(self, fn: Callable[..., object], *given: object) -> Any:
         """Export a function for these arguments; return its abstract results."""
-        trace = ExportableTrace(lambda given: fn(*given), self._name, given, None)
+        trace = ExportableTrace(
+            lambda given: fn(*given),
+            self._name,
+            given,
+            None,
+        )
         exported = trace.exported()
         if exported.checks:
             raise NotDeterministic("it has run-time checks, and is read in chunks")
@@ -170,7 +187,14 @@ def _parts(steps: CompiledSteps) -> TracedParts:
             replayed = [kept] if turn.replays else []
             for length in filter(None, (steps.size, rest)):
                 chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
-                state_after, _ = write.add(steps.step[p], values, state, chunk, start, *replayed)
+                state_after, _ = write.add(
+                    steps.step[p],
+                    values,
+                    state,
+                    chunk,
+                    start,
+                    *replayed,
+                )
                 # The next chunk takes this carry: its type has to be a fixpoint of the step.
                 if not _same(state, state_after):
                     raise NotDeterministic("what it carries from chunk to chunk changes its type")
@@ -180,7 +204,12 @@ def _parts(steps: CompiledSteps) -> TracedParts:
         write.add(steps.end, values)
 
     data = {"schedule": plan.written(), "program": steps.program, "parts": write.forms}
-    return TracedParts(write.programs, data, steps.outcome.treedef, steps.outcome.rest)
+    return TracedParts(
+        write.programs,
+        data,
+        steps.outcome.treedef,
+        steps.outcome.rest,
+    )
 
 
 def _chunk(plan: PassSchedule, n: int, length: int) -> jax.ShapeDtypeStruct:
@@ -198,7 +227,12 @@ def _types(state: object) -> list[tuple[object, ...]]:
     return [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
 
 
-def _part(name: str, content: bytes, structure: object, weak: Sequence[int]) -> Callable[..., Any]:
+def _part(
+    name: str,
+    content: bytes,
+    structure: object,
+    weak: Sequence[int],
+) -> Callable[..., Any]:
     """An exported program, with the signature of the function that it was exported from."""
 
     def flat(*arrays: object) -> list[jax.Array]:

@@ -101,7 +101,12 @@ def abstract(value: object) -> object:
     return value
 
 
-def check_slice(part: object, shape: tuple[int, ...], dtype: DType, name: str) -> NumPyArray:
+def check_slice(
+    part: object,
+    shape: tuple[int, ...],
+    dtype: DType,
+    name: str,
+) -> NumPyArray:
     """Return the rows that were read, if they have the requested shape and dtype.
 
     Raises:
@@ -231,7 +236,13 @@ class FileSource:
         name: Name of the argument.
     """
 
-    def __init__(self, array: Rows, path: Path, stamp: Stamp, name: str):
+    def __init__(
+        self,
+        array: Rows,
+        path: Path,
+        stamp: Stamp,
+        name: str,
+    ):
         self.array = array
         self.path = path
         self.stamp = stamp
@@ -266,7 +277,12 @@ class FileSource:
         # `np.fromfile` takes an offset in bytes and a count of elements.
         offset = array.offset + start * row * array.itemsize
         count = max(0, stop - start) * row
-        flat = np.fromfile(self.path, self.dtype, count, offset=offset)
+        flat = np.fromfile(
+            self.path,
+            self.dtype,
+            count,
+            offset=offset,
+        )
         if not row:
             return np.array(array[where])
         return flat.reshape(-1, *self.shape[1:])
@@ -288,7 +304,12 @@ class FileSource:
 class ConcatenatedSource:
     """Arrays concatenated along their first axis, read as one."""
 
-    def __init__(self, parts: Sequence[Rows], name: str, where: str):
+    def __init__(
+        self,
+        parts: Sequence[Rows],
+        name: str,
+        where: str,
+    ):
         self.parts = parts
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
@@ -308,12 +329,24 @@ class ConcatenatedSource:
 
         row = self.shape[1:]
         pieces: list[NumPyArray] = []
-        for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
+        for part, start, stop in zip(
+            self.parts,
+            self.starts,
+            self.starts[1:],
+            strict=False,
+        ):
             first = max(0, where.start - start)
             last = min(where.stop, stop) - start
             if first < last:
                 rows = part[first:last]
-                pieces.append(check_slice(rows, (last - first, *row), self.dtype, self.name))
+                pieces.append(
+                    check_slice(
+                        rows,
+                        (last - first, *row),
+                        self.dtype,
+                        self.name,
+                    )
+                )
         if not pieces:
             return np.empty((0, *row), self.dtype)
         return np.concatenate(pieces)
@@ -543,7 +576,13 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, DType]:
     return np.lib.format.read_array_header_2_0(file)
 
 
-def _unlike(where: str, name: str, what: str, part: Rows, first: Rows) -> ContractError:
+def _unlike(
+    where: str,
+    name: str,
+    what: str,
+    part: Rows,
+    first: Rows,
+) -> ContractError:
     return ContractError(
         where,
         f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with"

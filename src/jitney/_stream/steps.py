@@ -105,7 +105,12 @@ class StreamProgram:
             pieces.append((start + divided, rest))
         return pieces
 
-    def placed(self, n: int, x: Array, count: int | None = None) -> Array:
+    def placed(
+        self,
+        n: int,
+        x: Array,
+        count: int | None = None,
+    ) -> Array:
         """Put a value on its devices: an argument, or a chunk with `count` elements of the axis."""
         if self.laid.place is None:
             return x
@@ -140,9 +145,17 @@ class CompiledSteps(StreamProgram):
         else:
             outcome, self.passes = like.outcome, like.passes
         self.work = Chunked(
-            self.passes, np.int32(stage.size), laid.devices, is_spread=laid.place is not None
+            self.passes,
+            np.int32(stage.size),
+            laid.devices,
+            is_spread=laid.place is not None,
         )
-        schedule = PassSchedule.of(self.passes, self.work, laid.rounded(size), stage.size)
+        schedule = PassSchedule.of(
+            self.passes,
+            self.work,
+            laid.rounded(size),
+            stage.size,
+        )
         super().__init__(entry, stage, laid, schedule, outcome)
 
         begin: list[Begin] = []
@@ -172,7 +185,12 @@ class CompiledSteps(StreamProgram):
         outcome = Outcome()
         request = replace(
             entry.request,
-            options=replace(entry.core.options, pad=(), chunk=(), memory=None),
+            options=replace(
+                entry.core.options,
+                pad=(),
+                chunk=(),
+                memory=None,
+            ),
             single="read in chunks",
         )
 
@@ -191,7 +209,12 @@ class CompiledSteps(StreamProgram):
         emitted = map(passes.axis_of_result, pass_.emits)
         collected = map(passes.axis, pass_.collects)
         outs = [*emitted, *collected]
-        return self.laid.step(self._step(pass_), ins, outs, whole=whole)
+        return self.laid.step(
+            self._step(pass_),
+            ins,
+            outs,
+            whole=whole,
+        )
 
     def bytes(self) -> int:
         """Peak bytes of a step on one device by the compiler's count, plus the chunk that is read
@@ -216,7 +239,13 @@ class CompiledSteps(StreamProgram):
             values.update(new)
             state = self.laid.accumulated(state)
             carried = (kept,) if pass_.replays else ()
-            lowered = self._jitted_steps[p].lower(values, state, chunk, number, *carried)
+            lowered = self._jitted_steps[p].lower(
+                values,
+                state,
+                chunk,
+                number,
+                *carried,
+            )
             most = max(most, counted_bytes(lowered.compile()))
 
             kept.update(self.work.kept(pass_, state))
@@ -239,7 +268,10 @@ class CompiledSteps(StreamProgram):
         return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
 
     def _lying(
-        self, n: int, aval: jax.ShapeDtypeStruct, axis: int | None = None
+        self,
+        n: int,
+        aval: jax.ShapeDtypeStruct,
+        axis: int | None = None,
     ) -> jax.ShapeDtypeStruct:
         if self.laid.place is None:
             return aval

@@ -185,14 +185,31 @@ def stream(
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            steps = _steps(entry, arrays, replace(stage, devices=laid.devices), laid, size)
+            steps = _steps(
+                entry,
+                arrays,
+                replace(stage, devices=laid.devices),
+                laid,
+                size,
+            )
             names = [leaf.path for leaf in view.leaves]
             values = [sources.get(name, x) for name, x in zip(names, arrays, strict=True)]
 
-            run = _StreamRun(steps, names, values, retries, kept=checkpoint is not None)
+            run = _StreamRun(
+                steps,
+                names,
+                values,
+                retries,
+                kept=checkpoint is not None,
+            )
             kept = None
             if checkpoint is not None:
-                kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
+                kept = Checkpoint(
+                    checkpoint,
+                    run.key(),
+                    checkpoint_every,
+                    str(entry.core.where),
+                )
             with steps.schedule.width:
                 # Wait: after the return the caller may overwrite the data.
                 value = jax.block_until_ready(run(kept, progress=progress))
@@ -235,7 +252,17 @@ def stream(
     arguments = {name: read_whole(value, name) for name, value in sources.items()}
     whole = jax.block_until_ready(program(**arguments))
     took = time.perf_counter() - began
-    return Streamed(whole, StreamStats(1, stage.size, 1, took, failures, 0))
+    return Streamed(
+        whole,
+        StreamStats(
+            1,
+            stage.size,
+            1,
+            took,
+            failures,
+            0,
+        ),
+    )
 
 
 def _on_one_device(program: Program[..., R]) -> Program[..., R]:
@@ -253,7 +280,12 @@ def _unverified(
 ) -> R:
     """Value of a stream of other data, without verification."""
     unverified = program.with_body(program.body, replace(program.options, verify=False))
-    return stream(unverified.bound_to((), {}), data, chunk=chunk, progress=False).value
+    return stream(
+        unverified.bound_to((), {}),
+        data,
+        chunk=chunk,
+        progress=False,
+    ).value
 
 
 def _one(program: object, chunk: object) -> tuple[str, int | None]:
@@ -307,7 +339,12 @@ def _planned(
     return _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
 
 
-def _widest(entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int) -> CompiledSteps:
+def _widest(
+    entry: Specialization,
+    stage: Chunk,
+    laid: StreamLayout,
+    budget: int,
+) -> CompiledSteps:
     try:
         return longest_chunk_steps(entry, stage, laid, budget)[0]
     except Misfit as misfit:
@@ -348,9 +385,19 @@ class _StreamRun:
         self.chunks = 0
         sources: dict[int, Source] = {}
         self.fixed: dict[int, object] = {}
-        for n, name, x in zip(plan.takes, names, values, strict=True):
+        for n, name, x in zip(
+            plan.takes,
+            names,
+            values,
+            strict=True,
+        ):
             if n in plan.streamed:
-                sources[n] = Source(name, _on_host(x), plan.axes[n], plan.dtypes[n])
+                sources[n] = Source(
+                    name,
+                    _on_host(x),
+                    plan.axes[n],
+                    plan.dtypes[n],
+                )
             else:
                 self.fixed[n] = read_whole(x, name)
         # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
@@ -359,7 +406,12 @@ class _StreamRun:
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
         self.reader = ChunkReader(
-            sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept
+            sources,
+            steps.pieces,
+            retries,
+            where,
+            passes=len(plan.turns),
+            kept=kept,
         )
 
     def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
@@ -440,7 +492,13 @@ class _StreamRun:
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
                         replayed = [carried[start]] if turn.replays else []
-                        state, outs = step(values, state, chunk, np.int32(start), *replayed)
+                        state, outs = step(
+                            values,
+                            state,
+                            chunk,
+                            np.int32(start),
+                            *replayed,
+                        )
                         # Dispatch is asynchronous: wait for the step before, so that at most two
                         # chunks are on the device.
                         jax.block_until_ready(before)
@@ -456,7 +514,13 @@ class _StreamRun:
                             over = steps.total - start if turn.back else start + count
                             results = {n: x for n, x in values.items() if n not in self.fixed}
                             # Ctrl-C writes this position, even if no save is due.
-                            reached = Reached(p, over, results, state, self._known(p, over))
+                            reached = Reached(
+                                p,
+                                over,
+                                results,
+                                state,
+                                self._known(p, over),
+                            )
                             kept.save_if_due(reached)
                     values.update(turn.known(steps.join[p](state)))
                     values.update({n: jax.numpy.asarray(x) for n, x in collected.items()})
@@ -521,7 +585,12 @@ class _StreamRun:
     def _empty(self, n: int) -> NumPyArray:
         return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
 
-    def _place(self, n: int, start: int, count: int) -> tuple[slice, ...]:
+    def _place(
+        self,
+        n: int,
+        start: int,
+        count: int,
+    ) -> tuple[slice, ...]:
         axis = self.schedule.axes[n]
         # A dimension may be a multiple of the axis, such as `2 * n`: each element has `times`
         # entries.
@@ -539,7 +608,12 @@ def _bar(
     from .._console import bar
 
     total = len(steps.schedule.turns) * len(steps.pieces)
-    return bar(steps.entry.core.name, total, done, steps.size)
+    return bar(
+        steps.entry.core.name,
+        total,
+        done,
+        steps.size,
+    )
 
 
 # Lengths and chunk sizes whose steps one function remembers.

@@ -140,7 +140,14 @@ class StreamLayout:
         none, own = self.devices.spec(None), self.devices.spec(0)
         return self.devices.mapped(here, (none,), (none, own))
 
-    def step(self, fn: Step, ins: dict[int, int], outs: list[int], *, whole: bool) -> Step:
+    def step(
+        self,
+        fn: Step,
+        ins: dict[int, int],
+        outs: list[int],
+        *,
+        whole: bool,
+    ) -> Step:
         """Wrap `values, carry, chunk, start -> carry, results`.
 
         Args:
@@ -165,12 +172,24 @@ class StreamLayout:
             if whole:
                 # Every device computes a replicated remainder, and all but the first discard their
                 # carry: otherwise each of them would add the same elements.
-                new, out = fn(values, carry, chunk, start, here=index == 0)
+                new, out = fn(
+                    values,
+                    carry,
+                    chunk,
+                    start,
+                    here=index == 0,
+                )
                 new = tree_map(partial(jax.numpy.where, index == 0), new, carry)
             else:
                 # `start` counts in the whole array: each device adds the offset of its part.
                 offset = index * chunk[n].shape[ins[n]]
-                new, out = fn(values, carry, chunk, start + offset, here=True)
+                new, out = fn(
+                    values,
+                    carry,
+                    chunk,
+                    start + offset,
+                    here=True,
+                )
             return _as_part(new), out
 
         none, own = devices.spec(None), devices.spec(0)

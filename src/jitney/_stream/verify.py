@@ -74,9 +74,19 @@ def verify_stream(
     # The changes set the tolerance; options that a stream replaces are not among them.
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
-    others = replace(core.options, chunk=(), memory=None, pad=())
+    others = replace(
+        core.options,
+        chunk=(),
+        memory=None,
+        pad=(),
+    )
     changes = (ProgramChange("stream", (chunk[0],)), *changes_of(others, core.fn()))
-    entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)
+    entry.verified[key] = Verification(
+        entry,
+        streamed,
+        changes,
+        options,
+    ).verify(arrays, result)
 
 
 def _is_read(value: object) -> TypeGuard[Rows]:
