@@ -212,8 +212,8 @@ STREAMS = [
     Mutation(
         "a reading that failed is not made again",
         "src/jitney/_stream/reading.py",
-        "if tried == retries or isinstance(",
-        "if tried <= retries or isinstance(",
+        "if tried == retries or isinstance(error, _FINAL):",
+        "if tried <= retries or isinstance(error, _FINAL):",
         (f"{_STREAM}a_reading_that_fails_is_made_again",),
     ),
 ]

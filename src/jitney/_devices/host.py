@@ -10,8 +10,8 @@ when the numbers are read:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -22,11 +22,20 @@ from jax.core import Tracer
 
 from .._errors import DonationError, TraceError, plural
 from .._jax.mesh import automatic, is_within_trace, outside
-from .._jax.trees import device_put, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
-from .._jax.typed import Array, DType, NumPyArray
+from .._jax.trees import (
+    Path,
+    device_put,
+    issubdtype,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+from .._jax.typed import DType, NumPyArray
 from .._owners import public
 
 T = TypeVar("T")
+Placed = tuple[int, jax.Array]
+"""An array and its position among the leaves."""
 
 
 @dataclass
@@ -35,14 +44,14 @@ class _Parcel:
     bytes.
     """
 
-    places: Sequence[tuple[int, Any]]
+    places: Sequence[tuple[int, jax.ShapeDtypeStruct]]
     packed: Any
 
 
 class Fetch(Generic[T]):
     """Pytree on its way to the host; returned by `jitney.host`."""
 
-    def __init__(self, treedef: Any, leaves: list[Any], parcels: Sequence[_Parcel]):
+    def __init__(self, treedef: Hashable, leaves: list[object], parcels: Sequence[_Parcel]):
         self._treedef = treedef
         self._leaves = leaves
         self._parcels = list(parcels)
@@ -62,7 +71,8 @@ class Fetch(Generic[T]):
             # Pop a parcel only once it is unpacked, so that `result` can be called again after an
             # error.
             parcel = self._parcels[-1]
-            values = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
+            types = [leaf for _, leaf in parcel.places]
+            values = _unpacked(np.asarray(parcel.packed), types)
             for (i, _), value in zip(parcel.places, values, strict=True):
                 self._leaves[i] = value
             self._parcels.pop()
@@ -119,9 +129,10 @@ def host(tree: T) -> Fetch[T]:
 
     leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
     # A program takes arrays of one set of devices only, so each set is packed by itself.
-    groups: dict[Hashable, list[tuple[int, Any]]] = {}
+    groups: dict[Hashable, list[Placed]] = {}
     for i, leaf in places:
-        groups.setdefault(_devices(leaf), []).append((i, _automatic(_plain(leaf))))
+        group = groups.setdefault(_devices(leaf), [])
+        group.append((i, _automatic(_plain(leaf))))
     # Uncommitted arrays may join any group.
     if len(groups) > 1:
         loose = groups.pop(None, [])
@@ -132,35 +143,37 @@ def host(tree: T) -> Fetch[T]:
         return Fetch(treedef, leaves, [_parcel(group) for group in groups.values()])
 
 
-def _parcel(group: Sequence[tuple[int, Any]]) -> _Parcel:
+def _parcel(group: Sequence[Placed]) -> _Parcel:
     arrays = [array for _, array in group]
     with _width(arrays):
         packed = _PACK(*arrays)
     # The copy starts when the device has computed the bytes; Python does not wait.
     packed.copy_to_host_async()
-    return _Parcel(
-        [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group], packed
-    )
+    places = [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group]
+    return _Parcel(places, packed)
 
 
-def _devices(array: Any) -> Hashable:
+def _devices(array: jax.Array) -> Hashable:
     """Key of the arrays that a program can take together: their mesh, or their devices; None for an
     uncommitted array.
     """
-    found = array.sharding
-    if isinstance(found, jax.sharding.NamedSharding):
-        return automatic(found.mesh)
-    return frozenset(found.device_set) if array.committed else None
+    sharding = array.sharding
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return automatic(sharding.mesh)
+    return frozenset(sharding.device_set) if array.committed else None
 
 
-def _automatic(array: Any) -> Any:
+def _automatic(array: jax.Array) -> jax.Array:
     """The array on a mesh without explicit axes, in the same buffers."""
-    found = array.sharding
-    if not isinstance(found, jax.sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
+    sharding = array.sharding
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return array
+    mesh = automatic(sharding.mesh)
+    if mesh is sharding.mesh:
         return array
     # Explicit axes would be a part of the arrays' types, and `concatenate` cannot combine those of
     # arrays with different shapes.
-    return device_put(array, jax.sharding.NamedSharding(automatic(found.mesh), found.spec))
+    return device_put(array, jax.sharding.NamedSharding(mesh, sharding.spec))
 
 
 @contextmanager
@@ -170,29 +183,30 @@ def _outside() -> Generator[None]:
         yield
 
 
-def _name(path: Any) -> str:
+def _name(path: Path) -> str:
     return keystr(path).removeprefix(".") or "the array"
 
 
-def _plain(array: Array) -> Any:
+def _plain(array: jax.Array) -> jax.Array:
     """Random keys as their numbers."""
     return jax.random.key_data(array) if issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
-def _width(arrays: Sequence[Any]) -> Any:
+def _width(arrays: Sequence[jax.Array]) -> AbstractContextManager[object]:
     """Context in which 64-bit arrays keep their dtype."""
-    x64 = jax.enable_x64
-    return x64(True) if any(array.dtype.itemsize >= 8 for array in arrays) else nullcontext()  # noqa: FBT003
+    if any(array.dtype.itemsize >= 8 for array in arrays):
+        return jax.enable_x64(True)  # noqa: FBT003
+    return nullcontext()
 
 
-def _pack(*arrays: object) -> Any:
+def _pack(*arrays: jax.Array) -> jax.Array:
     return jnp.concatenate([_bytes(array).reshape(-1) for array in arrays])
 
 
-_PACK: Any = jax.jit(_pack)
+_PACK: Callable[..., jax.Array] = jax.jit(_pack)
 
 
-def _bytes(array: Any) -> Any:
+def _bytes(array: jax.Array) -> jax.Array:
     if issubdtype(array.dtype, np.complexfloating):
         # `bitcast_convert_type` takes neither complex numbers nor booleans.
         array = jnp.stack([array.real, array.imag], -1)
@@ -203,26 +217,34 @@ def _bytes(array: Any) -> Any:
 
 def _is_narrow(dtype: DType) -> bool:
     """Return whether the dtype has less than a byte, such as int4."""
-    kind = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
-    return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
+    if dtype == np.bool_ or issubdtype(dtype, np.complexfloating):
+        return False
+    info = jnp.finfo if issubdtype(dtype, np.floating) else jnp.iinfo
+    return info(dtype).bits < 8
 
 
 def _whole_byte_dtype(dtype: DType) -> np.dtype:
     """Dtype of whole bytes that represents every value of a narrower one."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
-    return np.dtype(np.float32) if issubdtype(dtype, np.floating) else np.dtype(np.int8)
+    if issubdtype(dtype, np.floating):
+        return np.dtype(np.float32)
+    return np.dtype(np.int8)
 
 
-def _unpacked(raw: NumPyArray, shapes: Sequence[Any]) -> list[Any]:
-    values: list[Any] = []
+def _unpacked(raw: NumPyArray, leaves: Sequence[jax.ShapeDtypeStruct]) -> list[object]:
+    values: list[object] = []
     start = 0
-    for leaf in shapes:
-        dtype = np.dtype(leaf.dtype)
+    for leaf in leaves:
+        dtype = stored = np.dtype(leaf.dtype)
         # The inverse of `_bytes`: narrow dtypes were widened to whole bytes.
-        stored = _whole_byte_dtype(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
-        stop = start + stored.itemsize * int(np.prod(leaf.shape, dtype=int))
-        array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(leaf.shape)
+        if dtype == np.bool_ or _is_narrow(dtype):
+            stored = _whole_byte_dtype(dtype)
+        count = int(np.prod(leaf.shape, dtype=int))
+        stop = start + stored.itemsize * count
+
+        flat = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype)
+        array = flat.reshape(leaf.shape)
         values.append(array.item() if array.ndim == 0 else array)
         start = stop
     return values

@@ -142,11 +142,17 @@ def devices() -> Machine:
 
 def _facts(device: Any) -> DeviceFacts:
     # JAX has no memory statistics of other processes' devices.
-    stats = device.memory_stats() if device.process_index == jax.process_index() else None
-    known: dict[str, int] = stats or {}
-    taken = (known.get(name) for name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"))
+    stats: dict[str, int] = {}
+    if device.process_index == jax.process_index():
+        stats = device.memory_stats() or {}
     return DeviceFacts(
-        str(device), device.platform, device.device_kind, device.process_index, *taken
+        str(device),
+        device.platform,
+        device.device_kind,
+        device.process_index,
+        stats.get("bytes_limit"),
+        stats.get("bytes_in_use"),
+        stats.get("peak_bytes_in_use"),
     )
 
 

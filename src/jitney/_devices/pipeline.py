@@ -14,9 +14,9 @@ backward schedule is JAX's transpose of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -36,13 +36,15 @@ from .._jax.mesh import (
     with_explicit_sharding,
 )
 from .._jax.trees import tree_map
+from .._jax.typed import DType
 from .._owners import public
 from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_P: Any = jax.sharding.PartitionSpec
+T = TypeVar("T")
+_P = jax.sharding.PartitionSpec
 _WHERE = "jitney.pipeline()"
 
 
@@ -116,7 +118,7 @@ class Pipeline(eqx.Module):
     axis: str = eqx.field(static=True)
     microbatches: int = eqx.field(static=True)
     batch: str | None = eqx.field(static=True)
-    mesh: Any = eqx.field(static=True)
+    mesh: object = eqx.field(static=True)
     remat: bool = eqx.field(static=True)
 
     @property
@@ -143,34 +145,38 @@ class Pipeline(eqx.Module):
         """
         x = _batch(x)
         sizes = self._sizes()
-        stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
+        stages = sizes[self.axis]
+        copies = sizes[self.batch] if self.batch else 1
         _check_divides(
-            f"the {self.depth} layers", self.depth, stages, f"stages along {self.axis!r}"
+            f"the {self.depth} layers",
+            self.depth,
+            stages,
+            f"stages along {self.axis!r}",
         )
-        parts = f"{self.microbatches} microbatches" + (
-            f" times {copies} devices along {self.batch!r}" if copies > 1 else ""
-        )
-        _check_divides(f"a batch of {x.shape[0]}", x.shape[0], self.microbatches * copies, parts)
-        return (
-            self.through(x)
-            if explicit_around([*_arrays(self.layers), x]) is None
-            else _ON_EXPLICIT(self, x)
-        )
+        size = x.shape[0]
+        parts = f"{self.microbatches} microbatches"
+        if copies > 1:
+            parts += f" times {copies} devices along {self.batch!r}"
+        _check_divides(f"a batch of {size}", size, self.microbatches * copies, parts)
+        if explicit_around([*_arrays(self.layers), x]) is None:
+            return self.through(x)
+        return _ON_EXPLICIT(self, x)
 
-    def through(self, x: Any) -> Any:
+    def through(self, x: jax.Array) -> jax.Array:
         """Apply all layers to each element, on a mesh whose axes are automatic."""
         sizes = self._sizes()
-        stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
+        stages = sizes[self.axis]
+        copies = sizes[self.batch] if self.batch else 1
         arrays, rest = eqx.partition(self.layers, eqx.is_array)
         _check_layer(arrays, rest, x)
 
-        def layer(x: Any, own: Any) -> tuple[Any, None]:
+        def layer(x: jax.Array, own: Any) -> tuple[jax.Array, None]:
             return jax.vmap(eqx.combine(own, rest))(x), None
 
         # Residuals of a rematerialised layer are its input and parameters.
         step = jax.checkpoint(layer) if self.remat else layer
 
-        def stage(own: object, x: Any) -> Any:
+        def stage(own: object, x: jax.Array) -> jax.Array:
             return jax.lax.scan(step, x, own)[0]
 
         if stages == 1 and copies == 1:
@@ -179,7 +185,7 @@ class Pipeline(eqx.Module):
         schedule = Schedule(stages, self.microbatches)
         mesh = {} if self.mesh is None else {"mesh": automatic(current(self.mesh))}
 
-        def here(own: object, parts: object) -> Any:
+        def here(own: object, parts: jax.Array) -> jax.Array:
             return _through(own, parts, stage, self.axis, schedule)
 
         # Every device returns an array of results, and only that of the last stage is filled in:
@@ -232,7 +238,7 @@ class Pipeline(eqx.Module):
         return dict(mesh.shape)
 
 
-def _on_explicit(piped: Pipeline, x: Any) -> Any:
+def _on_explicit(piped: Pipeline, x: jax.Array) -> jax.Array:
     """Call on a mesh with explicit axes: they are automatic inside, and the result is sharded as
     the batch is.
     """
@@ -245,19 +251,28 @@ def _on_explicit(piped: Pipeline, x: Any) -> Any:
     return with_explicit_sharding(out, mesh, along)
 
 
-_ON_EXPLICIT: Any = eqx.filter_jit(_on_explicit)
+_ON_EXPLICIT: Callable[[Pipeline, jax.Array], jax.Array] = eqx.filter_jit(_on_explicit)
 
 
-def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
+def _through(
+    own: T,
+    parts: jax.Array,
+    stage: Callable[[T, jax.Array], jax.Array],
+    axis: str,
+    schedule: Schedule,
+) -> jax.Array:
     """Loop of one device: its layers on each microbatch, as they arrive from the device before."""
-    here, last = jax.lax.axis_index(axis), schedule.stages - 1
+    here = jax.lax.axis_index(axis)
+    last = schedule.stages - 1
     # The last stage sends to nobody; `ppermute` gives zeros to the first.
     onwards = [(i, i + 1) for i in range(last)]
 
-    def work(x: Any) -> Any:
+    def work(x: jax.Array) -> jax.Array:
         return stage(own, x)
 
-    def tick(carry: Any, t: Any) -> Any:
+    def tick(
+        carry: tuple[jax.Array, jax.Array], t: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
         came, done = carry
 
         # Stage `here` is `here` ticks behind the first; the clip is for ticks on which it waits.
@@ -268,8 +283,8 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
         # A branch, so that a device that waits computes nothing, and nothing of what it would
         # compute reaches a gradient.
         y = jax.lax.cond(working, work, _same, x)
-        kept = jax.lax.dynamic_update_index_in_dim(done, y, place, 0)
-        done = jnp.where(working & (here == last), kept, done)
+        updated = jax.lax.dynamic_update_index_in_dim(done, y, place, 0)
+        done = jnp.where(working & (here == last), updated, done)
         return (jax.lax.ppermute(y, axis, onwards), done), None
 
     # Microbatch in flight, and results.
@@ -278,7 +293,7 @@ def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) ->
     return done[None]
 
 
-def _same(x: Any) -> Any:
+def _same(x: T) -> T:
     return x
 
 
@@ -339,7 +354,7 @@ def pipeline(
     return Pipeline(stacked, axis, microbatches, batch, chosen, remat)
 
 
-def _of_jax(layer: object) -> Any:
+def _of_jax(layer: object) -> object:
     """The layer with NumPy arrays converted to JAX arrays.
 
     Raises:
@@ -357,7 +372,7 @@ def _of_jax(layer: object) -> Any:
     return tree_map(_jaxs, layer)
 
 
-def _jaxs(leaf: object) -> Any:
+def _jaxs(leaf: object) -> object:
     return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
@@ -382,11 +397,11 @@ def _check_stack(stacked: object) -> None:
     )
 
 
-def _arrays(tree: object) -> list[Any]:
+def _arrays(tree: object) -> list[jax.Array]:
     return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
 
 
-def _batch(x: Any) -> Any:
+def _batch(x: object) -> jax.Array:
     """The batch as a JAX array.
 
     Raises:
@@ -406,7 +421,7 @@ def _batch(x: Any) -> Any:
     return x
 
 
-def _stacked(layers: Sequence[object]) -> Any:
+def _stacked(layers: Sequence[object]) -> object:
     parts = [eqx.partition(layer, eqx.is_array) for layer in layers]
     if not parts:
         raise OptionError(
@@ -433,15 +448,15 @@ def _stacked(layers: Sequence[object]) -> Any:
     return eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
 
 
-def _kind(leaf: Any) -> Any:
+def _kind(leaf: jax.Array) -> tuple[tuple[int, ...], DType]:
     return leaf.shape, leaf.dtype
 
 
-def _stack(*leaves: Any) -> Any:
+def _stack(*leaves: jax.Array) -> jax.Array:
     return jnp.stack(leaves)
 
 
-def _one(leaf: Any) -> Any:
+def _one(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     """Abstract value of a single layer's part of a stacked array."""
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
@@ -456,7 +471,7 @@ def _check_divides(what: str, size: int, parts: int, of: str) -> None:
         )
 
 
-def _check_layer(arrays: object, rest: Any, x: Any) -> None:
+def _check_layer(arrays: object, rest: object, x: jax.Array) -> None:
     """Check that a layer returns the shape and dtype of its input.
 
     Raises:
@@ -464,7 +479,7 @@ def _check_layer(arrays: object, rest: Any, x: Any) -> None:
     """
     given = _one(x)
 
-    def layer(own: Any, x: Any) -> Any:
+    def layer(own: Any, x: jax.Array) -> object:
         return eqx.combine(own, rest)(x)
 
     got = jax.eval_shape(layer, tree_map(_one, arrays), given)

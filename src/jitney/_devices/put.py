@@ -85,11 +85,17 @@ def place(tree: object, /, *, shard: object, mesh: object = None) -> Any:
         sharding(on, spec_of(_WHERE, leaf, axes, rules, on))
         for leaf, axes in zip(view.leaves, named, strict=True)
     ]
-    placed = iter([_placed(leaf, to) for (_, leaf, _), to in zip(arrays, shardings, strict=True)])
+    leaves = zip(arrays, shardings, strict=True)
+    placed = iter([_placed(leaf, to) for (_, leaf, _), to in leaves])
     return tree_unflatten(treedef, [next(placed) if is_array(leaf) else leaf for _, leaf in paths])
 
 
-def _placed(leaf: object, to: Any) -> Any:
+def _placed(leaf: object, to: jax.sharding.Sharding) -> jax.Array | jax.ShapeDtypeStruct:
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=to, weak_type=leaf.weak_type)
+        return jax.ShapeDtypeStruct(
+            leaf.shape,
+            leaf.dtype,
+            sharding=to,
+            weak_type=leaf.weak_type,
+        )
     return with_sharding(leaf, to)

@@ -123,7 +123,7 @@ def visualize(tree: object) -> Placement:
     )
 
 
-def _spec(array: Any) -> tuple[str, ...]:
+def _spec(array: jax.Array) -> tuple[str, ...]:
     spec = tuple(getattr(array.sharding, "spec", ()))
     # A `PartitionSpec` may be shorter than the array: the rest of the axes is not sharded.
     full = (*spec, *[None] * (array.ndim - len(spec)))

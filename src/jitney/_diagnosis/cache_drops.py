@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
+
+import jax
 
 from .._jax.equinox_checks import own_jit
 from .._jax.trees import register_pytree_node
@@ -26,16 +27,15 @@ class _MarkedResult:
         self.mark = mark
 
 
-def _taken_apart(held: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
-    return (), held.mark
+def _taken_apart(result: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
+    return (), result.mark
 
 
-def _again(mark: Any, _: object) -> _MarkedResult:
+def _again(mark: _CacheMark, _: object) -> _MarkedResult:
     return _MarkedResult(mark)
 
 
-_register: Any = register_pytree_node
-_register(_MarkedResult, _taken_apart, _again)
+register_pytree_node(_MarkedResult, _taken_apart, _again)
 
 
 class Dropped:
@@ -45,7 +45,7 @@ class Dropped:
         self._lock = threading.RLock()
         self._times = 0
         self._mark: weakref.ref[_CacheMark] | None = None
-        self._traced: Any = own_jit()(self._held)
+        self._traced: jax.stages.Wrapped = own_jit()(self._held)
 
     def times(self) -> int:
         """Number of times that the caches were dropped; equal for two calls without

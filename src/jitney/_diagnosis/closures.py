@@ -35,14 +35,18 @@ def has_same_code(old: object, new: object) -> bool:
     their functions.
     """
     if isinstance(old, functools.partial) and isinstance(new, functools.partial):
-        return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(
-            old.func, new.func
-        )
-    a, b = attribute(old, "__code__", None), attribute(new, "__code__", None)
-    return a is not None and b is not None and a == b and a.co_filename == b.co_filename
+        if not is_same((old.args, old.keywords), (new.args, new.keywords)):
+            return False
+        return has_same_code(old.func, new.func)
+
+    a = attribute(old, "__code__", None)
+    b = attribute(new, "__code__", None)
+    if a is None or b is None:
+        return False
+    return a == b and a.co_filename == b.co_filename
 
 
-def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
+def cells(fn: Any) -> tuple[tuple[str, object], ...]:
     """Values that a function closes over, by name, in a form that keeps nothing alive: see
     `weak_stand_in`.
     """
@@ -53,17 +57,17 @@ def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     code = attribute(fn, "__code__", None)
     if code is None:
         return ()
-    found: list[tuple[str, Any]] = []
+    values: list[tuple[str, object]] = []
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
-            found.append((name, weak_stand_in(cell.cell_contents)))
+            values.append((name, weak_stand_in(cell.cell_contents)))
         # The cell is not bound yet.
         except ValueError:
-            found.append((name, "..."))
-    return tuple(found)
+            values.append((name, "..."))
+    return tuple(values)
 
 
-def weak_stand_in(value: object) -> Any:
+def weak_stand_in(value: object) -> object:
     """Stand-in of a value that keeps nothing alive: a number or text itself, the code of a
     function, else the type and a short text.
     """
@@ -72,8 +76,10 @@ def weak_stand_in(value: object) -> Any:
     code = attribute(value, "__code__", None)
     if code is not None:
         return code
-    says = isinstance(value, (type, Sequence, dict, set, frozenset))
-    return f"{type(value).__name__} {static_text(value)}" if says else type(value).__name__
+    name = type(value).__name__
+    if isinstance(value, (type, Sequence, dict, set, frozenset)):
+        return f"{name} {static_text(value)}"
+    return name
 
 
 def changed_cells(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._errors import plural
+from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._shown import Shown
 from .cause import Cause
@@ -38,6 +39,8 @@ Call = tuple[int, int]
 """Identity of a call among those of its thread: the `id` of its frame, and the number of calls so
 far.
 """
+Locals = dict[str, Any]
+"""Local variables of the frame of a call."""
 # Number of causes of retraces that are remembered.
 _KEPT = 100
 # Number of remedies in a table.
@@ -106,7 +109,7 @@ class Stats(Shown):
         causes = [[cause.to_dict() for cause in each] for each in self.causes]
         return {**figures, "retraces": list(self.retraces), "causes": causes}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         # Pickling and copying prove the remedies first, since `advise` refers to the program.
         return _again, (figures, self._advised)
@@ -173,11 +176,9 @@ class Stats(Shown):
         for each in self.causes:
             # A program with several causes needs the remedies of all of them; without one for each
             # cause it is traced all the same.
-            for remedy in (
-                dict.fromkeys(cause.remedy for cause in each)
-                if all(cause.remedy for cause in each)
-                else ()
-            ):
+            if not all(cause.remedy for cause in each):
+                continue
+            for remedy in dict.fromkeys(cause.remedy for cause in each):
                 seconds, times = cost.get(remedy, (0.0, 0))
                 cost[remedy] = seconds + each[0].seconds, times + 1
         return sorted(cost.items(), key=lambda item: -item[1][0])
@@ -236,8 +237,10 @@ class Counters:
 
     def of_call(self, thread: int, call: Call) -> Event | None:
         """The latest trace or compile of a thread, if it belongs to this call."""
-        latest = next((event for event in reversed(self.events) if event.thread == thread), None)
-        return latest if latest is not None and latest.call == call else None
+        for event in reversed(self.events):
+            if event.thread == thread:
+                return event if event.call == call else None
+        return None
 
     def uncompiled(self, identity: Hashable | None, thread: int) -> Event | None:
         """The latest trace with this identity that has not been compiled.
@@ -245,13 +248,14 @@ class Counters:
         Without an identity, the latest one of this thread: a padded call has the identity of its
         bucket.
         """
-        traced = [event for event in reversed(self.events) if not event.compiled]
-        alike = (
-            event
-            for event in traced
-            if (event.thread == thread if identity is None else event.identity == identity)
-        )
-        return next(alike, None)
+        for event in reversed(self.events):
+            if event.compiled:
+                continue
+            if identity is None and event.thread == thread:
+                return event
+            if identity is not None and event.identity == identity:
+                return event
+        return None
 
     def cause(self, text: str) -> None:
         """Append the cause of a trace, as text; old ones are dropped."""
@@ -336,9 +340,9 @@ class Owner:
         arrays: Returns the arrays of the call.
     """
 
-    find: Callable[[dict[str, Any]], Counters]
-    compiled: Callable[[dict[str, Any], Call], Event | None] | None = None
-    arrays: Callable[[dict[str, Any]], Sequence[Any]] | None = None
+    find: Callable[[Locals], Counters]
+    compiled: Callable[[Locals, Call], Event | None] | None = None
+    arrays: Callable[[Locals], Sequence[Array]] | None = None
 
 
 class CounterListener:
@@ -360,13 +364,13 @@ class CounterListener:
                 jax.monitoring.register_event_listener(self._event)
                 self._registered = True
 
-    def attribute_to(self, function: Any, owner: Owner) -> None:
+    def attribute_to(self, function: Callable[..., object], owner: Owner) -> None:
         """Attribute events below a call of `function` to the counters that `owner` finds in its
         frame.
         """
         self._owners[inspect.unwrap(function).__code__] = owner
 
-    def call(self, counters: Counters) -> tuple[Call, Sequence[Any]]:
+    def call(self, counters: Counters) -> tuple[Call, Sequence[Array]]:
         """Identity of the nearest call, and its arrays if it is a call of these counters."""
         nearest = self._nearest()
         if nearest is None:

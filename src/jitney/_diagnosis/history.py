@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,8 +39,8 @@ class _SeenFunction:
     alive.
     """
 
-    code: Any
-    cells: tuple[tuple[str, Any], ...]
+    code: object
+    cells: tuple[tuple[str, object], ...]
     record: TraceRecord
 
 
@@ -56,7 +57,7 @@ class History:
 
     where: Where
     counters: Counters
-    fn: Callable[[], Any]
+    fn: Callable[[], Callable[..., object]]
     asked: Callable[[], AuthorContext]
     _near: list[TraceRecord] = field(default_factory=list[TraceRecord])
     _seen: dict[Hashable, tuple[int, int, int]] = field(
@@ -64,7 +65,7 @@ class History:
     )
     _cleared: int = 0
     _dropped: Counter[Hashable] = field(default_factory=Counter[Hashable])
-    _lock: Any = field(default_factory=threading.RLock)
+    _lock: AbstractContextManager[bool] = field(default_factory=threading.RLock)
 
     def forget(self) -> None:
         """Record that `clear_cache` dropped all programs, and release their records."""
@@ -217,7 +218,10 @@ def _replanned(old: TraceRecord, new: TraceRecord) -> int:
 
 
 def _before(
-    where: Where, fn: Callable[[], object], asked: Callable[[], AuthorContext], record: TraceRecord
+    where: Where,
+    fn: Callable[[], Callable[..., object]],
+    asked: Callable[[], AuthorContext],
+    record: TraceRecord,
 ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
     """Nearest record and causes for a first call, whose function may have been created anew."""
     made = _LINES.find(fn(), asked())
@@ -246,35 +250,40 @@ class _FunctionsByLine:
         self._made: dict[Hashable, _SeenFunction] = {}
         self._lock = threading.Lock()
 
-    def find(self, fn: Any, asked: AuthorContext) -> _SeenFunction | None:
+    def find(self, fn: Callable[..., object], asked: AuthorContext) -> _SeenFunction | None:
         """Find a function that the same line created before, of the same code and around the same
         functions.
         """
-        key, fn = _line(fn, asked), _written(fn)
-        made = None if key is None else self._made.get(key)
-        if made is None or made.code != fn.__code__:
+        key = _line(fn, asked)
+        written = _written(fn)
+        earlier = None if key is None else self._made.get(key)
+        if earlier is None or earlier.code != written.__code__:
             return None
-        now = dict(cells(fn))
+        now = dict(cells(written))
 
         # Compare only functions among the closed-over values: a decorator's wrapper has the same
         # code for every function that it wraps.
-        wrapped = [
-            (now.get(name), value)
-            for name, value in made.cells
-            if _is_code(value) or _is_code(now.get(name))
-        ]
-        return made if all(a == b for a, b in wrapped) else None
+        for name, before in earlier.cells:
+            value = now.get(name)
+            if (_is_code(before) or _is_code(value)) and value != before:
+                return None
+        return earlier
 
     def remember(
         self, fn: Callable[..., object], asked: AuthorContext, record: TraceRecord
     ) -> None:
-        key, fn = _line(fn, asked), _written(fn)
+        key = _line(fn, asked)
         if key is None:
             return
+        written = _written(fn)
         with self._lock:
             if len(self._made) >= _FUNCTIONS:
                 del self._made[next(iter(self._made))]
-            self._made[key] = _SeenFunction(fn.__code__, cells(fn), _in_words(record))
+            self._made[key] = _SeenFunction(
+                written.__code__,
+                cells(written),
+                _in_words(record),
+            )
 
 
 _LINES = _FunctionsByLine()

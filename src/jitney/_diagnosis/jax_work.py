@@ -175,9 +175,8 @@ class Watch(Shown):
         """Count a span of work."""
         with self._lock:
             key = name, place
-            self._work[key] = self._work.get(key, Work(name, place)).and_one(
-                phase, seconds, hit=hit
-            )
+            work = self._work.get(key, Work(name, place))
+            self._work[key] = work.and_one(phase, seconds, hit=hit)
 
     def __rich__(self) -> Table:
         from .._console import figures
@@ -375,10 +374,11 @@ class _WatchListener:
         # Spans are reported when they end, so inner ones come before the outer one. A span inside
         # this one is removed here: the span around both subtracts this one only.
         inside = [span for span in spans if span[0] >= start]
-        self._of_thread.spans = [*(span for span in spans if span[0] < start), (start, end)][
-            -_REMEMBERED:
-        ]
-        return max(0.0, end - start - sum(b - a for a, b in inside))
+        before = [span for span in spans if span[0] < start]
+        self._of_thread.spans = [*before, (start, end)][-_REMEMBERED:]
+
+        nested = sum(b - a for a, b in inside)
+        return max(0.0, end - start - nested)
 
 
 # Largest number of finished spans inside one that is not over.

@@ -95,13 +95,11 @@ def need_of(error: BaseException, paths: Sequence[str] = ()) -> Need | None:
     kind = _kind(error)
     if kind is None:
         return None
-    return Need(
-        kind,
-        tuple(
-            _arguments(str(error), paths)
-            or dict.fromkeys(n for x in _suspects(error, kind) for n in _origin(x, paths))
-        ),
-    )
+    arguments = _arguments(str(error), paths)
+    if not arguments:
+        for value in _suspects(error, kind):
+            arguments += _origin(value, paths)
+    return Need(kind, tuple(dict.fromkeys(arguments)))
 
 
 def _kind(error: BaseException) -> Kind | None:
@@ -147,7 +145,7 @@ def _stands_in(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.\]'\"]){re.escape(name)}(?![\w.\['\"])", text) is not None
 
 
-def _suspects(error: BaseException, kind: Kind) -> list[Any]:
+def _suspects(error: BaseException, kind: Kind) -> list[object]:
     """Traced values that are at fault if the message names none."""
     # The values that the user's line passed to JAX; else the only scalar among the local variables
     # of the user's function, if there is only one.
@@ -156,25 +154,23 @@ def _suspects(error: BaseException, kind: Kind) -> list[Any]:
         (i for i, frame in enumerate(frames) if owner_of(frame) == "user"), default=len(frames)
     )
     for frame in frames[innermost + 1 :]:
-        found = _handed(frame, kind)
-        if found:
-            return found
-    own = (
-        _handed(frames[innermost], "mask" if kind == "mask" else "value")
-        if innermost < len(frames)
-        else []
-    )
+        values = _handed(frame, kind)
+        if values:
+            return values
+    if innermost == len(frames):
+        return []
+    own = _handed(frames[innermost], "mask" if kind == "mask" else "value")
     return own if len(own) == 1 else []
 
 
-def _handed(frame: FrameType, kind: Kind) -> list[Any]:
-    values = [
-        x
-        for name, value in frame.f_locals.items()
-        if name != "self"
-        for x in _tracers(value, inside=kind != "slice")
-    ]
-    return [x for x in values if (issubdtype(x.dtype, np.bool_) if kind == "mask" else x.ndim == 0)]
+def _handed(frame: FrameType, kind: Kind) -> list[object]:
+    values: list[Any] = []
+    for name, value in frame.f_locals.items():
+        if name != "self":
+            values += _tracers(value, inside=kind != "slice")
+    if kind == "mask":
+        return [x for x in values if issubdtype(x.dtype, np.bool_)]
+    return [x for x in values if x.ndim == 0]
 
 
 def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:

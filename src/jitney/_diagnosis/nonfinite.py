@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,15 +38,16 @@ from jitney._jax.evaluation import applied, interpret
 from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
-from .._jax.typed import AnyJaxpr, JaxprEqn
-
-# Much of `jax.lax` and `jax.core` has no annotations.
-_jax = cast(Any, jax)
+from .._jax.typed import AnyJaxpr, JaxprEqn, NumPyArray
 
 Kind = Literal["NaN", "inf"]
 _KINDS: Final[tuple[Kind, Kind]] = ("NaN", "inf")
-_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": np.isnan, "inf": np.isinf}
-_TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf": jnp.isinf}
+_TEST: Final[dict[Kind, Callable[[NumPyArray], NumPyArray]]] = {"NaN": np.isnan, "inf": np.isinf}
+_TRACED_TEST: Final[dict[Kind, Callable[[jax.Array], jax.Array]]] = {
+    "NaN": jnp.isnan,
+    "inf": jnp.isinf,
+}
+Index = TypeVar("Index", int, jax.Array)
 _GIVEN: Final = ("argument", "constant")
 # Number of iterations of a loop that are interpreted.
 _VISITS: Final = 64
@@ -133,7 +134,7 @@ class _Value:
     made_by: str = ""
 
     @cached_property
-    def numbers(self) -> Any:
+    def numbers(self) -> NumPyArray | None:
         """Value on the host; None if its dtype has no NaN."""
         return np.asarray(self.data) if _is_inexact(self.data) else None
 
@@ -213,7 +214,7 @@ def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[object]) -> st
     """Text on the lanes of mapped axes that have it, where these are the first axes of each result;
     empty if it cannot be determined.
     """
-    bad: Any = None
+    bad: NumPyArray | None = None
     for result in results:
         numbers = (
             _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
@@ -321,17 +322,13 @@ def _special(eqn: JaxprEqn, operands: Sequence[_Value]) -> str:
     JAX differentiates `sqrt(x)` to 0.5 / sqrt(x), and 1 / x to a negative power.
     """
     name = eqn.primitive.name
-    if name == "div" and operands[1].made_by == "sqrt" and operands[0].numbers is not None:
-        return (
-            _ROOT
-            if operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5
-            else ""
-        )
-    if (
-        name in ("integer_pow", "pow")
-        and operands[0].numbers is not None
-        and not operands[0].numbers.all()
-    ):
+    numbers = operands[0].numbers if operands else None
+    if numbers is None:
+        return ""
+    if name == "div" and operands[1].made_by == "sqrt":
+        is_half = numbers.ndim == 0 and float(np.real(numbers)) == 0.5
+        return _ROOT if is_half else ""
+    if name in ("integer_pow", "pow") and not numbers.all():
         return _FIXES["div"]
     return ""
 
@@ -457,19 +454,23 @@ class _NonfiniteInterpreter:
         return value
 
 
+_State = tuple[jax.Array, list[jax.Array], jax.Array]
+"""Iteration, carry, and whether the loop has stopped."""
+
+
 @dataclass(frozen=True)
 class _Loop:
     """A scan or while loop in one form: `body(*constants, *carry, *x) -> (*carry, *y)`."""
 
     name: str
-    body: Any
+    body: AnyJaxpr
     constants: list[_Value]
     carry: list[_Value]
     xs: list[_Value]
     length: int | None = None
     reverse: bool = False
-    condition: Any = None
-    condition_constants: tuple[Any, ...] = ()
+    condition: AnyJaxpr | None = None
+    condition_constants: tuple[object, ...] = ()
 
     @classmethod
     def read(cls, eqn: JaxprEqn, operands: list[_Value]) -> _Loop:
@@ -550,56 +551,64 @@ class _Loop:
             i += 1
         return None
 
-    def position(self, i: Any) -> Any:
-        return self.length - 1 - i if self.reverse and self.length is not None else i
+    def position(self, i: Index) -> Index:
+        if self.reverse and self.length is not None:
+            return self.length - 1 - i
+        return i
 
-    def more(self, i: Any, carry: Sequence[object]) -> Any:
-        return (
-            i < self.length
-            if self.condition is None
-            else _evaluate(self.condition, [*self.condition_constants, *carry])[0]
-        )
+    def more(self, i: jax.Array, carry: Sequence[object]) -> jax.Array:
+        if self.condition is None:
+            return i < (self.length or 0)
+        return _evaluate(self.condition, [*self.condition_constants, *carry])[0]
 
-    def stride(self, kinds: tuple[Kind, ...]) -> Callable[..., Any]:
+    def stride(self, kinds: tuple[Kind, ...]) -> Callable[..., _State]:
         """Compile a run from iteration `i` to the start of the next one that produces something, or
         to the end.
         """
 
-        def run(i: Any, carry: Any, settled: Any, constants: Any, xs: Any) -> Any:
-            def going(state: Any) -> Any:
+        def run(
+            i: jax.Array,
+            carry: list[jax.Array],
+            settled: list[list[jax.Array]],
+            constants: list[jax.Array],
+            xs: list[jax.Array],
+        ) -> _State:
+            def going(state: _State) -> jax.Array:
                 i, carry, stopped = state
                 return ~stopped & self.more(i, carry)
 
-            def advance(state: Any) -> Any:
+            def advance(state: _State) -> _State:
                 i, carry, _ = state
-                x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
+                x = [jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
+
+                new = out[: len(carry)]
                 before = [*carry, *(None for _ in out[len(carry) :])]
-                stopped = jnp.any(
-                    _jax.numpy.array(
-                        [_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]
-                    )
-                )
+                slots = zip(before, out, settled, strict=True)
+                stopped = jnp.any(jnp.array([_news(*slot, kinds) for slot in slots]))
                 # Return the carry from before that iteration, so that it can be interpreted from
                 # its inputs.
-                kept = [
-                    _jax.lax.select(stopped, old, new)
-                    for old, new in zip(carry, out[: len(carry)], strict=True)
-                ]
+                kept = [jax.lax.select(stopped, *both) for both in zip(carry, new, strict=True)]
                 return jnp.where(stopped, i, i + 1), kept, stopped
 
-            return _jax.lax.while_loop(going, advance, (i, carry, False))
+            begin: Any = (i, carry, False)
+            return jax.lax.while_loop(going, advance, begin)
 
-        return _jax.jit(run)
+        return jax.jit(run)
 
 
-def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -> Any:
+def _news(
+    old: jax.Array | None,
+    new: jax.Array,
+    settled: Sequence[jax.Array],
+    kinds: tuple[Kind, ...],
+) -> jax.Array | bool:
     """Return whether an iteration puts a new NaN or infinity into a slot whose maker is not
     known.
     """
     if not _is_inexact(new):
         return False
-    news: Any = False
+    news: jax.Array | bool = False
     for kind, known in zip(kinds, settled, strict=True):
         bad = _TRACED_TEST[kind](new)
         if old is None:
@@ -646,14 +655,11 @@ def _origins(
         of: Kind in the result, if it is another one: a NaN that came from an infinity.
     """
     here = value.bad(of or kind)
-    name, masks = eqn.primitive.name, list[Any]()
+    name = eqn.primitive.name
+    masks: list[NumPyArray] = []
     if name in _ELEMENTWISE:
-        masks = [
-            np.broadcast_to(bad, here.shape) & here
-            for bad in (x.bad(kind) for x in operands)
-            if bad is not None
-        ]
         owners = [x for x in operands if x.numbers is not None]
+        masks = [np.broadcast_to(x.bad(kind), here.shape) & here for x in owners]
     elif name == "select_n":
         # A `select_n` takes each element from one case: the others do not count.
         which = np.asarray(operands[0].data).astype(int)
@@ -663,30 +669,29 @@ def _origins(
         # Any operand that has one may have caused any bad element, such as of a sum or a product.
         owners = [x for x in operands if x.has(kind)]
         masks = [here for _ in owners]
-    marks = [
-        x.marks[kind]
-        for x, mask in zip(owners, masks, strict=True)
-        if kind in x.marks and mask.any()
-    ]
+    marks: list[_Mark] = []
+    for x, mask in zip(owners, masks, strict=True):
+        if kind in x.marks and mask.any():
+            marks.append(x.marks[kind])
     for mask in masks:
         here = here & np.logical_not(mask)
     return marks, bool(here.any())
 
 
-def _first(bad: Any) -> tuple[int, ...]:
+def _first(bad: NumPyArray) -> tuple[int, ...]:
     """Index of the first bad element; empty for a single element."""
     return tuple(np.argwhere(bad)[0].tolist()) if bad.size > 1 else ()
 
 
-def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
+def _bind(eqn: Any, operands: list[_Value]) -> list[object]:
+    primitive = eqn.primitive
+    data = [value.data for value in operands]
     with eqn.ctx.manager:
-        result = eqn.primitive.bind(
-            *(value.data for value in operands), **eqn.primitive.get_bind_params(eqn.params)
-        )
-    return list(result) if eqn.primitive.multiple_results else [result]
+        result = primitive.bind(*data, **primitive.get_bind_params(eqn.params))
+    return list(result) if primitive.multiple_results else [result]
 
 
-def _evaluate(jaxpr: AnyJaxpr, arguments: Sequence[object]) -> list[Any]:
+def _evaluate(jaxpr: AnyJaxpr, arguments: Sequence[object]) -> list[jax.Array]:
     return applied(*opened(jaxpr), arguments)
 
 
@@ -698,11 +703,11 @@ def _is_inexact(x: Any) -> bool:
     )
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> bool:
     return _is_inexact(x) or (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, np.integer))
 
 
-def _local(x: Any) -> list[Any]:
+def _local(x: object) -> list[NumPyArray]:
     """Parts of an array that this process can address."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return [np.asarray(shard.data) for shard in x.addressable_shards]

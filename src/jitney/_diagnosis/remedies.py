@@ -88,7 +88,7 @@ def _width(dtype: Any) -> tuple[int, int]:
     )
 
 
-def _made(leaf: Leaf, dtype: Any) -> str:
+def _made(leaf: Leaf, dtype: object) -> str:
     name = "bool_" if str(dtype) == "bool" else str(dtype)
     maker = "np" if hasattr(np, name) else "jnp"
     if leaf.path != leaf.argument:

@@ -75,11 +75,11 @@ class TraceRecord:
     """
 
     view: View
-    static: tuple[tuple[str, Any], ...]
+    static: tuple[tuple[str, object], ...]
     keys: object
     plan: Plan | None
     surroundings: tuple[tuple[str, str], ...] = ()
-    tree: tuple[tuple[str, Any], ...] = ()
+    tree: tuple[tuple[str, object], ...] = ()
     absent: frozenset[str] = frozenset()
     fields: tuple[tuple[str, object], ...] = ()
     given: Mapping[str, CallerArray] = field(default_factory=dict[str, CallerArray])

@@ -60,11 +60,13 @@ class Variety:
             seconds: Returns the seconds of tracing and compiling this function so far.
         """
         keys: dict[str, list[Hashable]] = {}
-        examples: dict[str, list[tuple[str, Any]]] = {}
+        examples: dict[str, list[tuple[str, object]]] = {}
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
-            keys.setdefault(argument, []).append((type(leaves[i]), key))
-            examples.setdefault(argument, []).append((path, leaves[i]))
+            leaf = leaves[i]
+            keys.setdefault(argument, []).append((type(leaf), key))
+            examples.setdefault(argument, []).append((path, leaf))
+
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:

@@ -41,7 +41,7 @@ class Temporaries:
     def __init__(self) -> None:
         self.programs: tuple[CompiledProgram, ...] = ()
         # Strong references: an executable is known by its `id`, which must not be reused.
-        self._known: list[Any] = []
+        self._known: list[object] = []
         self._lock = threading.Lock()
 
     @property

@@ -20,11 +20,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from .._errors import format_error
 from .compare_facts import worded
-from .connection import NONCE, Connection, authenticate, connect
+from .connection import NONCE, Connection, Message, authenticate, connect
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
@@ -47,10 +46,10 @@ class Inbox:
 
     def __init__(self) -> None:
         self.news = threading.Condition()
-        self.verdicts: dict[Any, str] = {}
+        self.verdicts: dict[str, str] = {}
         self.gone: dict[int, str] = {}
 
-    def told(self, message: Mapping[str, Any]) -> bool:
+    def told(self, message: Message) -> bool:
         """Store a message; return whether it says that a process has stopped because of an
         error.
         """
@@ -70,9 +69,9 @@ class Inbox:
             while of not in self.verdicts:
                 left = [i for i in group if i in self.gone]
                 if left:
+                    reason = self.gone[left[0]] or "ended"
                     return worded(
-                        f"process {left[0]} has {self.gone[left[0]] or 'ended'}, and does not take"
-                        " part in it.",
+                        f"process {left[0]} has {reason}, and does not take part in it.",
                         _TOGETHER,
                         _AGAIN,
                     )
@@ -91,12 +90,16 @@ class Hub:
         count: int,
         host: str,
         compare: Callable[[Mapping[int, Facts]], str],
-        tell: Callable[[Any], None],
+        tell: Callable[[Message], None],
         timeout: float,
     ):
         self.secret = secrets.token_bytes(NONCE)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listening = socket.create_server((host, 0), family=family, backlog=count + _STRANGERS)
+        self._listening = socket.create_server(
+            (host, 0),
+            family=family,
+            backlog=count + _STRANGERS,
+        )
         self.port: int = self._listening.getsockname()[1]
         self._compare = compare
         self._count = count
@@ -104,8 +107,8 @@ class Hub:
         self._lock = threading.Lock()
         # Connections that have proved which process they belong to.
         self._lines: dict[int, socket.socket] = {}
-        self._tell: dict[int, Callable[[Any], None]] = {0: tell}
-        self._proposed: dict[str, dict[int, Any]] = {}
+        self._tell: dict[int, Callable[[Message], None]] = {0: tell}
+        self._proposed: dict[str, dict[int, Facts]] = {}
         self.all_here = threading.Event()
         _thread(self._accept, count)
 
@@ -128,7 +131,7 @@ class Hub:
             if other != index:
                 self._say(other, {"gone": index, "why": why})
 
-    def _say(self, index: int, message: object) -> None:
+    def _say(self, index: int, message: Message) -> None:
         tell = self._tell.get(index)
         if tell is not None:
             tell(message)
@@ -162,8 +165,10 @@ class Hub:
     def _greet(self, came: socket.socket) -> None:
         def claim(index: int) -> bool:
             with self._lock:
+                if not 0 < index < self._count:
+                    return False
                 # `setdefault` is the claim: of two connections for one process the first wins.
-                return 0 < index < self._count and self._lines.setdefault(index, came) is came
+                return self._lines.setdefault(index, came) is came
 
         index = None
         with suppress(OSError):
@@ -199,7 +204,9 @@ class Channel:
     """
 
     def __init__(self, index: int, timeout: float, grace: float):
-        self.index, self.timeout, self.grace = index, timeout, grace
+        self.index = index
+        self.timeout = timeout
+        self.grace = grace
         self.inbox = Inbox()
         self.hub: Hub | None = None
         self._line: Connection | None = None
@@ -234,7 +241,8 @@ class Channel:
         members = tuple(sorted(group))
         # Processes compare in the same order, as they run collectives in the same order: so the
         # group and a count name the comparison.
-        number = self._numbers[members] = self._numbers.get(members, 0) + 1
+        number = self._numbers.get(members, 0) + 1
+        self._numbers[members] = number
         of = f"{members} {number}"
         if self.hub is not None:
             self.hub.propose(self.index, of, members, facts)
@@ -242,8 +250,9 @@ class Channel:
             self._line.send({"of": of, "group": members, "facts": facts})
         verdict = self.inbox.verdict(of, members, self.timeout)
         if verdict is None:
+            names = ", ".join(map(str, members))
             return worded(
-                f"not all of processes {', '.join(map(str, members))} have come to this call within"
+                f"not all of processes {names} have come to this call within"
                 f" {self.timeout:g} s. One that has made calls of this kind before does not compare"
                 " again, and one that waits elsewhere does not come.",
                 _TOGETHER,
@@ -277,7 +286,7 @@ class Channel:
         if 0 not in self.inbox.gone:
             self._told({"gone": 0, "why": "stopped: its connection is cut"})
 
-    def _told(self, message: Any) -> None:
+    def _told(self, message: Message) -> None:
         first = not self.inbox.gone
         stopped = self.inbox.told(message)
         if "gone" in message and first and not stopped:
@@ -303,7 +312,7 @@ class Channel:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _alarm(index: int, message: Mapping[str, object], grace: float) -> None:
+def _alarm(index: int, message: Message, grace: float) -> None:
     """Print that another process has stopped, and end this one: a wait in a collective can neither
     continue nor be interrupted.
     """
@@ -334,4 +343,5 @@ def _close(connected: socket.socket) -> None:
 
 
 def _thread(run: Callable[..., None], *args: object) -> None:
-    threading.Thread(target=run, args=args, daemon=True, name="jitney").start()
+    thread = threading.Thread(target=run, args=args, daemon=True, name="jitney")
+    thread.start()

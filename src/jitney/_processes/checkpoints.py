@@ -13,10 +13,10 @@ import importlib.util
 import operator
 import os
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -31,11 +31,15 @@ from .._jax.trees import (
     tree_flatten_with_path,
     tree_unflatten,
 )
+from .._jax.typed import Array
 from .._owners import public, users_level
 from .._view.view import is_array
 from .checksum import checksum
 from .compare_processes import compare, digest, is_local, with_sharding
 from .python_values import Row, checksum_of, from_rows, is_code, is_value, to_rows
+
+Leaves = Sequence[tuple[str, Any]]
+"""Leaves of the user's tree with their paths."""
 
 
 class Checkpoints:
@@ -128,7 +132,9 @@ class Checkpoints:
                 no numbers, or a leaf is neither an array, a Python value nor code.
             ProcessError: Processes differ in what they save.
         """
-        step, steps, (leaves, values) = self._number(step), self.steps, self._parts(tree)
+        step = self._number(step)
+        steps = self.steps
+        leaves, values = self._parts(tree)
         self._refuse(leaves)
         rows = to_rows(values)
         self._agree("save", step, leaves, rows, numbers=True)
@@ -150,10 +156,10 @@ class Checkpoints:
             )
         # Orbax does not take empty arrays; `restore` creates them from their shapes.
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
-        names = [
-            [name, *_kind(leaf), str(jax.random.key_impl(leaf)) if _is_key(leaf) else ""]
-            for name, leaf in leaves
-        ]
+        names: list[list[str]] = []
+        for name, leaf in leaves:
+            impl = str(jax.random.key_impl(leaf)) if _is_key(leaf) else ""
+            names.append([name, *_kind(leaf), impl])
         described = {
             "arrays": names,
             "checksums": {i: checksum(array) for i, array in arrays.items()},
@@ -162,12 +168,11 @@ class Checkpoints:
         }
         ocp = _orbax()
         with self._manager(clean=True) as manager:
-            manager.save(
-                step,
-                args=ocp.args.Composite(
-                    arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)
-                ),
+            content = ocp.args.Composite(
+                arrays=ocp.args.PyTreeSave(arrays),
+                names=ocp.args.JsonSave(described),
             )
+            manager.save(step, args=content)
 
     @public
     def restore(self, like: object, *, step: int | None = None) -> tuple[int, Any]:
@@ -190,7 +195,9 @@ class Checkpoints:
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
-        number = self._number(step) if step is not None else steps[-1] if steps else None
+        number = steps[-1] if steps else None
+        if step is not None:
+            number = self._number(step)
         paths, treedef = tree_flatten_with_path(like)
         leaves, values = self._parts(like)
         self._agree("restore", number, leaves, to_rows(values), numbers=False)
@@ -221,46 +228,46 @@ class Checkpoints:
             raise self._damaged(place, "it has no names")
         ocp = _orbax()
         with self._reading(place), self._manager() as manager:
-            described = manager.restore(
-                number, args=ocp.args.Composite(names=ocp.args.JsonRestore())
-            )["names"]
-            saved, checksums = (
-                [(*map(str, each),) for each in described["arrays"]],
-                dict(described.get("checksums", {})),
-            )
-            rows = (
-                self._rows(place, described)
-                if "values" in described
-                else self._without_values(number, values)
-            )
-        self._check(
-            number, [*saved, *((name, _PYTHON, "", "") for name, _, _ in rows)], [*leaves, *values]
-        )
+            content = ocp.args.Composite(names=ocp.args.JsonRestore())
+            described = manager.restore(number, args=content)["names"]
+            saved = [(*map(str, each),) for each in described["arrays"]]
+            checksums = dict(described.get("checksums", {}))
+            if "values" in described:
+                rows = self._rows(place, described)
+            else:
+                rows = self._without_values(number, values)
+        saved_values = [(name, _PYTHON, "", "") for name, _, _ in rows]
+        self._check(number, [*saved, *saved_values], [*leaves, *values])
+
         arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         with self._reading(place), self._manager() as manager:
             wanted = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
             arrays = manager.restore(number, args=ocp.args.Composite(arrays=wanted))["arrays"]
         # Earlier versions saved no checksums, and dtypes of less than a byte have none.
         for i, (name, leaf) in enumerate(leaves):
-            if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
+            key = f"{i:05}"
+            if leaf.size and checksums.get(key) not in (None, checksum(arrays[key])):
                 raise self._damaged(place, f"the numbers of {name} are not those that were saved")
 
-        found = iter(
-            [
-                _like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3])
-                for i, (_, leaf) in enumerate(leaves)
-            ]
-        )
-        plain = iter(from_rows(rows))
+        restored: list[object] = []
+        for i, (_, leaf) in enumerate(leaves):
+            array = arrays[f"{i:05}"] if leaf.size else _empty(leaf)
+            restored.append(_like(array, leaf, saved[i][3]))
+
         # Put the leaves together in the order of the tree: arrays, Python values, and the code of
         # `like`.
-        made = [
-            next(found) if is_array(leaf) else next(plain) if is_value(leaf) else leaf
-            for _, leaf in paths
-        ]
-        return number, tree_unflatten(treedef, made)
+        next_array, next_value = iter(restored), iter(from_rows(rows))
+        whole: list[object] = []
+        for _, leaf in paths:
+            if is_array(leaf):
+                whole.append(next(next_array))
+            elif is_value(leaf):
+                whole.append(next(next_value))
+            else:
+                whole.append(leaf)
+        return number, tree_unflatten(treedef, whole)
 
-    def _parts(self, tree: object) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    def _parts(self, tree: object) -> tuple[Leaves, Leaves]:
         """The arrays of a tree with their paths, and its Python values.
 
         Raises:
@@ -277,11 +284,11 @@ class Checkpoints:
                 _fix(leaf),
                 code="J284",
             )
-        return [each for each in named if is_array(each[1])], [
-            each for each in named if is_value(each[1])
-        ]
+        arrays = [(name, leaf) for name, leaf in named if is_array(leaf)]
+        values = [(name, leaf) for name, leaf in named if is_value(leaf)]
+        return arrays, values
 
-    def _rows(self, place: Path, described: Any) -> list[Row]:
+    def _rows(self, place: Path, described: Mapping[str, Any]) -> list[Row]:
         """The Python values as they were saved.
 
         Raises:
@@ -326,7 +333,7 @@ class Checkpoints:
             first = str(error).strip().partition("\n")[0]
             raise self._damaged(place, f"{type(error).__name__}: {first[:200]}") from error
 
-    def _number(self, step: Any) -> int:
+    def _number(self, step: SupportsIndex) -> int:
         """The step as orbax names its folder.
 
         Raises:
@@ -346,7 +353,7 @@ class Checkpoints:
             )
         return number
 
-    def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
+    def _refuse(self, leaves: Leaves) -> None:
         """Refuse arrays that have no numbers to save, by path.
 
         Raises:
@@ -354,19 +361,15 @@ class Checkpoints:
         """
         for name, leaf in leaves:
             if isinstance(leaf, (jax.ShapeDtypeStruct, Tracer)):
-                what, fix = (
-                    "has no numbers: it is a shape, or is being traced",
-                    "pass arrays, outside of jit.",
-                )
+                what = "has no numbers: it is a shape, or is being traced"
+                fix = "pass arrays, outside of jit."
             elif not (
                 issubdtype(leaf.dtype, np.number)
                 or issubdtype(leaf.dtype, np.bool_)
                 or _is_key(leaf)
             ):
-                what, fix = (
-                    f"is an array of dtype {leaf.dtype}",
-                    "take it out of the tree, or make it a static field.",
-                )
+                what = f"is an array of dtype {leaf.dtype}"
+                fix = "take it out of the tree, or make it a static field."
             else:
                 continue
             raise JitneyError(
@@ -394,12 +397,11 @@ class Checkpoints:
             ("static", "the step", str(step)),
         ]
         facts += [("array", name, " ".join(_kind(leaf))) for name, leaf in leaves]
-        facts += [
-            ("value", name, digest(leaf)) for name, leaf in leaves if numbers and is_local(leaf)
-        ]
-        facts += [
-            ("value", name, f"{kind} {text}" if numbers else _PYTHON) for name, kind, text in rows
-        ]
+        if numbers:
+            facts += [("value", name, digest(leaf)) for name, leaf in leaves if is_local(leaf)]
+            facts += [("value", name, f"{kind} {text}") for name, kind, text in rows]
+        else:
+            facts += [("value", name, _PYTHON) for name, _, _ in rows]
         compare(range(jax.process_count()), facts, self._where)
 
     def _check(
@@ -410,21 +412,19 @@ class Checkpoints:
         Raises:
             JitneyError: It does not.
         """
-        old, new = (
-            {name: (dtype, shape) for name, dtype, shape, _ in saved},
-            {name: _kind(leaf) for name, leaf in leaves},
-        )
-        wrong = [
-            f"{name} is only in {'the checkpoint' if name in old else 'the tree'}"
-            for name in dict.fromkeys([*old, *new])
-            if (name in old) != (name in new)
-        ]
-        wrong += [
-            f"{name} is {' '.join(old[name]).strip()} in the checkpoint and"
-            f" {' '.join(new[name]).strip()} in the tree"
-            for name in new
-            if name in old and tuple(old[name]) != tuple(new[name])
-        ]
+        old = {name: (dtype, shape) for name, dtype, shape, _ in saved}
+        new = {name: _kind(leaf) for name, leaf in leaves}
+        wrong: list[str] = []
+        for name in dict.fromkeys([*old, *new]):
+            if name not in new:
+                wrong.append(f"{name} is only in the checkpoint")
+            elif name not in old:
+                wrong.append(f"{name} is only in the tree")
+        for name in new:
+            if name in old and old[name] != new[name]:
+                before = " ".join(old[name]).strip()
+                now = " ".join(new[name]).strip()
+                wrong.append(f"{name} is {before} in the checkpoint and {now} in the tree")
         if wrong or list(old) != list(new):
             raise JitneyError(
                 self._where,
@@ -442,7 +442,9 @@ class Checkpoints:
         ocp = _orbax()
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=self.keep, enable_async_checkpointing=False, cleanup_tmp_directories=clean
+            max_to_keep=self.keep,
+            enable_async_checkpointing=False,
+            cleanup_tmp_directories=clean,
         )
         with ocp.CheckpointManager(self.folder, options=options) as manager:
             yield manager
@@ -457,8 +459,9 @@ def _orbax() -> Any:
     return ocp
 
 
-def _named(tree: object) -> list[tuple[str, Any]]:
-    return [(keystr(path) or "the tree", leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+def _named(tree: object) -> Leaves:
+    paths, _ = tree_flatten_with_path(tree)
+    return [(keystr(path) or "the tree", leaf) for path, leaf in paths]
 
 
 _PYTHON = "a value of Python"
@@ -487,58 +490,66 @@ def _fix(leaf: object) -> str:
 
 
 def _kind(leaf: Any) -> tuple[str, str]:
-    return (str(leaf.dtype), str(list(leaf.shape))) if is_array(leaf) else (_PYTHON, "")
+    if is_array(leaf):
+        return str(leaf.dtype), str(list(leaf.shape))
+    return _PYTHON, ""
 
 
 def _is_key(leaf: Any) -> bool:
     return issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _plain(leaf: Any) -> Any:
+def _plain(leaf: Array) -> Array:
     """The array as orbax takes it: random keys as their numbers, local arrays as NumPy arrays."""
     if _is_key(leaf):
         leaf = jax.random.key_data(leaf)
-    return (
-        leaf
-        if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
-        else np.asarray(leaf)
+    if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
+        return leaf
+    return np.asarray(leaf)
+
+
+def _spread(leaf: object) -> jax.sharding.Sharding | None:
+    """Sharding of an array on several devices; None for others."""
+    sharding = getattr(leaf, "sharding", None)
+    if sharding is not None and len(sharding.device_set) > 1:
+        return sharding
+    return None
+
+
+def _argument(leaf: Any) -> object:
+    ocp = _orbax()
+    sharding = _spread(leaf)
+    if sharding is None or _is_key(leaf):
+        return ocp.RestoreArgs(restore_type=np.ndarray)
+    return ocp.ArrayRestoreArgs(
+        sharding=sharding,
+        global_shape=tuple(leaf.shape),
+        dtype=leaf.dtype,
     )
 
 
-def _spread(leaf: object) -> Any:
-    """Sharding of an array on several devices; None for others."""
-    sharding = getattr(leaf, "sharding", None)
-    return sharding if sharding is not None and len(sharding.device_set) > 1 else None
-
-
-def _argument(leaf: Any) -> Any:
-    ocp, sharding = _orbax(), _spread(leaf)
-    if sharding is None or _is_key(leaf):
-        return ocp.RestoreArgs(restore_type=np.ndarray)
-    return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=tuple(leaf.shape), dtype=leaf.dtype)
-
-
-def _empty(leaf: Any) -> Any:
+def _empty(leaf: Any) -> Array:
     """An array without elements, as it would be read."""
     if _is_key(leaf):
-        return np.zeros(
-            jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)).shape,
-            np.uint32,
-        )
+        keys = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        words = jax.eval_shape(jax.random.key_data, keys)
+        return np.zeros(words.shape, np.uint32)
     empty = np.zeros(leaf.shape, leaf.dtype)
-    return empty if _spread(leaf) is None else with_sharding(empty, _spread(leaf))
+    sharding = _spread(leaf)
+    return empty if sharding is None else with_sharding(empty, sharding)
 
 
-def _like(value: Any, leaf: Any, impl: str) -> Any:
+def _like(value: Array, leaf: Any, impl: str) -> object:
     """An array that was read, converted to the type and sharding of the leaf that it replaces;
     random keys are stored as numbers and the name of their generator.
     """
     if isinstance(leaf, np.generic):
         return value[()]
-    if isinstance(leaf, np.ndarray) or (_spread(leaf) is not None and not _is_key(leaf)):
+    sharding = _spread(leaf)
+    if isinstance(leaf, np.ndarray) or (sharding is not None and not _is_key(leaf)):
         return value
     if _is_key(leaf):
         key = jax.random.wrap_key_data(jnp.asarray(value), impl=impl)
-        return key if _spread(leaf) is None else with_sharding(key, _spread(leaf))
+        return key if sharding is None else with_sharding(key, sharding)
     committed = isinstance(leaf, jax.Array) and leaf.committed
     return device_put(value, leaf.sharding) if committed else jnp.asarray(value)

@@ -9,12 +9,14 @@ changes the sum: 2**k times an odd number is not 0 modulo 2**32.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
 
 from .._jax.typed import Array, NumPyArray
+
+Words = TypeVar("Words", jax.Array, NumPyArray)
 
 # Number of words that are summed at a time on the host.
 _AT_ONCE = 2**20
@@ -38,16 +40,13 @@ def _on_host(array: NumPyArray) -> int:
     total = 0
     for start in range(0, len(words), _AT_ONCE):
         part = words[start : start + _AT_ONCE].astype(np.uint32)
-        total += int(
-            np.sum(
-                part * _weight(np.arange(start, start + len(part)).astype(np.uint32)),
-                dtype=np.uint32,
-            )
-        )
+        place = np.arange(start, start + len(part)).astype(np.uint32)
+        weighted = part * _weight(place)
+        total += int(np.sum(weighted, dtype=np.uint32))
     return total % 2**32
 
 
-def _on_devices(array: Any) -> Any:
+def _on_devices(array: jax.Array) -> jax.Array:
     """The same checksum, computed by each device on its part, so that no process needs the whole
     array.
     """
@@ -55,22 +54,25 @@ def _on_devices(array: Any) -> Any:
         array = jax.numpy.stack([array.real, array.imag], -1)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
-    bits = jax.lax.bitcast_convert_type(
-        array, np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")
-    ).astype(np.uint32)
+    word = np.dtype(f"u{min(_WORD, array.dtype.itemsize)}")
+    bits = jax.lax.bitcast_convert_type(array, word).astype(np.uint32)
+
     # Row-major position of each word in the whole array, modulo 2**32. A dtype of 8 bytes has a
     # last axis of two words, in the order of memory.
     place = jax.numpy.zeros(bits.shape, np.uint32)
     for axis in range(bits.ndim):
-        stride = np.uint32(math.prod(bits.shape[axis + 1 :]) % 2**32)
-        place = place + jax.lax.broadcasted_iota(np.uint32, bits.shape, axis) * stride
+        stride = math.prod(bits.shape[axis + 1 :]) % 2**32
+        index = jax.lax.broadcasted_iota(np.uint32, bits.shape, axis)
+        place = place + index * np.uint32(stride)
     return jax.numpy.sum(bits * _weight(place), dtype=np.uint32)
 
 
-def _weight(place: Any) -> Any:
+def _weight(place: Words) -> Words:
     """Odd pseudo-random factor of a position: a mix of shifts and the primes of xxHash, with the
     last bit set.
     """
     mixed = place * np.uint32(0x9E3779B1)
-    mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x85EBCA77)
-    return (mixed ^ (mixed >> np.uint32(13))) | np.uint32(1)
+    mixed = mixed ^ (mixed >> np.uint32(15))
+    mixed = mixed * np.uint32(0x85EBCA77)
+    mixed = mixed ^ (mixed >> np.uint32(13))
+    return mixed | np.uint32(1)

@@ -41,18 +41,21 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
     Returns:
         The differences, the rule and the fix; empty if the facts are all the same.
     """
-    facts = {
-        index: {(kind, name): text for kind, name, text in given}
-        for index, given in proposed.items()
-    }
-    keys = dict.fromkeys(key for given in facts.values() for key in given)
+    facts: dict[int, dict[tuple[str, str], str]] = {}
+    for index, rows in proposed.items():
+        facts[index] = {(kind, name): text for kind, name, text in rows}
+    keys = dict.fromkeys(key for texts in facts.values() for key in texts)
+
     differences: dict[str, list[str]] = {}
-    for kind, name in keys:
+    for key in keys:
+        kind, name = key
         # Values are compared among the processes that have them: a part belongs to some only.
-        who = [index for index in sorted(facts) if kind != "value" or (kind, name) in facts[index]]
-        texts = {index: facts[index].get((kind, name), "not there") for index in who}
+        compared = [i for i in sorted(facts) if kind != "value" or key in facts[i]]
+        texts = {i: facts[i].get(key, "not there") for i in compared}
         if len(set(texts.values())) > 1:
-            differences.setdefault(kind, []).append(_difference(kind, name, texts))
+            difference = _difference(kind, name, texts)
+            differences.setdefault(kind, []).append(difference)
+
     # Report the first kind only: another shape, for example, makes another program too.
     for kind, fix in _FIXES.items():
         if kind in differences:
@@ -78,14 +81,11 @@ def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
             f"the traced program is another in {_named(others[0])} than in {_named(first)}, though"
             " shapes, static values and plan agree"
         )
-    return f"{name} is " + " and ".join(
-        f"{text} in {_named(members)}" for text, members in groups.items()
-    )
+    described = [f"{text} in {_named(members)}" for text, members in groups.items()]
+    return f"{name} is {' and '.join(described)}"
 
 
 def _named(indices: Sequence[int]) -> str:
-    return (
-        f"process {indices[0]}"
-        if len(indices) == 1
-        else f"processes {shortlist([str(i) for i in indices])}"
-    )
+    if len(indices) == 1:
+        return f"process {indices[0]}"
+    return f"processes {shortlist([str(i) for i in indices])}"

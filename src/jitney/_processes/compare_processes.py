@@ -20,7 +20,7 @@ import numpy as np
 from .._body.body import CallPlanner
 from .._errors import OptionError, ProcessError, Where, repr_of, shortlist
 from .._jax.trees import device_put, issubdtype
-from .._jax.typed import Array
+from .._jax.typed import Array, NumPyArray
 from .._signature.identity import Identity
 from .._signature.static_values import static_key
 from .._stages import Place
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def members(mesh: Any) -> tuple[int, ...]:
+def members(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> tuple[int, ...]:
     """Processes whose devices are in a mesh; a single one if the mesh is abstract."""
     if isinstance(mesh, jax.sharding.AbstractMesh):
         return (0,)
@@ -46,10 +46,10 @@ def compare_then_run(
     run: Fn,
     body: CallPlanner,
     mesh: jax.sharding.Mesh,
-    jitted: Any,
+    jitted: jax.stages.Wrapped,
     arrays: Sequence[Any],
-    given: Sequence[Any],
-    shardings: Sequence[Any],
+    given: Sequence[object],
+    shardings: Sequence[jax.sharding.Sharding],
 ) -> Fn:
     """Return the function for calls of a new program, once every process of the mesh is about to
     call it.
@@ -76,50 +76,35 @@ def compare_then_run(
     planned = body.planned(plain, counts, mesh=mesh)
     place = planned.plan.of(Place)
     specs = () if place is None else place.specs[: len(plain)]
-    leaves = planned.view.leaves[: len(plain)]
+    paths = [leaf.path for leaf in planned.view.leaves[: len(plain)]]
+
     # NumPy arrays that are to be sharded over processes: each could be a part or the whole.
-    split = [
-        (i, leaf.path)
-        for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True))
-        if any(spec)
-    ]
+    split: list[tuple[int, str]] = []
+    for i, (path, spec) in enumerate(zip(paths, specs, strict=True)):
+        if any(spec):
+            split.append((i, path))
     neither = _of_host(split, plain)
+
+    facts = [("function", "the function", _function(where))]
+    for path, x in zip(paths, plain, strict=True):
+        facts.append(("array", path, _laid_out(x, host=path in neither)))
+    for name, value in zip(body.layout.static_names(), body.statics, strict=True):
+        facts.append(("static", name, _static(value)))
+
+    devices = shortlist([str(device.id) for device in mesh.devices.flat])
+    facts.append(("plan", "the mesh", f"{dict(mesh.shape)} of devices {devices}"))
+    for path, spec in zip(paths, specs, strict=True):
+        facts.append(("plan", f"the place of {path}", str(spec)))
+    stages = planned.plan.stages
+    facts += [("plan", f"stage {stage.name!r}", repr(stage.why)) for stage in stages]
+
     # JAX takes it for granted that local arrays have the same numbers in each process: compare
     # them by value.
-    facts = [
-        ("function", "the function", _function(where)),
-        *[
-            ("array", leaf.path, _laid_out(x, host=leaf.path in neither))
-            for leaf, x in zip(leaves, plain, strict=True)
-        ],
-        *[
-            ("static", name, _static(value))
-            for name, value in zip(body.layout.static_names(), body.statics, strict=True)
-        ],
-        (
-            "plan",
-            "the mesh",
-            (
-                f"{dict(mesh.shape)} of devices"
-                f" {shortlist([str(device.id) for device in mesh.devices.flat])}"
-            ),
-        ),
-        *[
-            ("plan", f"the place of {leaf.path}", str(spec))
-            for leaf, spec in zip(leaves, specs, strict=True)
-        ],
-        *[("plan", f"stage {stage.name!r}", repr(stage.why)) for stage in planned.plan.stages],
-        *[
-            ("value", leaf.path, digest(x))
-            for leaf, x in zip(leaves, plain, strict=True)
-            if is_local(x) and leaf.path not in neither
-        ],
-        (
-            "program",
-            "",
-            _digest(jitted.lower(*map(_abstract_if_moved, arrays, shardings)).as_text().encode()),
-        ),
-    ]
+    for path, x in zip(paths, plain, strict=True):
+        if is_local(x) and path not in neither:
+            facts.append(("value", path, digest(x)))
+    lowered = jitted.lower(*map(_abstract_if_moved, arrays, shardings))
+    facts.append(("program", "", _digest(lowered.as_text().encode())))
 
     compare(group, facts, where)
     # After the comparison, so that no process waits for one that has refused.
@@ -153,18 +138,19 @@ def _by_hand(run: Fn, shardings: Sequence[object]) -> Fn:
     for a mesh of this process's devices.
     """
 
-    def placed(*arrays: object) -> Any:
-        return run(
-            *[
-                device_put(x, to) if isinstance(x, np.ndarray) else x
-                for x, to in zip(arrays, shardings, strict=True)
-            ]
-        )
+    def placed(*arrays: object) -> Sequence[jax.Array]:
+        on_devices = [
+            device_put(x, to) if isinstance(x, np.ndarray) else x
+            for x, to in zip(arrays, shardings, strict=True)
+        ]
+        return run(*on_devices)
 
     return placed
 
 
-def refuse_padding(where: Where, mesh: object) -> None:
+def refuse_padding(
+    where: Where, mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh | None
+) -> None:
     """Refuse padding over several processes.
 
     Raises:
@@ -185,7 +171,7 @@ def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
     arrays in place of those that `split` names are refused in later calls too.
     """
 
-    def explained(*arrays: object) -> Any:
+    def explained(*arrays: object) -> Sequence[jax.Array]:
         try:
             return run(*arrays)
         except (RuntimeError, ValueError) as error:
@@ -222,11 +208,9 @@ def _refuse_host(where: Where, paths: Sequence[str]) -> None:
 
 
 def _function(where: Where) -> str:
-    return (
-        where.name
-        if where.file is None
-        else f"{where.name}() at {Path(where.file).name}:{where.line}"
-    )
+    if where.file is None:
+        return where.name
+    return f"{where.name}() at {Path(where.file).name}:{where.line}"
 
 
 def _laid_out(array: Any, *, host: bool) -> str:
@@ -237,16 +221,16 @@ def _laid_out(array: Any, *, host: bool) -> str:
     return f"{text} along {getattr(array.sharding, 'spec', array.sharding)}"
 
 
-def _abstract_if_moved(array: Array, to: Any) -> Any:
+def _abstract_if_moved(array: Array, to: jax.sharding.Sharding) -> Array | jax.ShapeDtypeStruct:
     """An array of the call, or its abstract value if it is still to be moved."""
     if isinstance(array, jax.Array):
-        right = not array.committed or array.sharding.is_equivalent_to(to, array.ndim)
-        return (
-            array
-            if right
-            else jax.ShapeDtypeStruct(
-                array.shape, array.dtype, weak_type=array.weak_type, sharding=to
-            )
+        if not array.committed or array.sharding.is_equivalent_to(to, array.ndim):
+            return array
+        return jax.ShapeDtypeStruct(
+            array.shape,
+            array.dtype,
+            weak_type=array.weak_type,
+            sharding=to,
         )
     # JAX refuses a NumPy array that is to be sharded over processes.
     if isinstance(array, np.ndarray) and not to.is_fully_replicated:
@@ -259,7 +243,7 @@ def is_local(array: object) -> bool:
     return not isinstance(array, jax.Array) or array.is_fully_addressable
 
 
-def with_sharding(array: Any, to: Any) -> Any:
+def with_sharding(array: Any, to: Any) -> jax.Array:
     """The array with another sharding. A local array is taken to be the same in each process:
     nothing is sent to compare it.
     """
@@ -267,12 +251,11 @@ def with_sharding(array: Any, to: Any) -> Any:
         return device_put(array, to)
     # NumPy has no random keys.
     if issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(
-            with_sharding(jax.random.key_data(array), to), impl=jax.random.key_impl(array)
-        )
+        words = with_sharding(jax.random.key_data(array), to)
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(array))
     host = np.asarray(array)
 
-    def part(index: Any) -> Any:
+    def part(index: tuple[slice, ...] | None) -> NumPyArray:
         return host[index]
 
     return jax.make_array_from_callback(host.shape, to, part)
@@ -300,14 +283,17 @@ def _static(value: object) -> str:
         text = f"{{{shortlist(sorted(map(repr_of, value)))}}}"
     else:
         text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
-    return _ADDRESS.sub("", text) + (
-        "" if len(whole) < 60 and text == repr_of(value) else f" ({_digest(whole.encode())[:8]})"
-    )
+    shown = _ADDRESS.sub("", text)
+    if len(whole) < 60 and text == repr_of(value):
+        return shown
+    return f"{shown} ({_digest(whole.encode())[:8]})"
 
 
 def _has_set(key: object) -> bool:
     """Return whether the printed order of a key depends on the process, because of its sets."""
-    return isinstance(key, frozenset) or (isinstance(key, tuple) and any(map(_has_set, key)))
+    if isinstance(key, tuple):
+        return any(map(_has_set, key))
+    return isinstance(key, frozenset)
 
 
 def _portable(key: object) -> str:

@@ -19,7 +19,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +33,8 @@ _PAUSE = 0.2
 # Seconds for an attempt to notice that its time is over.
 _SLACK = 1.0
 _LENGTH = struct.Struct(">Q")
+Message = Mapping[str, Any]
+"""A message as JSON data, by field."""
 
 
 class Connection:
@@ -43,18 +45,20 @@ class Connection:
         self._socket = connected
         self._lock = threading.Lock()
 
-    def send(self, message: object) -> None:
+    def send(self, message: Message) -> None:
         """Send a message. A cut connection is not an error here: the reading side notices it."""
         data = json.dumps(message).encode()
         with suppress(OSError), self._lock:
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
-    def messages(self) -> Iterable[Any]:
+    def messages(self) -> Iterator[Message]:
         """Yield messages until the connection is cut."""
         with suppress(OSError):
-            while (head := _exactly(self._socket, _LENGTH.size)) and (
-                body := _exactly(self._socket, *_LENGTH.unpack(head))
-            ):
+            while head := _exactly(self._socket, _LENGTH.size):
+                (size,) = _LENGTH.unpack(head)
+                body = _exactly(self._socket, size)
+                if not body:
+                    return
                 yield json.loads(body)
 
 
@@ -80,7 +84,9 @@ def authenticate(came: socket.socket, secret: bytes, claim: Callable[[int], bool
     # A nonce of this side, so that a recorded proof cannot be used again.
     nonce = secrets.token_bytes(NONCE)
     came.sendall(nonce)
-    number, theirs, proof = (_exactly(came, size) for size in (_LENGTH.size, NONCE, NONCE))
+    number = _exactly(came, _LENGTH.size)
+    theirs = _exactly(came, NONCE)
+    proof = _exactly(came, NONCE)
     if not hmac.compare_digest(proof, _proof(secret, b"member", number, nonce)):
         return None
     # The number is a part of what was proved.
@@ -108,15 +114,20 @@ def connect(
     attempts = [_Attempt(index, host, port, secret) for host in hosts]
     reached: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
     for attempt in attempts:
-        threading.Thread(
-            target=attempt.until, args=(end, reached), daemon=True, name="jitney"
-        ).start()
+        thread = threading.Thread(
+            target=attempt.until,
+            args=(end, reached),
+            daemon=True,
+            name="jitney",
+        )
+        thread.start()
 
     # The first attempt that succeeds; the others stop.
     line = None
     for _ in attempts:
         with suppress(queue.Empty):
-            line = line or reached.get(timeout=max(0.1, end - time.monotonic() + _SLACK))
+            left = end - time.monotonic() + _SLACK
+            line = line or reached.get(timeout=max(0.1, left))
         if line is not None:
             break
     for attempt in attempts:
@@ -160,9 +171,12 @@ class _Attempt:
         return None
 
     def _line(self, end: float) -> Connection | None:
-        number, nonce = _LENGTH.pack(self._index), secrets.token_bytes(NONCE)
+        number = _LENGTH.pack(self._index)
+        nonce = secrets.token_bytes(NONCE)
+        left = end - time.monotonic()
         came = socket.create_connection(
-            (self.host, self._port), timeout=max(_PAUSE, min(CONNECT, end - time.monotonic()))
+            (self.host, self._port),
+            timeout=max(_PAUSE, min(CONNECT, left)),
         )
         proven = False
         try:
@@ -171,9 +185,9 @@ class _Attempt:
             came.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             theirs = _exactly(came, NONCE)
             came.sendall(number + nonce + _proof(self._secret, b"member", number, theirs))
-            proven = hmac.compare_digest(
-                _exactly(came, NONCE), _proof(self._secret, b"hub", number, nonce)
-            )
+            proof = _exactly(came, NONCE)
+            expected = _proof(self._secret, b"hub", number, nonce)
+            proven = hmac.compare_digest(proof, expected)
         finally:
             if not proven:
                 came.close()

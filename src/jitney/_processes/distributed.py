@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, TypeVar
 
 import jax
 import numpy as np
@@ -28,6 +29,7 @@ from .compare_facts import verdict_on
 from .launch import alone, given_of, listens_at, refusal, start_run
 from .run import RUN
 
+T = TypeVar("T")
 # Bytes that each process sends to introduce itself; of equal length, for a collective.
 _HELLO: Final = 4096
 
@@ -165,35 +167,36 @@ def _open_channel(processes: Processes, channel: Channel, address: str | None) -
     Raises:
         ProcessError: Versions differ, or process 0 is not reached.
     """
-    me = {
-        "versions": {
-            "Python": platform.python_version(),
-            "jax": jax.__version__,
-            "jitney": __version__,
-        },
-        "host": processes.host,
+    versions = {
+        "Python": platform.python_version(),
+        "jax": jax.__version__,
+        "jitney": __version__,
     }
+    me: dict[str, object] = {"versions": versions, "host": processes.host}
     hub = None
     if processes.index == 0:
         known, own = listens_at(address)
         hub = channel.serve(processes.count, own, verdict_on)
-        hosts = (
-            [own] if own else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
-        )
-        me |= {"port": hub.port, "secret": hub.secret.hex(), "hosts": list(dict.fromkeys(hosts))}
+        hosts = [own]
+        if not own:
+            hosts = [*filter(None, (known, processes.host, *_addresses(processes.host)))]
+        me["port"] = hub.port
+        me["secret"] = hub.secret.hex()
+        me["hosts"] = list(dict.fromkeys(hosts))
+
     # Process 0's port and secret reach the others by a collective of JAX, which needs no further
     # address.
     everyone = [json.loads(text) for text in _gathered(json.dumps(me))]
+    first = everyone[0]
     for index, other in enumerate(everyone):
         for name, version in other["versions"].items():
-            if version != everyone[0]["versions"][name]:
+            expected = first["versions"][name]
+            if version != expected:
                 raise refusal(
-                    f"process {index} has {name} {version}, process 0 has"
-                    f" {everyone[0]['versions'][name]}.",
+                    f"process {index} has {name} {version}, process 0 has {expected}.",
                     "All processes run one program, which each of them compiles.",
                     "install the same versions everywhere.",
                 )
-    first = everyone[0]
     if hub is None:
         channel.join(first["hosts"], first["port"], bytes.fromhex(first["secret"]))
     elif not hub.all_here.wait(channel.timeout):
@@ -207,19 +210,23 @@ def _open_channel(processes: Processes, channel: Channel, address: str | None) -
 
 def _gathered(text: str) -> list[str]:
     """Gather one text of each process, over one device of each."""
-    firsts: dict[int, Any] = {}
+    firsts: dict[int, object] = {}
     for device in jax.devices():
         firsts.setdefault(device.process_index, device)
-    mesh = jax.sharding.Mesh(np.array([firsts[i] for i in sorted(firsts)]), ("process",))
-    mine = np.frombuffer(text.encode().ljust(_HELLO)[:_HELLO], np.uint8)[None]
+    devices = np.array([firsts[i] for i in sorted(firsts)])
+    mesh = jax.sharding.Mesh(devices, ("process",))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("process"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    content = text.encode().ljust(_HELLO)[:_HELLO]
+    row = np.frombuffer(content, np.uint8)[None]
+    rows = jax.make_array_from_process_local_data(spread, row)
     # A replicated result of a sharded argument is an all-gather.
-    told = jax.jit(_same, out_shardings=whole)(jax.make_array_from_process_local_data(spread, mine))
-    return [bytes(row).decode().rstrip() for row in np.asarray(told)]
+    gathered = jax.jit(_same, out_shardings=whole)(rows)
+    return [bytes(row).decode().rstrip() for row in np.asarray(gathered)]
 
 
-def _same(x: Any) -> Any:
+def _same(x: T) -> T:
     return x
 
 
@@ -242,7 +249,7 @@ def _tell_of_errors(grace: float) -> None:
     """Tell the other processes of an exception that ends this one; it is printed as before."""
     before = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         RUN.leave(_why(error))
         before(kind, error, trace)
         # JAX waits at its exit for all processes: some may never come there.

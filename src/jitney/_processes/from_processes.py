@@ -12,6 +12,7 @@ import numpy as np
 from .._errors import MeshError, ProcessError
 from .._jax.mesh import automatic, current, described
 from .._jax.trees import device_put, is_whole, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.typed import Array
 from .._owners import public
 from .._view.view import is_array
 from .compare_processes import compare, digest, is_local, members
@@ -50,7 +51,7 @@ def from_processes(
             their parts.
     """
     onto = current(mesh)
-    names: Any = (along,) if isinstance(along, str) else along
+    names = (along,) if isinstance(along, str) else along
     if (
         not isinstance(names, (tuple, list))
         or not all(isinstance(name, str) for name in names)
@@ -66,14 +67,13 @@ def from_processes(
 
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
+        rule = "Parts lie along an axis of a mesh of devices."
+        if onto is not None:
+            rule = f"The axes of the mesh are {described(onto)}."
         raise MeshError(
             _WHERE,
             f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
-            (
-                "Parts lie along an axis of a mesh of devices."
-                if onto is None
-                else f"The axes of the mesh are {described(onto)}."
-            ),
+            rule,
             "call it inside `with jitney.mesh(data=-1):`, or correct the name.",
             code="J251",
         )
@@ -86,12 +86,13 @@ def from_processes(
             code="J253",
         )
 
-    cut: Any = names if len(names) > 1 else names[0]
-    to = jax.sharding.NamedSharding(
-        automatic(onto), jax.sharding.PartitionSpec(*[None] * axis, cut)
-    )
+    cut = names[0] if len(names) == 1 else names
+    spec = jax.sharding.PartitionSpec(*[None] * axis, cut)
+    to = jax.sharding.NamedSharding(automatic(onto), spec)
+
     paths, treedef = tree_flatten_with_path(tree)
-    parts = {f"the argument{keystr(path)}": _owned(leaf) for path, leaf in paths if is_array(leaf)}
+    leaves = [(f"the argument{keystr(path)}", leaf) for path, leaf in paths]
+    parts = {name: _owned(leaf) for name, leaf in leaves if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
 
@@ -106,19 +107,17 @@ def from_processes(
         }
     else:
         placed = {name: device_put(part, to) for name, part in parts.items()}
-    return tree_unflatten(
-        treedef, [placed.get(f"the argument{keystr(path)}", leaf) for path, leaf in paths]
-    )
+    return tree_unflatten(treedef, [placed.get(name, leaf) for name, leaf in leaves])
 
 
-def _owned(part: object) -> Any:
+def _owned(part: Array) -> Array:
     """Copy of a NumPy array: on CPUs JAX uses its memory directly, and its owner may write the next
     batch into it.
     """
     return np.array(part) if isinstance(part, np.ndarray) else part
 
 
-def _check(name: str, part: Any, axis: int, to: Any) -> None:
+def _check(name: str, part: Array, axis: int, to: jax.sharding.NamedSharding) -> None:
     if not is_local(part):
         raise ProcessError(
             _WHERE,
@@ -147,39 +146,44 @@ def _check(name: str, part: Any, axis: int, to: Any) -> None:
         )
 
 
-def _slices(to: Any, axis: int) -> list[int]:
+def _slices(to: jax.sharding.NamedSharding, axis: int) -> list[int]:
     """Positions along the cut axis that this process's devices have."""
-    names = to.spec[axis]
-    parts = math.prod(
-        to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names)
-    )
+    names = to.spec[axis] or ()
+    if isinstance(names, str):
+        names = (names,)
+    parts = math.prod(to.mesh.shape[name] for name in names)
+
     # The indices of an array with one element for each part are the positions.
     shape = (1,) * axis + (parts,)
-    return sorted(
-        {index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()}
-    )
+    indices = to.addressable_devices_indices_map(shape).values()
+    return sorted({index[axis].start or 0 for index in indices if index is not None})
 
 
-def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> None:
+def _agree(
+    group: Sequence[int],
+    parts: dict[str, Array],
+    to: jax.sharding.NamedSharding,
+    axis: int,
+) -> None:
     """Compare parts of these shapes between processes, the first time that they come."""
     shapes = [(name, str(part.dtype), tuple(part.shape)) for name, part in parts.items()]
     key = (to, *shapes)
     if key in RUN.compared:
         return
+
+    facts = [("function", "the function", _WHERE)]
+    for name, dtype, shape in shapes:
+        facts.append(("array", name, f"{dtype}[{','.join(map(str, shape))}]"))
+    facts.append(("plan", "the place of the parts", f"{to.spec} of {dict(to.mesh.shape)}"))
     here = few_of(_slices(to, axis))
-    facts = [
-        ("function", "the function", _WHERE),
-        *[
-            ("array", name, f"{dtype}[{','.join(map(str, shape))}]")
-            for name, dtype, shape in shapes
-        ],
-        ("plan", "the place of the parts", f"{to.spec} of {dict(to.mesh.shape)}"),
-        *[("value", f"part {here} of {name}", digest(part)) for name, part in parts.items()],
-    ]
+    for name, part in parts.items():
+        facts.append(("value", f"part {here} of {name}", digest(part)))
     compare(group, facts, _WHERE)
     RUN.compared.add(key)
 
 
 def few_of(places: Sequence[int]) -> str:
     """Text of a range of positions, such as `0 to 3`."""
-    return f"{places[0]}" if len(places) == 1 else f"{places[0]} to {places[-1]}"
+    if len(places) == 1:
+        return f"{places[0]}"
+    return f"{places[0]} to {places[-1]}"

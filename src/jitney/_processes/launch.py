@@ -49,11 +49,9 @@ def given_of(address: str | None, count: int | None, index: int | None) -> RunRe
     Raises:
         ProcessError: They make no sense.
     """
-    by = (
-        "by arguments"
-        if any(value is not None for value in (address, count, index))
-        else "by JAX_COORDINATOR_ADDRESS and its kin"
-    )
+    by = "by JAX_COORDINATOR_ADDRESS and its kin"
+    if any(value is not None for value in (address, count, index)):
+        by = "by arguments"
     # JAX's own variables, read here so that a missing one is reported by name.
     address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
@@ -190,7 +188,8 @@ def _bound_to(address: str | None) -> str | None:
     host = listens_at(address)[1]
     if address is None or not host or "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
         return None
-    return f"{f'[{host}]' if ':' in host else host}:{address.rpartition(':')[2]}"
+    port = address.rpartition(":")[2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _await_coordinator(address: str, index: int, timeout: float) -> None:
@@ -202,9 +201,11 @@ def _await_coordinator(address: str, index: int, timeout: float) -> None:
     host, _, port = address.rpartition(":")
     end = time.monotonic() + timeout
     while True:
+        left = end - time.monotonic()
         try:
             with socket.create_connection(
-                (host.strip("[]"), int(port)), timeout=max(0.1, min(5.0, end - time.monotonic()))
+                (host.strip("[]"), int(port)),
+                timeout=max(0.1, min(5.0, left)),
             ):
                 return
         except OSError as error:

@@ -42,7 +42,7 @@ _WRITE: dict[type, Callable[[Any], str]] = {
     str: str,
     bytes: bytes.hex,
 }
-_READ: dict[str, Callable[[str], Any]] = {
+_READ: dict[str, Callable[[str], object]] = {
     "bool": lambda text: {"True": True, "False": False}[text],
     "int": lambda text: int(text, 16),
     "float": lambda text: _doubles(text)[0],
@@ -64,9 +64,10 @@ def is_code(leaf: object) -> bool:
     """
     if isinstance(leaf, (type, np.dtype, types.ModuleType)):
         return True
-    return callable(leaf) and not (
-        owner_of_class(type(leaf)) == "user" and bool(getattr(leaf, "__dict__", None))
-    )
+    if not callable(leaf):
+        return False
+    is_users = owner_of_class(type(leaf)) == "user"
+    return not (is_users and bool(getattr(leaf, "__dict__", None)))
 
 
 def to_rows(values: Sequence[tuple[str, object]]) -> list[Row]:
@@ -74,7 +75,7 @@ def to_rows(values: Sequence[tuple[str, object]]) -> list[Row]:
     return [(path, type(value).__name__, _WRITE[type(value)](value)) for path, value in values]
 
 
-def from_rows(rows: Sequence[Row]) -> list[Any]:
+def from_rows(rows: Sequence[Row]) -> list[object]:
     """The values of rows, to the bit."""
     return [_READ[kind](text) for _, kind, text in rows]
 

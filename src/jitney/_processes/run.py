@@ -6,7 +6,8 @@ few programs have several processes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -20,7 +21,7 @@ class Run:
         self.processes: Processes | None = None
         self.channel: Channel | None = None
         # Shapes of parts that `from_processes` has compared.
-        self.compared: set[Any] = set()
+        self.compared: set[Hashable] = set()
 
     def leave(self, error: str = "") -> None:
         """Tell the other processes that this one ends."""

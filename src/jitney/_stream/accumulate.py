@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .._errors import OptionError
 from .._interface.derivatives import check_names, named
@@ -17,6 +17,9 @@ from .._interface.program import Program
 from .._owners import public
 from .._signature.options import Wrt, fail
 from .._stages.derive import Derived
+
+if TYPE_CHECKING:
+    from .._program.core import CompiledFunction
 
 P = ParamSpec("P")
 
@@ -93,11 +96,10 @@ def accumulate(
             code="J220",
         )
     _check(where, core, axis)
-    names, single = (
-        named(where, "wrt", wrt)
-        if wrt is not None
-        else (program.defaults.wrt, program.defaults.single)
-    )
+    if wrt is not None:
+        names, single = named(where, "wrt", wrt)
+    else:
+        names, single = program.defaults.wrt, program.defaults.single
     check_names(where, names or (), core)
 
     # `summed` asks for the proof that every reduction along the axis is a sum.
@@ -117,21 +119,27 @@ def accumulate(
     # Under `JITNEY_DISABLE` the options stay as they are: the plain derivative runs.
     if options.disabled is None:
         options = replace(
-            options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True
+            options,
+            donate=(),
+            remat=None,
+            chunk=((axis, microbatch),),
+            accumulate=True,
         )
     return program.with_body(derived, options)
 
 
-def _check(where: str, core: Any, axis: str) -> None:
+def _check(where: str, core: CompiledFunction, axis: str) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
     known = core.contract.axes
     if not isinstance(axis, str) or (axis not in known and not core.contract.unresolved):
-        mapped = axis in [over.name for over in core.options.vmap]
+        what = f"axis={axis!r} is no axis."
+        if axis in [over.name for over in core.options.vmap]:
+            what = (
+                f"axis={axis!r} is that of `vmap`, along which each element has a loss of its own."
+            )
         fail(
             where,
-            f"axis={axis!r} is that of `vmap`, along which each element has a loss of its own."
-            if mapped
-            else f"axis={axis!r} is no axis.",
+            what,
             f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
             'annotate the arrays of the batch (x: Float[Array, "batch n"]), and take the mean'
             " inside the loss.",

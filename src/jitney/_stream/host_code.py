@@ -10,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from types import CodeType, FunctionType
-from typing import Any
+from types import CellType, CodeType, FunctionType
 
 from .._jax.jaxprs import CALLBACKS
 from .._jax.typed import JaxprEqn
@@ -22,11 +21,9 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 def host_code(eqn: JaxprEqn) -> list[str]:
     """Text of each function behind a callback equation; empty for other primitives."""
-    return (
-        [text for value in eqn.params.values() for text in _described(value, set())]
-        if eqn.primitive.name in _CALLS
-        else []
-    )
+    if eqn.primitive.name not in _CALLS:
+        return []
+    return [text for value in eqn.params.values() for text in _described(value, set())]
 
 
 def _described(value: object, seen: set[int]) -> Iterator[str]:
@@ -36,20 +33,21 @@ def _described(value: object, seen: set[int]) -> Iterator[str]:
     seen.add(id(value))
     if isinstance(value, FunctionType):
         yield _text(value.__code__)
-        for held in (*(value.__defaults__ or ()), *map(_content, value.__closure__ or ())):
-            yield from _described(held, seen)
+        closed_over = map(_content, value.__closure__ or ())
+        for part in (*(value.__defaults__ or ()), *closed_over):
+            yield from _described(part, seen)
     elif isinstance(value, functools.partial):
-        for held in (value.func, *value.args, *value.keywords.values()):
-            yield from _described(held, seen)
+        for part in (value.func, *value.args, *value.keywords.values()):
+            yield from _described(part, seen)
     elif isinstance(value, _PLAIN):
         yield repr(value)
     elif dataclasses.is_dataclass(value):
         # JAX wraps the called function in a dataclass of its own.
-        for part in dataclasses.fields(value):
-            yield from _described(getattr(value, part.name), seen)
+        for field in dataclasses.fields(value):
+            yield from _described(getattr(value, field.name), seen)
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: CellType) -> object:
     try:
         return cell.cell_contents
     # The cell is not bound yet.
@@ -58,7 +56,6 @@ def _content(cell: Any) -> Any:
 
 
 def _text(code: CodeType) -> str:
-
     # Nested functions are code constants: their `repr` would show an address and a line.
     constants = [
         _text(constant) if isinstance(constant, CodeType) else _constant(constant)
@@ -69,8 +66,6 @@ def _text(code: CodeType) -> str:
 
 def _constant(value: object) -> str:
     # A set of strings is in another order in each process, since their hashes are salted.
-    return (
-        f"{{{', '.join(sorted(map(repr, value)))}}}"
-        if isinstance(value, frozenset)
-        else repr(value)
-    )
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"
+    return repr(value)

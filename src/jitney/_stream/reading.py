@@ -11,22 +11,23 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
 
 from .._errors import DataError
 from .._jax.settings import x64_is_on
+from .._jax.typed import DType, NumPyArray
 from .._view.fitting import demand_whole_numbers_fit
-from .sources import Host, check_slice, source_of, stamp_of
+from .sources import Rows, check_slice, source_of, stamp_of
 
 T = TypeVar("T")
 
 
 def open_sources(
     data: Mapping[str, object], where: str, retries: int
-) -> tuple[dict[str, Any], int]:
+) -> tuple[dict[str, object], int]:
     """Open the sources of all arguments; return them and the number of failed attempts.
 
     Raises:
@@ -39,24 +40,32 @@ def open_sources(
         nonlocal failures
         failures += 1
 
-    def source(name: str, value: object) -> Any:
+    def source(name: str, value: object) -> object:
+        note = f"Opening {name!r} failed"
         return retry(
-            lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed
+            lambda: source_of(name, value, where),
+            retries,
+            note,
+            failed,
         )
 
     return {name: source(name, value) for name, value in data.items()}, failures
 
 
-def retry(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
+def retry(
+    read: Callable[[], T],
+    retries: int,
+    note: str,
+    failed: Callable[[], None],
+) -> T:
     """Call `read`, with retries after an `OSError`; a missing or forbidden file is not retried."""
     for tried in range(retries + 1):
         try:
             return read()
         except OSError as error:
-            if tried == retries or isinstance(
-                error, (FileNotFoundError, PermissionError, IsADirectoryError)
-            ):
-                error.add_note(f"{note}{f', {tried + 1} times' if tried else ''}.")
+            if tried == retries or isinstance(error, _FINAL):
+                times = f", {tried + 1} times" if tried else ""
+                error.add_note(f"{note}{times}.")
                 raise
             failed()
             # Exponential backoff: 0.1 s, 0.2 s, 0.4 s, ...
@@ -76,9 +85,9 @@ class Source:
     """
 
     name: str
-    data: Any
+    data: Rows
     axis: int
-    dtype: Any
+    dtype: DType
 
 
 class ChunkReader:
@@ -109,19 +118,18 @@ class ChunkReader:
         self.failures = 0
         self._where = where
         self._numbers = {start: j for j, (start, _) in enumerate(pieces)}
-        self._stamps = [stamp_of(source.data) for source in sources.values()]
+        data = [source.data for source in sources.values()]
+        self._stamps = list(map(stamp_of, data))
         # Checksums cost a pass over the bytes, so they are taken only where a chunk may be read
         # twice from data that can change.
-        self._marked = [
-            kept or (passes > 1 and not _is_fixed(source.data)) for source in sources.values()
-        ]
+        self._marked = [kept or (passes > 1 and not _is_fixed(rows)) for rows in data]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
         self._seen = np.zeros(len(pieces), np.bool_)
         # The setting of the calling thread: `jax_enable_x64` is thread-local, and chunks are read
         # in a thread of their own.
         self._wide: bool = x64_is_on()
 
-    def __call__(self, start: int, count: int) -> dict[int, Any]:
+    def __call__(self, start: int, count: int) -> dict[int, NumPyArray]:
         """Read one chunk of each array.
 
         Raises:
@@ -129,9 +137,10 @@ class ChunkReader:
             DataError: Its rows are not those of the first reading.
         """
         j = self._numbers[start]
-        parts: dict[int, Any] = {}
+        rows = slice(start, start + count)
+        parts: dict[int, NumPyArray] = {}
         for i, (n, source) in enumerate(self.sources.items()):
-            part = self._part(source, slice(start, start + count))
+            part = self._part(source, rows)
             if self._marked[i]:
                 mark = _mark(part)
                 if self._seen[j] and mark != self._marks[i, j]:
@@ -149,7 +158,7 @@ class ChunkReader:
         with jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
-    def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
+    def known(self, done: Sequence[bool]) -> Mapping[str, NumPyArray]:
         """Checksums and file stamps of the chunks that are done, for a checkpoint."""
         return {
             "marks": self._marks,
@@ -157,7 +166,7 @@ class ChunkReader:
             "stamps": np.asarray([repr(stamp) for stamp in self._stamps]),
         }
 
-    def resume(self, known: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def resume(self, known: Mapping[str, NumPyArray]) -> None:
         """Continue after the chunks of a checkpoint, once their rows are found unchanged.
 
         Rows of files with an unchanged, settled stamp are not read again.
@@ -165,42 +174,43 @@ class ChunkReader:
         Raises:
             DataError: Rows are not those that the checkpoint was computed from.
         """
+        marks, done, stamps = known["marks"], known["done"], known["stamps"]
         for i, (source, stamp) in enumerate(zip(self.sources.values(), self._stamps, strict=True)):
             # Rows of untouched files cannot have changed.
-            if stamp is not None and stamp.settled and str(known["stamps"][i]) == repr(stamp):
+            if stamp is not None and stamp.settled and str(stamps[i]) == repr(stamp):
                 continue
             for j, (start, count) in enumerate(self.pieces):
-                if not known["done"][j]:
+                if not done[j]:
                     continue
-                if _mark(self._part(source, slice(start, start + count))) != known["marks"][i, j]:
+                part = self._part(source, slice(start, start + count))
+                if _mark(part) != marks[i, j]:
                     raise self._changed(source, start, count, "when the checkpoint was written")
-        self._marks = np.array(known["marks"])
-        self._seen = np.array(known["done"])
+        self._marks = np.array(marks)
+        self._seen = np.array(done)
 
-    def _part(self, source: Source, rows: slice) -> Host:
+    def _part(self, source: Source, rows: slice) -> NumPyArray:
         """Read the rows of one source, with retries."""
-        place = (*[slice(None)] * source.axis, rows) if source.axis else rows
-        shape = (
-            *source.data.shape[: source.axis],
-            rows.stop - rows.start,
-            *source.data.shape[source.axis + 1 :],
-        )
+        data, axis = source.data, source.axis
+        place = (*[slice(None)] * axis, rows) if axis else rows
+        shape = (*data.shape[:axis], rows.stop - rows.start, *data.shape[axis + 1 :])
 
-        def read() -> Host:
+        def read() -> NumPyArray:
             with jax.enable_x64(self._wide):
-                return check_slice(source.data[place], shape, source.data.dtype, source.name)
+                return check_slice(data[place], shape, data.dtype, source.name)
 
-        return retry(
-            read,
-            self.retries,
-            f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed",
-            self._failed,
-        )
+        note = f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed"
+        return retry(read, self.retries, note, self._failed)
 
     def _failed(self) -> None:
         self.failures += 1
 
-    def _changed(self, source: Source, start: int, count: int, when: str) -> DataError:
+    def _changed(
+        self,
+        source: Source,
+        start: int,
+        count: int,
+        when: str,
+    ) -> DataError:
         return DataError(
             self._where,
             f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
@@ -216,10 +226,13 @@ def _is_fixed(data: object) -> bool:
     return isinstance(data, jax.Array) or (stamp is not None and stamp.settled)
 
 
-def _mark(part: Host) -> int:
+def _mark(part: NumPyArray) -> int:
     """Checksum of the bytes of a chunk."""
-    return zlib.crc32(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    return zlib.crc32(content.data)
 
 
+# Errors that reading again does not mend.
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError)
 # Seconds before the first retry of a reading.
 _PAUSE = 0.1

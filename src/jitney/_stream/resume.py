@@ -26,6 +26,7 @@ import numpy as np
 from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
 from .._jax.typed import NumPyArray
 from .._owners import users_level
+from .schedule import Carry, Values
 
 if TYPE_CHECKING:
     from .reading import ChunkReader
@@ -53,9 +54,9 @@ class CheckpointState:
 
     index: int
     at: int
-    values: Mapping[int, Any]
-    state: list[list[Any]]
-    known: Mapping[str, np.ndarray[Any, Any]]
+    values: Values
+    state: Carry
+    known: Mapping[str, NumPyArray]
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Position:
 
     index: int = 0
     at: int = 0
-    values: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    state: Any = None
+    values: Values = field(default_factory=dict[int, NumPyArray])
+    state: Carry | None = None
     progress: CheckpointState | None = None
 
 
@@ -89,7 +90,14 @@ def start_position(kept: Checkpoint | None, reader: ChunkReader, laid: StreamLay
     if record is None:
         return Position()
     reader.resume(record.known)
-    return Position(record.index, record.at, record.values, laid.accumulated(record.state), record)
+    state = laid.accumulated(record.state)
+    return Position(
+        record.index,
+        record.at,
+        record.values,
+        state,
+        record,
+    )
 
 
 def remaining_pieces(
@@ -117,7 +125,11 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str
+        self,
+        path: str | Path,
+        key: Mapping[str, str],
+        every: int | str | None,
+        where: str,
     ):
         if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
             raise OptionError(
@@ -157,8 +169,9 @@ class Checkpoint:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return None
-        head = len(_MAGIC)
-        digest, body = content[head : head + 32], content[head + 32 :]
+        start = len(_MAGIC)
+        end = start + 32
+        digest, body = content[start:end], content[end:]
         # Check the digest before NumPy parses anything.
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
@@ -187,11 +200,12 @@ class Checkpoint:
             }
             # Names are zero-padded, so the sorted order is the order in which the arrays were
             # written.
-            held = sorted(name for name in file.files if name.startswith("s"))
-            state = [
-                [_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")]
-                for i in range(nodes)
-            ]
+            names = sorted(name for name in file.files if name.startswith("s"))
+            state: list[list[NumPyArray]] = []
+            for i in range(nodes):
+                own = [name for name in names if name.startswith(f"s{i:04}.")]
+                state.append([_restored(name, file[name]) for name in own])
+
             known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
         return CheckpointState(index, at, values, state, known)
 
@@ -201,12 +215,12 @@ class Checkpoint:
         passed = time.monotonic() - self._last
         if self.chunks is not None:
             due = self._missed >= self.chunks
+        elif self.seconds is not None:
+            due = passed >= self.seconds
         else:
             # The pause after a save is a hundred times as long as the save took: a hundredth of the
             # run.
-            due = passed >= (
-                self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE)
-            )
+            due = passed >= max(_LEAST, self._cost / _SHARE)
         if due:
             failure = self.write(progress)
             if failure is not None and not self._warned:
@@ -242,14 +256,12 @@ class Checkpoint:
 
     def _content(self, progress: CheckpointState) -> bytes:
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
-        parts.update(
-            _plain(f"s{i:04}.{j:04}", np.asarray(x))
-            for i, held in enumerate(progress.state)
-            for j, x in enumerate(held)
-        )
+        for i, arrays in enumerate(progress.state):
+            parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for j, x in enumerate(arrays))
         parts.update({f"r{name}": x for name, x in progress.known.items()})
-        buffer, save = io.BytesIO(), _savez
-        save(
+
+        buffer = io.BytesIO()
+        _savez(
             buffer,
             **{"pass": progress.index},
             key=json.dumps(self.key),
@@ -314,15 +326,13 @@ def _interval(every: object, where: str) -> tuple[int | None, float | None]:
     )
 
 
-def _plain(name: str, x: NumPyArray) -> tuple[str, np.ndarray[Any, Any]]:
+def _plain(name: str, x: NumPyArray) -> tuple[str, NumPyArray]:
     """Name and view of an array as `np.savez` can store it: `bfloat16` and other narrow floats of
     JAX are not NumPy types, so they are viewed as unsigned integers and the name records the dtype.
     """
-    return (
-        (name, x)
-        if x.dtype.kind != "V"
-        else (f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}"))
-    )
+    if x.dtype.kind != "V":
+        return name, x
+    return f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}")
 
 
 def _restored(name: str, x: NumPyArray) -> NumPyArray:

@@ -11,37 +11,34 @@ import jaxlib
 import numpy as np
 
 from .._axes import Passes
+from .._jax.evaluation import Ref
 from .._jax.jaxprs import is_literal, opened, programs
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
 from .host_code import host_code
 
 
-def program_key(passes: Passes) -> list[Any]:
+def program_key(passes: Passes) -> list[object]:
     """Every equation with its parameters and constants, those inside loops and calls too."""
     nodes = [
         (_described(node.op.eqn), list(map(_read, node.reads)), node.makes)
         for node in passes.flat.nodes
     ]
-    return [
-        nodes,
-        [turn.back for turn in passes.passes],
-        [value_key(x) for x in passes.numbers.values()],
-    ]
+    directions = [turn.back for turn in passes.passes]
+    numbers = [value_key(x) for x in passes.numbers.values()]
+    return [nodes, directions, numbers]
 
 
-def _read(ref: Any) -> Any:
+def _read(ref: Ref) -> object:
     """A value by its number in the program; a literal by its content."""
     return ref if isinstance(ref, int) else value_key(ref.value)
 
 
-def _described(eqn: JaxprEqn) -> tuple[str, list[Any]]:
+def _described(eqn: JaxprEqn) -> tuple[str, list[object]]:
     """Printed form of an equation, with constants and callback code, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
-    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [
-        *map(value_key, _constants(eqn)),
-        *_called_back(eqn),
-    ]
+    text = re.sub(r"0x[0-9a-f]+", "", str(eqn))
+    return text, [*map(value_key, _constants(eqn)), *_called_back(eqn)]
 
 
 def _called_back(eqn: JaxprEqn) -> Iterator[str]:
@@ -51,7 +48,7 @@ def _called_back(eqn: JaxprEqn) -> Iterator[str]:
             yield from _called_back(inside)
 
 
-def _constants(eqn: Any) -> Iterator[Any]:
+def _constants(eqn: JaxprEqn) -> Iterator[object]:
     yield from (atom.val for atom in eqn.invars if is_literal(atom))
     for part in programs(eqn.params):
         program, constants = opened(part)
@@ -60,7 +57,7 @@ def _constants(eqn: Any) -> Iterator[Any]:
             yield from _constants(inside)
 
 
-def value_key(x: Any) -> tuple[Any, ...]:
+def value_key(x: Any) -> tuple[object, ...]:
     """Dtype, shape and digest of the numbers of a value."""
     array = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
     return str(array.dtype), tuple(array.shape), digest(array)

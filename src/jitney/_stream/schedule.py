@@ -11,12 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
-import numpy as np
 
 from .._axes import Chunked, Passes, evaluate
+from .._jax.evaluation import numbers_of
+from .._jax.typed import Array, DType
+
+if TYPE_CHECKING:
+    from .._axes.chunks.passes import Pass
+
+T = TypeVar("T")
+Values = Mapping[int, Array]
+"""Values that do not have the axis, or are there as a whole, by their numbers."""
+Carry = Sequence[Sequence[Array]]
+"""Carry of a pass: for each accumulating operation its arrays."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +49,16 @@ class ScheduledPass:
     keeps: tuple[tuple[int, int], ...]
     makes: tuple[tuple[int, ...], ...]
 
-    def kept(self, state: Sequence[object]) -> dict[int, Any]:
+    def kept(self, state: Sequence[T]) -> dict[int, T]:
         """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
 
-    def known(self, state: Sequence[Any]) -> dict[int, Any]:
+    def known(self, state: Sequence[Sequence[T]]) -> dict[int, T]:
         """Values that the final states give, by number."""
-        return {
-            n: x
-            for numbers, held in zip(self.makes, state, strict=True)
-            for n, x in zip(numbers, held, strict=False)
-        }
+        values: dict[int, T] = {}
+        for numbers, arrays in zip(self.makes, state, strict=True):
+            values.update(zip(numbers, arrays, strict=False))
+        return values
 
 
 @dataclass(frozen=True)
@@ -72,86 +81,93 @@ class PassSchedule:
     streamed: tuple[int, ...]
     axes: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
-    dtypes: Mapping[int, np.dtype[Any]]
+    dtypes: Mapping[int, DType]
     turns: tuple[ScheduledPass, ...]
     is_wide: bool
 
     @classmethod
-    def of(cls, passes: Passes, work: Chunked, size: int, total: int) -> Self:
+    def of(
+        cls,
+        passes: Passes,
+        work: Chunked,
+        size: int,
+        total: int,
+    ) -> Self:
         """Schedule of planned passes, for one chunk size and one length of the axis."""
         turns = tuple(_turn(passes, work, pass_) for pass_ in passes.passes)
         streamed = tuple(n for n in passes.flat.takes if n in passes.streamed)
 
         # Values that exist in chunks: the streamed arguments, collected values and emitted results.
-        cut = {
-            *streamed,
-            *(n for turn in turns for n in (*turn.collects, *(number for _, number in turn.emits))),
-        }
-        shapes = {
-            n: tuple(evaluate(dim, {passes.symbol: total}) for dim in passes.flat.dims[n])
-            for n in cut
-        }
-        is_wide = type(passes.width) is not nullcontext
+        cut = set(streamed)
+        for turn in turns:
+            cut.update(turn.collects)
+            cut.update(number for _, number in turn.emits)
+
+        sizes = {passes.symbol: total}
+        flat = passes.flat
         return cls(
             size,
-            tuple(passes.flat.takes),
+            tuple(flat.takes),
             streamed,
-            {n: passes.axis(n) for n in cut},
-            shapes,
-            {n: passes.flat.dtypes[n] for n in cut},
-            turns,
-            is_wide,
+            axes={n: passes.axis(n) for n in cut},
+            shapes={n: tuple(evaluate(dim, sizes) for dim in flat.dims[n]) for n in cut},
+            dtypes={n: flat.dtypes[n] for n in cut},
+            turns=turns,
+            is_wide=type(passes.width) is not nullcontext,
         )
 
     @property
-    def width(self) -> AbstractContextManager[Any]:
+    def width(self) -> AbstractContextManager[object]:
         """Context in which 64-bit values of the program keep their dtype."""
         return jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
 
-    def written(self) -> Any:
+    def written(self) -> list[object]:
         """The schedule as JSON data; `read` is the inverse."""
         cut = [[n, self.axes[n], self.shapes[n], self.dtypes[n].name] for n in sorted(self.axes)]
-        turns = [
-            [turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes]
-            for turn in self.turns
-        ]
+        turns = list(map(_written_turn, self.turns))
         return [self.size, self.takes, self.streamed, cut, turns, self.is_wide]
 
     @classmethod
-    def read(cls, said: Any) -> Self:
+    def read(cls, data: Any) -> Self:
         """Rebuild a schedule from `written`."""
-        size, takes, streamed, cut, turns, is_wide = said
+        size, takes, streamed, cut, turns, is_wide = data
         return cls(
             size,
             tuple(takes),
             tuple(streamed),
-            {n: axis for n, axis, _, _ in cut},
-            {n: tuple(shape) for n, _, shape, _ in cut},
-            {n: jax.numpy.dtype(name) for n, _, _, name in cut},
-            tuple(map(_read_turn, turns)),
-            is_wide,
+            axes={n: axis for n, axis, _, _ in cut},
+            shapes={n: tuple(shape) for n, _, shape, _ in cut},
+            dtypes={n: jax.numpy.dtype(name) for n, _, _, name in cut},
+            turns=tuple(map(_read_turn, turns)),
+            is_wide=is_wide,
         )
 
 
-def _turn(passes: Passes, work: Chunked, pass_: Any) -> ScheduledPass:
+def _turn(passes: Passes, work: Chunked, pass_: Pass) -> ScheduledPass:
     states = pass_.states(passes.streamed)
     firsts = [node.makes[0] for node in states]
-    emits = [(position, passes.flat.gives[position]) for position in pass_.emits]
-    keeps = tuple((n, firsts.index(n)) for n in pass_.keeps)
-    makes = tuple(tuple(work.accumulated(node)) for node in states)
+    emitted = numbers_of(passes.flat.gives[i] for i in pass_.emits)
     return ScheduledPass(
-        pass_.back, tuple(emits), tuple(pass_.collects), bool(pass_.replays), keeps, makes
+        pass_.back,
+        emits=tuple(zip(pass_.emits, emitted, strict=True)),
+        collects=tuple(pass_.collects),
+        replays=bool(pass_.replays),
+        keeps=tuple((n, firsts.index(n)) for n in pass_.keeps),
+        makes=tuple(tuple(work.accumulated(node)) for node in states),
     )
 
 
-def _read_turn(said: Any) -> ScheduledPass:
-    back, emits, collects, replays, keeps, makes = said
-    pairs = [tuple((first, second) for first, second in part) for part in (emits, keeps)]
+def _written_turn(turn: ScheduledPass) -> list[object]:
+    return [turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes]
+
+
+def _read_turn(data: Any) -> ScheduledPass:
+    back, emits, collects, replays, keeps, makes = data
     return ScheduledPass(
         back,
-        pairs[0],
-        tuple(collects),
-        replays,
-        pairs[1],
-        tuple(tuple(numbers) for numbers in makes),
+        emits=tuple((position, number) for position, number in emits),
+        collects=tuple(collects),
+        replays=replays,
+        keeps=tuple((number, index) for number, index in keeps),
+        makes=tuple(tuple(numbers) for numbers in makes),
     )

@@ -24,9 +24,9 @@ from .._serialized.tracing import ExportableTrace, call_exported
 from .._stages import Chunk
 from .._view.layout import jit_is_off
 from .._view.result import Outcome
-from .schedule import PassSchedule
+from .schedule import Carry, PassSchedule, Values
 from .steps import CompiledSteps, StreamProgram
-from .stream_layout import StreamLayout
+from .stream_layout import Step, StreamLayout
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
@@ -42,10 +42,22 @@ class SerializedSteps(StreamProgram):
         kept: The serialised programs and their schedule.
     """
 
-    def __init__(self, entry: Specialization, stage: Chunk, laid: StreamLayout, kept: CachedParts):
+    def __init__(
+        self,
+        entry: Specialization,
+        stage: Chunk,
+        laid: StreamLayout,
+        kept: CachedParts,
+    ):
         outcome = Outcome()
         outcome.treedef, outcome.rest = kept.treedef, kept.rest
-        super().__init__(entry, stage, laid, PassSchedule.read(kept.plan["schedule"]), outcome)
+        super().__init__(
+            entry,
+            stage,
+            laid,
+            PassSchedule.read(kept.plan["schedule"]),
+            outcome,
+        )
         self._program = kept.plan["program"]
         scope = f"{entry.core.name}/stream {stage.axis}"
         parts = [
@@ -57,7 +69,8 @@ class SerializedSteps(StreamProgram):
         # `step` if the last chunk is shorter, `join`. The last program of all is `end`.
         each = 4 if self.total % self.size else 3
         passes = [parts[at : at + each] for at in range(0, len(parts) - 1, each)]
-        self.begin, self.join = [part[0] for part in passes], [part[-1] for part in passes]
+        self.begin = [part[0] for part in passes]
+        self.join = [part[-1] for part in passes]
         self.step = [_by_length(self, part[1:-1]) for part in passes]
         # `_by_length` also picks the step of the shorter chunk; without a mesh no rest is left
         # over.
@@ -98,14 +111,14 @@ def load_or_plan_steps(
         planned.append(plan())
         return _parts(planned[0])
 
-    told: list[str] = []
+    key = ["stream", stage.axis, str(size)]
     # The compiler's count of bytes picks the chunk size, so the processor is part of the key.
     if size is None:
         try:
-            told = list(processor())
+            key += processor()
         except NotDeterministic as unsure:
             return _noted(plan(), f"not kept: {unsure}")
-    kept, why = in_parts(entry, arrays, ["stream", stage.axis, str(size), *told], make)
+    kept, why = in_parts(entry, arrays, key, make)
     if kept is None:
         return _noted(planned[0] if planned else plan(), why)
     return _noted(SerializedSteps(entry, stage, laid, kept), why)
@@ -122,12 +135,17 @@ class _FunctionExporter:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.programs: list[Any] = []
-        self.said: list[Any] = []
+        self.programs: list[jax.export.Exported] = []
+        self.forms: list[object] = []
 
     def add(self, fn: Callable[..., object], *given: object) -> Any:
         """Export a function for these arguments; return its abstract results."""
-        trace = ExportableTrace(lambda given: fn(*given), self._name, given, None)
+        trace = ExportableTrace(
+            lambda given: fn(*given),
+            self._name,
+            given,
+            None,
+        )
         exported = trace.exported()
         if exported.checks:
             raise NotDeterministic("it has run-time checks, and is read in chunks")
@@ -140,7 +158,8 @@ class _FunctionExporter:
             for i, x in enumerate(avals)
         ]
         treedef, _ = trace.form()
-        self.said.append([_said(tree_unflatten(treedef, list(range(len(out))))), exported.weak])
+        numbers = tree_unflatten(treedef, list(range(len(out))))
+        self.forms.append([_written(numbers), exported.weak])
         return tree_unflatten(treedef, out)
 
 
@@ -150,37 +169,50 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     Raises:
         Unsure: One of them cannot be exported.
     """
-    plan, write = steps.schedule, _FunctionExporter(steps.entry.core.name)
-    avals = dict(
-        zip(plan.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True)
-    )
+    plan = steps.schedule
+    write = _FunctionExporter(steps.entry.core.name)
+    leaves = steps.stage.view.leaves
+    avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
+
     # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
     values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
-    start, kept = jax.ShapeDtypeStruct((), np.int32), dict[int, Any]()
+    start = jax.ShapeDtypeStruct((), np.int32)
+    kept: dict[int, object] = {}
     with plan.width:
         for p, turn in enumerate(plan.turns):
             new, state = write.add(steps.begin[p], values)
             values = {**values, **new}
             kept = {**kept, **turn.kept(state)}
+            replayed = [kept] if turn.replays else []
             for length in filter(None, (steps.size, rest)):
                 chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
                 state_after, _ = write.add(
-                    steps.step[p], values, state, chunk, start, *([kept] if turn.replays else [])
+                    steps.step[p],
+                    values,
+                    state,
+                    chunk,
+                    start,
+                    *replayed,
                 )
                 # The next chunk takes this carry: its type has to be a fixpoint of the step.
                 if not _same(state, state_after):
                     raise NotDeterministic("what it carries from chunk to chunk changes its type")
             values = {**values, **turn.known(write.add(steps.join[p], state))}
-            values |= {
-                n: jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n]) for n in turn.collects
-            }
+            for n in turn.collects:
+                values[n] = jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n])
         write.add(steps.end, values)
-    said = {"schedule": plan.written(), "program": steps.program, "parts": write.said}
-    return TracedParts(write.programs, said, steps.outcome.treedef, steps.outcome.rest)
+
+    data = {"schedule": plan.written(), "program": steps.program, "parts": write.forms}
+    return TracedParts(
+        write.programs,
+        data,
+        steps.outcome.treedef,
+        steps.outcome.rest,
+    )
 
 
-def _chunk(plan: PassSchedule, n: int, length: int) -> Any:
+def _chunk(plan: PassSchedule, n: int, length: int) -> jax.ShapeDtypeStruct:
     """Abstract value of a chunk with `length` elements of the axis."""
     shape, axis = plan.shapes[n], plan.axes[n]
     return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
@@ -188,59 +220,69 @@ def _chunk(plan: PassSchedule, n: int, length: int) -> Any:
 
 def _same(first: object, second: object) -> bool:
     """Return whether two carries have the same shapes, dtypes and weak types."""
-    described = [
-        [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
-        for state in (first, second)
-    ]
-    return described[0] == described[1]
+    return _types(first) == _types(second)
 
 
-def _part(name: str, content: bytes, structure: object, weak: Sequence[int]) -> Callable[..., Any]:
+def _types(state: object) -> list[tuple[object, ...]]:
+    return [(x.shape, x.dtype, x.weak_type) for x in tree_flatten(state)[0]]
+
+
+def _part(
+    name: str,
+    content: bytes,
+    structure: object,
+    weak: Sequence[int],
+) -> Callable[..., Any]:
     """An exported program, with the signature of the function that it was exported from."""
 
-    def flat(*arrays: object) -> list[Any]:
+    def flat(*arrays: object) -> list[jax.Array]:
         return call_exported(content, arrays, (), weak)
 
     flat.__name__ = flat.__qualname__ = name
     jitted = own_jit()(flat)
 
-    def part(*given: object) -> Any:
-        return _read(structure, jitted(*tree_flatten(given)[0]))
+    def part(*given: object) -> object:
+        leaves, _ = tree_flatten(given)
+        return _read(structure, jitted(*leaves))
 
     return part
 
 
-def _by_length(steps: StreamProgram, parts: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+def _by_length(steps: StreamProgram, parts: Sequence[Step]) -> Step:
     """Choose between the step of whole chunks and that of a shorter last chunk, by the chunk's
     length.
     """
     plan = steps.schedule
 
-    def step(values: object, state: object, chunk: Any, *more: object) -> Any:
+    def step(
+        values: object, state: object, chunk: Values, *more: object
+    ) -> tuple[Carry, Sequence[jax.Array]]:
         n = plan.streamed[0]
-        return parts[0 if chunk[n].shape[plan.axes[n]] == plan.size else -1](
-            values, state, chunk, *more
-        )
+        is_whole = chunk[n].shape[plan.axes[n]] == plan.size
+        part = parts[0 if is_whole else -1]
+        return part(values, state, chunk, *more)
 
     return step
 
 
-def _said(tree: object) -> Any:
+def _written(tree: object) -> object:
     """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
     if isinstance(tree, dict):
-        return ["dict", [[key, _said(part)] for key, part in tree.items()]]
-    return (
-        [type(tree).__name__, list(map(_said, tree))] if isinstance(tree, (list, tuple)) else tree
-    )
+        return ["dict", [[key, _written(part)] for key, part in tree.items()]]
+    if isinstance(tree, (list, tuple)):
+        return [type(tree).__name__, list(map(_written, tree))]
+    return tree
 
 
-def _read(said: Any, leaves: Sequence[object]) -> Any:
-    """Rebuild a tree from `_said`, with leaves in place of their numbers."""
-    if said is None:
+def _read(data: Any, leaves: Sequence[object]) -> object:
+    """Rebuild a tree from `_written`, with leaves in place of their numbers."""
+    if data is None:
         return None
-    if isinstance(said, int):
-        return leaves[said]
-    kind, parts = said
+    if isinstance(data, int):
+        return leaves[data]
+
+    kind, parts = data
     if kind == "dict":
         return {key: _read(part, leaves) for key, part in parts}
-    return (list if kind == "list" else tuple)(_read(part, leaves) for part in parts)
+    make = list if kind == "list" else tuple
+    return make(_read(part, leaves) for part in parts)

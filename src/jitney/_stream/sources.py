@@ -17,22 +17,37 @@ import mmap
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol, TypeGuard, overload
 
 import jax
 import numpy as np
 
 from .._errors import ContractError, DataError
 from .._jax.trees import canonicalize_dtype
-from .._jax.typed import DType
+from .._jax.typed import DType, NumPyArray
 
-Host = np.ndarray[Any, Any]
+Slice = slice | tuple[slice, ...]
+"""Rows of a source; or a slice of each axis, where another axis than the first is cut."""
 
 
-def source_of(name: str, value: object, where: str) -> Any:
+class Rows(Protocol):
+    """An array, or an object that is sliced like one: a Zarr array, an HDF5 dataset."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    def __getitem__(self, where: Any, /) -> object: ...
+
+
+@overload
+def source_of(name: str, value: str | Path | Rows, where: str) -> Rows: ...
+@overload
+def source_of(name: str, value: object, where: str) -> object: ...
+def source_of(name: str, value: object, where: str) -> object:
     """Turn an argument's value into an object that can be sliced; a value without rows stays as it
     is.
 
@@ -42,18 +57,15 @@ def source_of(name: str, value: object, where: str) -> Any:
     """
     if isinstance(value, (str, Path)):
         return _file(name, Path(value), where)
+    if isinstance(value, np.ndarray) and map_of(value) is not None:
+        return Mapped(value, name)
     if isinstance(value, (jax.Array, np.ndarray)):
-        return (
-            Mapped(value, name)
-            if isinstance(value, np.ndarray) and map_of(value) is not None
-            else value
-        )
-    if (
-        isinstance(value, (list, tuple))
-        and len(value) > 0
-        and all(is_sliceable(part) or isinstance(part, (str, Path)) for part in value)
-    ):
-        return ConcatenatedSource([source_of(name, part, where) for part in value], name, where)
+        return value
+
+    if _are_sources(value):
+        parts = [source_of(name, part, where) for part in value]
+        return ConcatenatedSource(parts, name, where)
+
     if (
         not is_sliceable(value)
         and isinstance(value, Iterable)
@@ -63,7 +75,7 @@ def source_of(name: str, value: object, where: str) -> Any:
     return value
 
 
-def is_sliceable(value: Any) -> bool:
+def is_sliceable(value: Any) -> TypeGuard[Rows]:
     """Return whether the value has rows: an array, or an object with the interface of one."""
     return (
         hasattr(value, "shape")
@@ -73,14 +85,28 @@ def is_sliceable(value: Any) -> bool:
     )
 
 
-def abstract(value: Any) -> Any:
+def _are_sources(value: object) -> TypeGuard[Sequence[str | Path | Rows]]:
+    """Return whether the value is a list of files and arrays."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(is_sliceable(part) or isinstance(part, (str, Path)) for part in value)
+    )
+
+
+def abstract(value: object) -> object:
     """Abstract value of a source; other values as they are."""
     if is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray)):
         return jax.ShapeDtypeStruct(tuple(value.shape), canonicalize_dtype(value.dtype))
     return value
 
 
-def check_slice(part: Any, shape: tuple[int, ...], dtype: DType, name: str) -> Host:
+def check_slice(
+    part: object,
+    shape: tuple[int, ...],
+    dtype: DType,
+    name: str,
+) -> NumPyArray:
     """Return the rows that were read, if they have the requested shape and dtype.
 
     Raises:
@@ -88,10 +114,10 @@ def check_slice(part: Any, shape: tuple[int, ...], dtype: DType, name: str) -> H
     """
     array = np.asarray(part)
     if array.shape != shape or array.dtype != np.dtype(dtype):
+        requested = f"{np.dtype(dtype)}{list(map(int, shape))}"
         raise DataError(
             f"reading {name!r}",
-            f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as"
-            f" {array.dtype}{list(array.shape)}.",
+            f"a slice of {requested} came as {array.dtype}{list(array.shape)}.",
             "Data keep their shape and dtype while they are read.",
             "let nobody write to them meanwhile; a reader of your own returns the rows that it is"
             " asked for.",
@@ -99,11 +125,12 @@ def check_slice(part: Any, shape: tuple[int, ...], dtype: DType, name: str) -> H
     return array
 
 
-def read_whole(value: Any, name: str) -> Any:
+def read_whole(value: object, name: str) -> object:
     """Read all rows of a source; any other value stays as it is."""
     if not is_sliceable(value) or isinstance(value, (jax.Array, np.ndarray)):
         return value
-    return check_slice(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
+    whole = value[0 : value.shape[0]]
+    return check_slice(whole, tuple(value.shape), value.dtype, name)
 
 
 @dataclass(frozen=True)
@@ -127,18 +154,14 @@ class Stamp:
         last = max(status.st_mtime_ns, status.st_ctime_ns)
         # File times advance in steps, of up to two seconds on FAT.
         settled = time.time_ns() - last > _SETTLED
-        return cls(
-            (
-                (
-                    status.st_dev,
-                    status.st_ino,
-                    status.st_size,
-                    status.st_mtime_ns,
-                    status.st_ctime_ns,
-                ),
-            ),
-            settled,
+        file = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
         )
+        return cls((file,), settled)
 
 
 def stamp_of(value: object) -> Stamp | None:
@@ -151,10 +174,8 @@ def stamp_of(value: object) -> Stamp | None:
     known = [stamp for stamp in stamps if stamp is not None]
     if len(known) < len(stamps):
         return None
-    return Stamp(
-        tuple(file for stamp in known for file in stamp.files),
-        all(stamp.settled for stamp in known),
-    )
+    files = tuple(file for stamp in known for file in stamp.files)
+    return Stamp(files, all(stamp.settled for stamp in known))
 
 
 def map_of(value: object) -> mmap.mmap | None:
@@ -189,13 +210,13 @@ class Mapped:
         name: Name of the argument.
     """
 
-    def __init__(self, array: Host, name: str):
+    def __init__(self, array: NumPyArray, name: str):
         self.array = array
         self.name = name
         self.shape = array.shape
         self.dtype = array.dtype
 
-    def __getitem__(self, where: Any) -> Host:
+    def __getitem__(self, where: Slice) -> NumPyArray:
         _check_size(self.array, self.name)
         rows = np.array(self.array[where])
         # Within the last page, bytes after the new end of a cut file read as zeros without a
@@ -215,7 +236,13 @@ class FileSource:
         name: Name of the argument.
     """
 
-    def __init__(self, array: Any, path: Path, stamp: Stamp, name: str):
+    def __init__(
+        self,
+        array: Rows,
+        path: Path,
+        stamp: Stamp,
+        name: str,
+    ):
         self.array = array
         self.path = path
         self.stamp = stamp
@@ -223,33 +250,42 @@ class FileSource:
         self.shape = tuple(array.shape)
         self.dtype = array.dtype
 
-    def __getitem__(self, where: Any) -> Host:
+    def __getitem__(self, where: Slice) -> NumPyArray:
         self._check()
-        rows = (
-            self._rows(where)
-            if isinstance(where, slice) and isinstance(self.array, np.memmap)
-            else np.array(self.array[where])
-        )
+        if isinstance(where, slice) and isinstance(self.array, np.memmap):
+            rows = self._rows(where)
+        else:
+            rows = np.array(self.array[where])
         # Check after the reading as well: a file that is cut meanwhile reads as zeros where it is
         # mapped.
         self._check()
         return rows
 
-    def _rows(self, where: slice) -> Host:
+    def _rows(self, where: slice) -> NumPyArray:
         """Read contiguous rows from the file instead of through the mapping.
 
         If the file is cut meanwhile, there are fewer rows, while a mapping would end the process.
         """
-        array = self.array
+        array: Any = self.array
         if not array.flags.c_contiguous:
             _check_size(array, self.name)
             return np.array(array[where])
+
         start, stop, _ = where.indices(self.shape[0])
         row = math.prod(self.shape[1:])
+
         # `np.fromfile` takes an offset in bytes and a count of elements.
         offset = array.offset + start * row * array.itemsize
-        flat = np.fromfile(self.path, self.dtype, max(0, stop - start) * row, offset=offset)
-        return flat.reshape(-1, *self.shape[1:]) if row else np.array(array[where])
+        count = max(0, stop - start) * row
+        flat = np.fromfile(
+            self.path,
+            self.dtype,
+            count,
+            offset=offset,
+        )
+        if not row:
+            return np.array(array[where])
+        return flat.reshape(-1, *self.shape[1:])
 
     def _check(self) -> None:
         try:
@@ -268,30 +304,52 @@ class FileSource:
 class ConcatenatedSource:
     """Arrays concatenated along their first axis, read as one."""
 
-    def __init__(self, parts: Sequence[Any], name: str, where: str):
+    def __init__(
+        self,
+        parts: Sequence[Rows],
+        name: str,
+        where: str,
+    ):
         self.parts = parts
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
-        self.shape = (int(self.starts[-1]), *parts[0].shape[1:])
+
+        row = parts[0].shape[1:]
+        self.shape = (int(self.starts[-1]), *row)
         self.dtype = parts[0].dtype
+        expected = tuple(row), self.dtype
         for i, part in enumerate(parts):
-            if (tuple(part.shape[1:]), part.dtype) != (tuple(self.shape[1:]), self.dtype):
+            if (tuple(part.shape[1:]), part.dtype) != expected:
                 raise _unlike(where, name, f"part {i}", part, self)
 
-    def __getitem__(self, where: Any) -> Host:
+    def __getitem__(self, where: Slice) -> NumPyArray:
         # A tuple cuts another axis than the first: all rows, and a part of each.
         if isinstance(where, tuple):
             return np.concatenate([np.asarray(part[where]) for part in self.parts])
-        pieces: list[Host] = []
-        for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
-            first, last = max(0, where.start - start), min(where.stop, stop) - start
+
+        row = self.shape[1:]
+        pieces: list[NumPyArray] = []
+        for part, start, stop in zip(
+            self.parts,
+            self.starts,
+            self.starts[1:],
+            strict=False,
+        ):
+            first = max(0, where.start - start)
+            last = min(where.stop, stop) - start
             if first < last:
+                rows = part[first:last]
                 pieces.append(
                     check_slice(
-                        part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name
+                        rows,
+                        (last - first, *row),
+                        self.dtype,
+                        self.name,
                     )
                 )
-        return np.concatenate(pieces) if pieces else np.empty((0, *self.shape[1:]), self.dtype)
+        if not pieces:
+            return np.empty((0, *row), self.dtype)
+        return np.concatenate(pieces)
 
 
 class Sequential:
@@ -305,19 +363,23 @@ class Sequential:
     """
 
     def __init__(
-        self, begin: Callable[[], Iterator[Any]], shape: tuple[int, ...], dtype: Any, name: str
+        self,
+        begin: Callable[[], Iterator[Sized]],
+        shape: tuple[int, ...],
+        dtype: DType,
+        name: str,
     ):
         self.begin = begin
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.name = name
-        self._rows: Iterator[Any] = iter(())
+        self._rows: Iterator[Sized] = iter(())
         # Row number of the first row in `_held`. Past the end, so that the first reading starts an
         # iteration.
         self._at = shape[0] + 1
-        self._held: list[Host] = []
+        self._held: list[NumPyArray] = []
 
-    def __getitem__(self, where: slice) -> Host:
+    def __getitem__(self, where: slice) -> NumPyArray:
         try:
             return self._slice(where)
         except OSError:
@@ -325,10 +387,13 @@ class Sequential:
             self._at = self.shape[0] + 1
             raise
 
-    def _slice(self, where: slice) -> Host:
+    def _slice(self, where: slice) -> NumPyArray:
         if where.start < self._at:
-            self._rows, self._at, self._held = self.begin(), 0, []
+            self._rows = self.begin()
+            self._at = 0
+            self._held = []
         self._skip_to(where.start)
+
         missing = where.stop - self._at - sum(map(len, self._held))
         while missing > 0:
             # Copy the last part before the next one is taken: an iterator may fill the same buffer
@@ -346,19 +411,20 @@ class Sequential:
                 )
             self._held.append(np.asarray(part))
             missing -= len(part)
+
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
         # Keep the rows after the slice: the next slice usually starts there.
         self._held = [rows]
-        if where.stop == self.shape[0] and (
-            len(rows) > where.stop - where.start or any(map(len, self._rows))
-        ):
+        count = where.stop - where.start
+        is_last = where.stop == self.shape[0]
+        if is_last and (len(rows) > count or any(map(len, self._rows))):
             raise DataError(
                 f"reading {self.name!r}",
                 f"it gave more than {self.shape[0]} rows, which it had before.",
                 "Data keep their length while they are read.",
                 "let each iteration give the same chunks.",
             )
-        return rows[: where.stop - where.start]
+        return rows[:count]
 
     def _skip_to(self, row: int) -> None:
         while self._at < row:
@@ -382,14 +448,12 @@ def is_reversible(value: object) -> bool:
     """
     if isinstance(value, ConcatenatedSource):
         return all(map(is_reversible, value.parts))
-    return (
-        is_reversible(value.array)
-        if isinstance(value, FileSource)
-        else not isinstance(value, Sequential)
-    )
+    if isinstance(value, FileSource):
+        return is_reversible(value.array)
+    return not isinstance(value, Sequential)
 
 
-def _iterated(name: str, value: Any, where: str) -> Sequential:
+def _iterated(name: str, value: Iterable[Sized], where: str) -> Sequential:
     """Read an iterable of chunks once for its length, and return a source of it."""
     parts = iter(value)
     # An iterator returns itself from `__iter__`, so it cannot be read a second time.
@@ -403,7 +467,7 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
         )
     first, count = None, 0
     for part in parts:
-        chunk: Host = np.asarray(part)
+        chunk = np.asarray(part)
         if first is None:
             first = chunk
         if chunk.ndim == 0 or (chunk.shape[1:], chunk.dtype) != (first.shape[1:], first.dtype):
@@ -417,18 +481,18 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
             "pass an empty array where there are no rows.",
             code="J218",
         )
-    return Sequential(lambda: iter(value), (count, *first.shape[1:]), first.dtype, name)
+    shape = (count, *first.shape[1:])
+    return Sequential(lambda: iter(value), shape, first.dtype, name)
 
 
-def _file(name: str, path: Path, where: str) -> Any:
+def _file(name: str, path: Path, where: str) -> FileSource:
     if path.suffix in (".npy", ".npz"):
         stamp = Stamp.of(path)
         try:
-            array = (
-                np.load(path, mmap_mode="r", allow_pickle=False)
-                if path.suffix == ".npy"
-                else _member(name, path, where)
-            )
+            if path.suffix == ".npy":
+                array = np.load(path, mmap_mode="r", allow_pickle=False)
+            else:
+                array = _member(name, path, where)
         except _DAMAGED as error:
             raise DataError(
                 f"reading {name!r}",
@@ -447,17 +511,17 @@ def _file(name: str, path: Path, where: str) -> Any:
     )
 
 
-def _member(name: str, path: Path, where: str) -> Any:
+def _member(name: str, path: Path, where: str) -> Rows:
     """Array of the argument's name in an `.npz` file: mapped if stored, else read by
     decompression.
     """
     with zipfile.ZipFile(path) as archive:
         inside = f"{name}.npy"
         if inside not in archive.namelist():
-            held = ", ".join(other.removesuffix(".npy") for other in archive.namelist())
+            names = ", ".join(other.removesuffix(".npy") for other in archive.namelist())
             raise ContractError(
                 where,
-                f"{path} holds no array {name!r}; it holds {held}.",
+                f"{path} holds no array {name!r}; it holds {names}.",
                 "Of an `.npz` file each argument takes the array of its own name.",
                 f"save it with np.savez(..., {name}=...).",
                 code="J218",
@@ -473,8 +537,9 @@ def _member(name: str, path: Path, where: str) -> Any:
         with path.open("rb") as raw:
             raw.seek(info.header_offset + 26)
             lengths = np.frombuffer(raw.read(4), "<u2")
-        at = info.header_offset + 30 + int(lengths.sum()) + start
-        return np.memmap(path, dtype, "r", at, shape, "F" if by_column else "C")
+        offset = info.header_offset + 30 + int(lengths.sum()) + start
+        order = "F" if by_column else "C"
+        return np.memmap(path, dtype, "r", offset, shape, order)
     if by_column:
         raise ContractError(
             where,
@@ -486,30 +551,38 @@ def _member(name: str, path: Path, where: str) -> Any:
     return Sequential(lambda: _rows_of(path, inside), shape, dtype, name)
 
 
-def _rows_of(path: Path, inside: str) -> Iterator[Host]:
+def _rows_of(path: Path, inside: str) -> Iterator[NumPyArray]:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(inside) as file:
             shape, _, dtype = _header(file)
-            width = int(np.prod(shape[1:])) * dtype.itemsize
+            total, row = shape[0], shape[1:]
+            width = int(np.prod(row)) * dtype.itemsize
             many = max(1, _READ // max(1, width))
-            for start in range(0, shape[0], many):
-                count = min(many, shape[0] - start)
-                yield np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
+
+            for start in range(0, total, many):
+                count = min(many, total - start)
+                flat = np.frombuffer(file.read(count * width), dtype)
+                yield flat.reshape(count, *row)
     # An `OSError`, so that it is retried: a later iteration may read another file.
     except (*_DAMAGED, KeyError) as error:
         raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, DType]:
+    """Shape, whether it is stored by columns, and dtype."""
     version = np.lib.format.read_magic(file)
-    return (
-        np.lib.format.read_array_header_1_0(file)
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0(file)
-    )
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    return np.lib.format.read_array_header_2_0(file)
 
 
-def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> ContractError:
+def _unlike(
+    where: str,
+    name: str,
+    what: str,
+    part: Rows,
+    first: Rows,
+) -> ContractError:
     return ContractError(
         where,
         f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with"

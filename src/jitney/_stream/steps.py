@@ -11,25 +11,29 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-from .._axes import Chunked, KnownValues, Passes
+from .._axes import Chunked, KnownValues, Passes, StoredCarries
 from .._errors import AxisError, ContractError
+from .._jax.evaluation import numbers_of
 from .._jax.memory import Fit, counted_bytes, fit, text
 from .._jax.primitives import spelled
 from .._jax.trees import device_put, issubdtype
+from .._jax.typed import Array
 from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import named
 from .._view.result import Outcome
 from .run_key import program_key
 from .schedule import PassSchedule
-from .stream_layout import StreamLayout
+from .stream_layout import Begin, Join, Step, StreamLayout
 
 if TYPE_CHECKING:
+    from .._axes.chunks.chunked import State
+    from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 
 CHUNK_BYTES = 256 * 2**20
@@ -49,17 +53,17 @@ class StreamProgram:
         outcome: Assembles the results.
     """
 
-    begin: Sequence[Any]
+    begin: Sequence[Begin]
     """Per pass: known values -> values computed from them, and the initial carry."""
-    step: Sequence[Any]
+    step: Sequence[Step]
     """Per pass: values, carry, chunk, its start, and replayed carries -> carry, and results per
     chunk.
     """
-    rest: Sequence[Any]
+    rest: Sequence[Step]
     """Per pass: the step of a last chunk that the devices do not divide."""
-    join: Sequence[Any]
+    join: Sequence[Join]
     """Per pass: carry -> carry, reduced over the devices and rounded to the program's dtypes."""
-    end: Callable[..., Any]
+    end: Callable[..., Sequence[Array]]
     """Values -> results."""
 
     def __init__(
@@ -92,28 +96,28 @@ class StreamProgram:
         pieces = [(start, min(self.size, self.total - start)) for start in starts]
 
         # Split the last chunk: the part that the devices divide, then the remainder for one device.
-        start, count = pieces[-1]
+        start, count = pieces.pop()
         rest = count % self.laid.parts
-        return [
-            *pieces[:-1],
-            *(
-                (at, many)
-                for at, many in ((start, count - rest), (start + count - rest, rest))
-                if many
-            ),
-        ]
+        divided = count - rest
+        if divided:
+            pieces.append((start, divided))
+        if rest:
+            pieces.append((start + divided, rest))
+        return pieces
 
-    def placed(self, n: int, x: Any, count: int | None = None) -> Any:
+    def placed(
+        self,
+        n: int,
+        x: Array,
+        count: int | None = None,
+    ) -> Array:
         """Put a value on its devices: an argument, or a chunk with `count` elements of the axis."""
         if self.laid.place is None:
             return x
         divides = count is not None and count % self.laid.parts == 0
-        return device_put(
-            x,
-            self.laid.sharding(
-                self.schedule.takes.index(n), self.schedule.axes[n] if divides else None
-            ),
-        )
+        argument = self.schedule.takes.index(n)
+        axis = self.schedule.axes[n] if divides else None
+        return device_put(x, self.laid.sharding(argument, axis))
 
 
 class CompiledSteps(StreamProgram):
@@ -136,37 +140,39 @@ class CompiledSteps(StreamProgram):
         like: CompiledSteps | None = None,
     ):
         # The plan does not depend on the chunk size, so a search over sizes plans once.
-        outcome, self.passes = (
-            self._planned(entry, stage) if like is None else (like.outcome, like.passes)
-        )
+        if like is None:
+            outcome, self.passes = self._planned(entry, stage)
+        else:
+            outcome, self.passes = like.outcome, like.passes
         self.work = Chunked(
-            self.passes, np.int32(stage.size), laid.devices, is_spread=laid.place is not None
+            self.passes,
+            np.int32(stage.size),
+            laid.devices,
+            is_spread=laid.place is not None,
         )
-        super().__init__(
-            entry,
-            stage,
-            laid,
-            PassSchedule.of(self.passes, self.work, laid.rounded(size), stage.size),
-            outcome,
+        schedule = PassSchedule.of(
+            self.passes,
+            self.work,
+            laid.rounded(size),
+            stage.size,
         )
+        super().__init__(entry, stage, laid, schedule, outcome)
 
-        # Names of the passes in profiles.
-        scopes = [
-            f"{entry.core.name}/stream {stage.axis}/pass {number}"
-            for number, _ in enumerate(self.passes.passes, 1)
-        ]
-        passes = list(zip(scopes, self.passes.passes, strict=True))
-        self.begin = [
-            jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes
-        ]
-        self.step = [jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
-        self.rest = [
-            jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes
-        ]
-        self.join = [
-            jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes
-        ]
+        begin: list[Begin] = []
+        step: list[jax.stages.Wrapped] = []
+        rest: list[Step] = []
+        join: list[Join] = []
+        for number, pass_ in enumerate(self.passes.passes, 1):
+            # Name of the pass in profiles.
+            scope = f"{entry.core.name}/stream {stage.axis}/pass {number}"
+            begin.append(jax.jit(named(scope, laid.begin(self._begin(pass_)))))
+            step.append(jax.jit(named(scope, self._laid(pass_))))
+            rest.append(jax.jit(named(scope, self._laid(pass_, whole=True))))
+            join.append(jax.jit(laid.join(partial(self.work.together, pass_))))
+        self.begin, self.step, self.rest, self.join = begin, step, rest, join
         self.end = jax.jit(self._end)
+        # The same functions, as what can be lowered.
+        self._jitted_steps = step
 
     @property
     def program(self) -> str:
@@ -179,25 +185,36 @@ class CompiledSteps(StreamProgram):
         outcome = Outcome()
         request = replace(
             entry.request,
-            options=replace(entry.core.options, pad=(), chunk=(), memory=None),
+            options=replace(
+                entry.core.options,
+                pad=(),
+                chunk=(),
+                memory=None,
+            ),
             single="read in chunks",
         )
 
         # The body without the options that the stream replaces.
-        passes = stage.passes(
-            entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False
-        )
+        body = entry.body_inside(Plan.make(stage.view, request), Chunk, outcome)
+        passes = stage.passes(body, in_memory=False)
         _check_held(entry, stage, passes)
         _check_keys(entry, stage, passes)
         return outcome, passes
 
-    def _laid(self, pass_: Any, *, whole: bool = False) -> Callable[..., Any]:
-        ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
-        outs = [
-            *(self.passes.axis_of_result(i) for i in pass_.emits),
-            *map(self.passes.axis, pass_.collects),
-        ]
-        return self.laid.step(self._step(pass_), ins, outs, whole=whole)
+    def _laid(self, pass_: Pass, *, whole: bool = False) -> Step:
+        passes = self.passes
+        chunked = [n for n in passes.flat.takes if n in passes.streamed]
+        ins = {n: passes.axis(n) for n in chunked}
+
+        emitted = map(passes.axis_of_result, pass_.emits)
+        collected = map(passes.axis, pass_.collects)
+        outs = [*emitted, *collected]
+        return self.laid.step(
+            self._step(pass_),
+            ins,
+            outs,
+            whole=whole,
+        )
 
     def bytes(self) -> int:
         """Peak bytes of a step on one device by the compiler's count, plus the chunk that is read
@@ -213,7 +230,7 @@ class CompiledSteps(StreamProgram):
         chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
-        kept: Any = {}
+        kept: StoredCarries = {}
 
         # Interpret the run over abstract values, in the order of `_Run.__call__`, and compile each
         # step.
@@ -222,15 +239,19 @@ class CompiledSteps(StreamProgram):
             values.update(new)
             state = self.laid.accumulated(state)
             carried = (kept,) if pass_.replays else ()
-            most = max(
-                most,
-                counted_bytes(self.step[p].lower(values, state, chunk, number, *carried).compile()),
+            lowered = self._jitted_steps[p].lower(
+                values,
+                state,
+                chunk,
+                number,
+                *carried,
             )
+            most = max(most, counted_bytes(lowered.compile()))
+
             kept.update(self.work.kept(pass_, state))
             for n in pass_.collects:
-                values[n] = jax.ShapeDtypeStruct(
-                    self.schedule.shapes[n], self.passes.flat.dtypes[n]
-                )
+                shape, dtype = self.schedule.shapes[n], self.passes.flat.dtypes[n]
+                values[n] = jax.ShapeDtypeStruct(shape, dtype)
             known = KnownValues(dict(values))
             self.work.finish(pass_, known, jax.eval_shape(self.join[p], state))
             values.update(known.values)
@@ -238,38 +259,46 @@ class CompiledSteps(StreamProgram):
         # Carries that are saved for a pass in the other direction: one set for each chunk of the
         # data.
         boundaries = self.passes.kept_bytes(-(-self.total // self.size))
-        return (
-            most
-            + boundaries
-            + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
-        )
+        following = sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
+        return most + boundaries + following
 
-    def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
+    def _cut(self, n: int, aval: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         axis = self.passes.axis(n)
         shape = (*aval.shape[:axis], self.size, *aval.shape[axis + 1 :])
         return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
 
-    def _lying(self, n: int, aval: Any, axis: int | None = None) -> jax.ShapeDtypeStruct:
+    def _lying(
+        self,
+        n: int,
+        aval: jax.ShapeDtypeStruct,
+        axis: int | None = None,
+    ) -> jax.ShapeDtypeStruct:
         if self.laid.place is None:
             return aval
         return aval.update(sharding=self.laid.sharding(self.passes.flat.takes.index(n), axis))
 
-    def _begin(self, pass_: Any) -> Callable[..., Any]:
+    def _begin(self, pass_: Pass) -> Begin:
         """Values computed once before a pass, and its initial carry."""
 
-        def begin(values: Any) -> Any:
+        def begin(values: Mapping[int, jax.Array]) -> tuple[dict[int, jax.Array], State]:
             known = KnownValues(dict(values))
             self.work.settle(pass_.before, known)
             return _new(known, values), self.work.start(pass_, known)
 
         return begin
 
-    def _step(self, pass_: Any) -> Callable[..., Any]:
+    def _step(self, pass_: Pass) -> Step:
         """Step of one chunk."""
 
         def step(
-            values: Any, state: Any, chunk: Any, start: Any, kept: Any = None, *, here: Any = True
-        ) -> Any:
+            values: Mapping[int, jax.Array],
+            state: State,
+            chunk: dict[int, jax.Array],
+            start: jax.Array,
+            kept: StoredCarries | None = None,
+            *,
+            here: bool | jax.Array = True,
+        ) -> tuple[State, list[jax.Array]]:
             n = next(iter(chunk))
             # Every element counts: a shorter last chunk is a program of its own, as a shared one
             # would have to mask the padding in each chunk.
@@ -288,7 +317,7 @@ class CompiledSteps(StreamProgram):
 
         return step
 
-    def _end(self, values: Any) -> Any:
+    def _end(self, values: Mapping[int, jax.Array]) -> list[jax.Array]:
         """Results that do not have the axis, from the values that all passes have accumulated."""
         # Placeholders: results that have the axis are assembled on the host.
         emitted = {i: None for pass_ in self.passes.passes for i in pass_.emits}
@@ -308,17 +337,18 @@ def longest_chunk_steps(
     """
     # Planned once; each measured width reuses the plan and compiles its own steps.
     first = CompiledSteps(entry, stage, laid, 1)
-    made: dict[int, CompiledSteps] = {}
+    by_width: dict[int, CompiledSteps] = {}
 
     def measure(width: int) -> int:
-        made[width] = CompiledSteps(entry, stage, laid, width * laid.parts, first)
-        return made[width].bytes()
+        steps = CompiledSteps(entry, stage, laid, width * laid.parts, first)
+        by_width[width] = steps
+        return steps.bytes()
 
     fitting = fit(measure, stage.suiting(first.passes), budget)
-    return made[fitting.width], fitting
+    return by_width[fitting.width], fitting
 
 
-def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, Any]:
+def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, jax.Array]:
     return {n: x for n, x in known.values.items() if n not in values}
 
 
@@ -326,7 +356,8 @@ def _check_held(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     """Refuse values that operations need whole, if they exceed the budget."""
     # Data of a stream have any length, so a sort or the like is done on the whole only if that is
     # small.
-    held, budget = passes.held_bytes(stage.size), stage.budget or CHUNK_BYTES
+    held = passes.held_bytes(stage.size)
+    budget = stage.budget or CHUNK_BYTES
     if held > budget:
         op = passes.at_once[0].op
         raise AxisError(
@@ -343,10 +374,13 @@ def _check_held(entry: Specialization, stage: Chunk, passes: Passes) -> None:
 
 def _check_keys(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     """Refuse random keys in chunks: files do not contain any, and NumPy has no dtype for them."""
-    out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
-    out += [n for pass_ in passes.passes for n in pass_.collects]
-    for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
-        if issubdtype(passes.flat.dtypes[n], jax.dtypes.prng_key):
+    flat = passes.flat
+    chunked = {n for n in flat.takes if n in passes.streamed}
+    for pass_ in passes.passes:
+        chunked.update(numbers_of(flat.gives[i] for i in pass_.emits))
+        chunked.update(pass_.collects)
+    for n in chunked:
+        if issubdtype(flat.dtypes[n], jax.dtypes.prng_key):
             raise ContractError(
                 entry.core.where,
                 f"an array of random keys has the axis {stage.axis!r}.",

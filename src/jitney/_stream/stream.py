@@ -42,7 +42,7 @@ from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
 from .run_key import platform, value_key
 from .serialized_steps import load_or_plan_steps
-from .sources import abstract, is_reversible, read_whole
+from .sources import Rows, abstract, is_reversible, read_whole
 from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, longest_chunk_steps
 from .stream_layout import StreamLayout
 from .verify import verify_stream
@@ -185,22 +185,31 @@ def stream(
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            steps = _steps(entry, arrays, replace(stage, devices=laid.devices), laid, size)
-            values = [
-                sources.get(leaf.path, array)
-                for leaf, array in zip(view.leaves, arrays, strict=True)
-            ]
+            steps = _steps(
+                entry,
+                arrays,
+                replace(stage, devices=laid.devices),
+                laid,
+                size,
+            )
+            names = [leaf.path for leaf in view.leaves]
+            values = [sources.get(name, x) for name, x in zip(names, arrays, strict=True)]
 
             run = _StreamRun(
                 steps,
-                [leaf.path for leaf in view.leaves],
+                names,
                 values,
                 retries,
                 kept=checkpoint is not None,
             )
             kept = None
             if checkpoint is not None:
-                kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
+                kept = Checkpoint(
+                    checkpoint,
+                    run.key(),
+                    checkpoint_every,
+                    str(entry.core.where),
+                )
             with steps.schedule.width:
                 # Wait: after the return the caller may overwrite the data.
                 value = jax.block_until_ready(run(kept, progress=progress))
@@ -225,10 +234,14 @@ def stream(
                 partial(_unverified, program, {axis: size or AUTO}),
             )
 
-            saves = kept.saves if kept is not None else 0
-            took, failures = time.perf_counter() - began, failures + run.reader.failures
             stats = StreamStats(
-                run.chunks, stage.size, len(steps.schedule.turns), took, failures, saves, steps.kept
+                run.chunks,
+                stage.size,
+                len(steps.schedule.turns),
+                time.perf_counter() - began,
+                failures + run.reader.failures,
+                kept.saves if kept is not None else 0,
+                steps.kept,
             )
             return Streamed(value, stats)
 
@@ -236,13 +249,23 @@ def stream(
     if stage.size == 1:
         program = _on_one_device(program)
 
-    whole = jax.block_until_ready(
-        program(**{name: read_whole(value, name) for name, value in sources.items()})
+    arguments = {name: read_whole(value, name) for name, value in sources.items()}
+    whole = jax.block_until_ready(program(**arguments))
+    took = time.perf_counter() - began
+    return Streamed(
+        whole,
+        StreamStats(
+            1,
+            stage.size,
+            1,
+            took,
+            failures,
+            0,
+        ),
     )
-    return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, failures, 0))
 
 
-def _on_one_device(program: Any) -> Any:
+def _on_one_device(program: Program[..., R]) -> Program[..., R]:
     """The program without `shard`."""
     options = program.options
     if options.shard is None:
@@ -250,10 +273,15 @@ def _on_one_device(program: Any) -> Any:
     return program.with_body(program.body, replace(options, shard=None, mesh=None))
 
 
-def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+def _unverified(
+    program: Program[..., R],
+    chunk: Mapping[str, int | Literal["auto"]],
+    data: Mapping[str, object],
+) -> R:
     """Value of a stream of other data, without verification."""
+    unverified = program.with_body(program.body, replace(program.options, verify=False))
     return stream(
-        program.with_body(program.body, replace(program.options, verify=False)).bound_to((), {}),
+        unverified.bound_to((), {}),
         data,
         chunk=chunk,
         progress=False,
@@ -297,23 +325,26 @@ def _steps(
     if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        steps = entry.streams[key] = load_or_plan_steps(
-            entry, arrays, stage, laid, size, partial(_planned, entry, stage, laid, size)
-        )
+        plan = partial(_planned, entry, stage, laid, size)
+        steps = load_or_plan_steps(entry, arrays, stage, laid, size, plan)
+        entry.streams[key] = steps
     return steps
 
 
 def _planned(
     entry: Specialization, stage: Chunk, laid: StreamLayout, size: int | None
 ) -> CompiledSteps:
-    return (
-        CompiledSteps(entry, stage, laid, size)
-        if size
-        else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
-    )
+    if size:
+        return CompiledSteps(entry, stage, laid, size)
+    return _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
 
 
-def _widest(entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int) -> CompiledSteps:
+def _widest(
+    entry: Specialization,
+    stage: Chunk,
+    laid: StreamLayout,
+    budget: int,
+) -> CompiledSteps:
     try:
         return longest_chunk_steps(entry, stage, laid, budget)[0]
     except Misfit as misfit:
@@ -328,15 +359,13 @@ def _widest(entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int
         ) from None
 
 
-def _on_host(value: object) -> Any:
+def _on_host(value: Rows) -> Rows:
     """Move an array that is sharded over several devices to the host, since a slice of it would be
     gathered on each of these devices first.
     """
-    return (
-        np.asarray(value)
-        if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
-        else value
-    )
+    if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1:
+        return np.asarray(value)
+    return value
 
 
 class _StreamRun:
@@ -354,34 +383,46 @@ class _StreamRun:
         self.steps = steps
         self.schedule = plan = steps.schedule
         self.chunks = 0
-        given = dict(zip(plan.takes, zip(names, values, strict=True), strict=True))
-        sources = {
-            n: Source(name, _on_host(x), plan.axes[n], plan.dtypes[n])
-            for n, (name, x) in given.items()
-            if n in plan.streamed
-        }
-        self.fixed = {
-            n: read_whole(x, name) for n, (name, x) in given.items() if n not in plan.streamed
-        }
+        sources: dict[int, Source] = {}
+        self.fixed: dict[int, object] = {}
+        for n, name, x in zip(
+            plan.takes,
+            names,
+            values,
+            strict=True,
+        ):
+            if n in plan.streamed:
+                sources[n] = Source(
+                    name,
+                    _on_host(x),
+                    plan.axes[n],
+                    plan.dtypes[n],
+                )
+            else:
+                self.fixed[n] = read_whole(x, name)
         # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
         # dtypes.
         self.given = {n: jax.numpy.asarray(x) for n, x in self.fixed.items()}
         where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
         self.reader = ChunkReader(
-            sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept
+            sources,
+            steps.pieces,
+            retries,
+            where,
+            passes=len(plan.turns),
+            kept=kept,
         )
 
     def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
-        axis, back = self.steps.stage.axis, any(turn.back for turn in self.schedule.turns)
+        axis = self.steps.stage.axis
+        back = any(turn.back for turn in self.schedule.turns)
         for source in sources.values():
             if is_reversible(source.data) or not (back or source.axis):
                 continue
-            what = (
-                f"a pass over {axis!r} runs from the end"
-                if back
-                else f"{axis!r} is not its first axis"
-            )
+            what = f"{axis!r} is not its first axis"
+            if back:
+                what = f"a pass over {axis!r} runs from the end"
             raise AxisError(
                 where,
                 f"{source.name!r} can only be read from its first row on, and {what}.",
@@ -396,26 +437,22 @@ class _StreamRun:
         checks the rows.
         """
         steps = self.steps
-        texts = {
-            "the size of a chunk": repr([steps.size, steps.laid.key]),
-            "the arguments": repr([value_key(x) for x in self.fixed.values()]),
-            "the shapes and dtypes of the data": repr(
-                [
-                    (source.data.shape, str(source.data.dtype))
-                    for source in self.reader.sources.values()
-                ]
-            ),
-            "the settings and the version of JAX": repr([settings(), platform()]),
+        arrays = [source.data for source in self.reader.sources.values()]
+        parts: dict[str, object] = {
+            "the size of a chunk": [steps.size, steps.laid.key],
+            "the arguments": [value_key(x) for x in self.fixed.values()],
+            "the shapes and dtypes of the data": [(x.shape, str(x.dtype)) for x in arrays],
+            "the settings and the version of JAX": [settings(), platform()],
         }
-        return {
-            "the function": steps.program,
-            **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},
-        }
+        digests = {"the function": steps.program}
+        for name, part in parts.items():
+            digests[name] = hashlib.sha256(repr(part).encode()).hexdigest()
+        return digests
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
         steps, turns = self.steps, self.schedule.turns
         emitted = {i: self._empty(n) for turn in turns for i, n in turn.emits}
-        carried: dict[int, dict[int, Any]] = {}
+        carried: dict[int, dict[int, Sequence[Array]]] = {}
         self._check_kept(kept)
         if kept is not None and emitted:
             where = steps.entry.core.where
@@ -429,16 +466,14 @@ class _StreamRun:
             )
 
         begins = start_position(kept, self.reader, steps.laid)
-        first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
+        first, at, state = begins.index, begins.at, begins.state
+        reached = begins.progress
         values = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
-        done = (
-            first * len(steps.pieces)
-            + len(steps.pieces)
-            - len(remaining_pieces(steps.pieces, at, back=back))
-        )
+        passed = (first + 1) * len(steps.pieces)
+        done = passed - len(remaining_pieces(steps.pieces, at, back=back))
 
         with _bar(steps, done, show=progress) as advance:
             try:
@@ -456,29 +491,33 @@ class _StreamRun:
                         carried.setdefault(start, {}).update(turn.kept(state))
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
+                        replayed = [carried[start]] if turn.replays else []
                         state, outs = step(
                             values,
                             state,
                             chunk,
                             np.int32(start),
-                            *([carried[start]] if turn.replays else []),
+                            *replayed,
                         )
                         # Dispatch is asynchronous: wait for the step before, so that at most two
                         # chunks are on the device.
                         jax.block_until_ready(before)
                         for (i, n), out in zip(turn.emits, outs, strict=False):
-                            emitted[i][self._place(n, start, count)] = np.asarray(out)
+                            place = self._place(n, start, count)
+                            emitted[i][place] = np.asarray(out)
                         for n, out in zip(turn.collects, outs[len(turn.emits) :], strict=True):
-                            collected[n][self._place(n, start, count)] = np.asarray(out)
+                            place = self._place(n, start, count)
+                            collected[n][place] = np.asarray(out)
                         self.chunks += 1
                         advance()
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
+                            results = {n: x for n, x in values.items() if n not in self.fixed}
                             # Ctrl-C writes this position, even if no save is due.
                             reached = Reached(
                                 p,
                                 over,
-                                {n: x for n, x in values.items() if n not in self.fixed},
+                                results,
                                 state,
                                 self._known(p, over),
                             )
@@ -501,17 +540,15 @@ class _StreamRun:
             kept.remove()
         return unmixed(steps.outcome.output(flat))
 
-    def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
+    def _known(self, index: int, at: int) -> Mapping[str, NumPyArray]:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""
         pieces = self.steps.pieces
-        missing = (
-            set(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
-            if index == 0
-            else set[tuple[int, int]]()
-        )
+        missing: set[tuple[int, int]] = set()
+        if index == 0:
+            missing.update(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
         return self.reader.known([piece not in missing for piece in pieces])
 
-    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
+    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, NumPyArray]]]:
         """The chunks that are still to do, with start and length; each is read during the step
         before it.
         """
@@ -530,14 +567,12 @@ class _StreamRun:
 
     def _check_kept(self, kept: Checkpoint | None) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""
-        what = self.schedule.turns
-        if kept is None or not any(turn.collects or turn.keeps for turn in what):
+        turns = self.schedule.turns
+        if kept is None or not any(turn.collects or turn.keeps for turn in turns):
             return
-        how = (
-            "collects all of it"
-            if any(turn.collects for turn in what)
-            else "goes through all of it in both directions"
-        )
+        how = "goes through all of it in both directions"
+        if any(turn.collects for turn in turns):
+            how = "collects all of it"
         raise JitneyError(
             self.steps.entry.core.where,
             f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
@@ -547,15 +582,21 @@ class _StreamRun:
             code="J284",
         )
 
-    def _empty(self, n: Any) -> NumPyArray:
+    def _empty(self, n: int) -> NumPyArray:
         return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
 
-    def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:
+    def _place(
+        self,
+        n: int,
+        start: int,
+        count: int,
+    ) -> tuple[slice, ...]:
         axis = self.schedule.axes[n]
         # A dimension may be a multiple of the axis, such as `2 * n`: each element has `times`
         # entries.
         times = self.schedule.shapes[n][axis] // self.steps.total
-        return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
+        cut = slice(start * times, (start + count) * times)
+        return (*[slice(None)] * axis, cut)
 
 
 def _bar(
@@ -567,7 +608,12 @@ def _bar(
     from .._console import bar
 
     total = len(steps.schedule.turns) * len(steps.pieces)
-    return bar(steps.entry.core.name, total, done, steps.size)
+    return bar(
+        steps.entry.core.name,
+        total,
+        done,
+        steps.size,
+    )
 
 
 # Lengths and chunk sizes whose steps one function remembers.

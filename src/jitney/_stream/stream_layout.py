@@ -8,10 +8,10 @@ collective. `Shard` does the same inside one program; this file does it for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 
@@ -23,9 +23,18 @@ from .._stages.chunk import SYMBOL, devices_of
 from .._stages.sharding import sharding
 from .._stages.stage import Skip
 from .._view.view import View
+from .schedule import Carry, Values
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
+
+T = TypeVar("T")
+Begin = Callable[..., tuple[Values, Carry]]
+"""Known values -> values that are computed from them, and the initial carry."""
+Step = Callable[..., tuple[Carry, Sequence[jax.Array]]]
+"""Values, carry, chunk, its start, and carries to replay -> carry, and results for the chunk."""
+Join = Callable[..., Carry]
+"""Carry -> carry, reduced over the devices and rounded to the program's dtypes."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,9 @@ class StreamLayout:
         # divisible sizes, and the real chunk size is rounded up to a multiple later (`rounded`).
         request = replace(entry.on_mesh(), nested=False)
         avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
-        place = Place.plan(
-            View(
-                tuple(
-                    leaf.reshaped(aval.shape)
-                    for leaf, aval in zip(stage.view.leaves, avals, strict=True)
-                )
-            ),
-            request,
-        )
+        leaves = zip(stage.view.leaves, avals, strict=True)
+        smallest = View(tuple(leaf.reshaped(aval.shape) for leaf, aval in leaves))
+        place = Place.plan(smallest, request)
         if isinstance(place, Skip):
             return cls()
         if len({device.process_index for device in place.mesh.devices.flat}) > 1:
@@ -93,7 +96,7 @@ class StreamLayout:
         """Round a chunk size up to a multiple of the number of devices."""
         return -(-size // self.parts) * self.parts
 
-    def sharding(self, argument: int, axis: int | None) -> Any:
+    def sharding(self, argument: int, axis: int | None) -> jax.sharding.NamedSharding | None:
         """Sharding of an argument, or of its chunk, whose streamed axis is at `axis`; without
         `axis` it is replicated over the devices that share chunks.
         """
@@ -101,36 +104,36 @@ class StreamLayout:
             return None
         spec = list(self.place.specs[argument])
         if self.devices is not None:
-            spec = [() if set(along) & set(self.devices.along) else along for along in spec]
+            # The mesh axes of the chunks shard the streamed axis and nothing else.
+            shared = set(self.devices.along)
+            spec = [() if shared & set(along) else along for along in spec]
             if axis is not None:
                 spec[axis] = self.devices.along
         return sharding(self.place.mesh, tuple(spec))
 
-    def accumulated(self, state: object) -> Any:
+    def accumulated(self, state: T) -> T:
         """Put a carry that was read from a file back on its devices; of abstract values, add the
         sharding.
         """
         if self.devices is None:
             return state
-        lies = jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
+        over_devices = jax.sharding.NamedSharding(self.devices.mesh, self.devices.spec(0))
 
-        def back(x: Any) -> Any:
-            return (
-                x.update(sharding=lies)
-                if isinstance(x, jax.ShapeDtypeStruct)
-                else device_put(x, lies)
-            )
+        def back(x: object) -> object:
+            if isinstance(x, jax.ShapeDtypeStruct):
+                return x.update(sharding=over_devices)
+            return device_put(x, over_devices)
 
         return tree_map(back, state)
 
-    def begin(self, fn: Callable[[Any], Any]) -> Callable[..., Any]:
+    def begin(self, fn: Begin) -> Begin:
         """Wrap `values -> new values, carry`; with several devices each has a carry, along a new
         first axis.
         """
         if self.devices is None:
             return fn
 
-        def here(values: Any) -> Any:
+        def here(values: Values) -> tuple[Values, Carry]:
             new, state = fn(values)
             return new, _as_part(state)
 
@@ -138,8 +141,13 @@ class StreamLayout:
         return self.devices.mapped(here, (none,), (none, own))
 
     def step(
-        self, fn: Callable[..., Any], ins: dict[int, int], outs: list[int], *, whole: bool
-    ) -> Callable[..., Any]:
+        self,
+        fn: Step,
+        ins: dict[int, int],
+        outs: list[int],
+        *,
+        whole: bool,
+    ) -> Step:
         """Wrap `values, carry, chunk, start -> carry, results`.
 
         Args:
@@ -154,50 +162,65 @@ class StreamLayout:
         if devices is None:
             return fn
 
-        def here(values: Any, state: Any, chunk: Any, start: Any) -> Any:
-            n, index, held = next(iter(chunk)), devices.index(), _own(state)
+        def here(
+            values: Values, state: Carry, chunk: Values, start: jax.Array
+        ) -> tuple[Carry, Sequence[jax.Array]]:
+            n = next(iter(chunk))
+            index = devices.index()
+            carry = _own(state)
 
-            # `start` counts in the whole array: each device adds the offset of its part.
-            at = start if whole else start + index * chunk[n].shape[ins[n]]
-            new, out = fn(values, held, chunk, at, here=index == 0 if whole else True)
-            # Every device computes a replicated remainder, and all but the first discard their
-            # carry: otherwise each of them would add the same elements.
-            return _as_part(
-                tree_map(partial(jax.numpy.where, index == 0), new, held) if whole else new
-            ), out
+            if whole:
+                # Every device computes a replicated remainder, and all but the first discard their
+                # carry: otherwise each of them would add the same elements.
+                new, out = fn(
+                    values,
+                    carry,
+                    chunk,
+                    start,
+                    here=index == 0,
+                )
+                new = tree_map(partial(jax.numpy.where, index == 0), new, carry)
+            else:
+                # `start` counts in the whole array: each device adds the offset of its part.
+                offset = index * chunk[n].shape[ins[n]]
+                new, out = fn(
+                    values,
+                    carry,
+                    chunk,
+                    start + offset,
+                    here=True,
+                )
+            return _as_part(new), out
 
         none, own = devices.spec(None), devices.spec(0)
         chunks = {n: none if whole else devices.spec(axis) for n, axis in ins.items()}
-        return devices.mapped(
-            here,
-            (none, own, chunks, none),
-            (own, [none if whole else devices.spec(axis) for axis in outs]),
-        )
+        results = [none if whole else devices.spec(axis) for axis in outs]
+        return devices.mapped(here, (none, own, chunks, none), (own, results))
 
-    def join(self, fn: Callable[[Any], object]) -> Callable[..., Any]:
+    def join(self, fn: Join) -> Join:
         """Wrap `carry -> carry`, reduced over the devices."""
         if self.devices is None:
             return fn
 
-        def here(state: object) -> Any:
+        def here(state: Carry) -> Carry:
             return fn(_own(state))
 
         return self.devices.mapped(here, (self.devices.spec(0),), self.devices.spec(None))
 
 
-def _as_part(state: object) -> Any:
+def _as_part(state: Carry) -> Carry:
     """Add the leading axis along which carries are sharded over the devices."""
 
-    def part(x: Any) -> Any:
+    def part(x: jax.Array) -> jax.Array:
         return x[None]
 
     return tree_map(part, state)
 
 
-def _own(state: object) -> Any:
+def _own(state: Carry) -> Carry:
     """Drop that leading axis: the carry of this device."""
 
-    def own(x: Any) -> Any:
+    def own(x: jax.Array) -> jax.Array:
         return x[0]
 
     return tree_map(own, state)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from .._jax.memory import text
 from .._jax.typed import Array
 from .._owners import users_level
 from .._verify import Verification, is_verified
-from .sources import is_sliceable
+from .sources import Rows, is_sliceable
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
@@ -30,8 +30,8 @@ def verify_stream(
     entry: Specialization,
     chunk: tuple[str, int],
     values: Sequence[Any],
-    result: Any,
-    again: Callable[[dict[str, Any]], Any],
+    result: object,
+    again: Callable[[Mapping[str, object]], object],
 ) -> None:
     """Compare the result of a stream, once for each length of data and chunk size.
 
@@ -46,7 +46,8 @@ def verify_stream(
         VerificationError: The result differs from that of the plain function.
     """
     core = entry.core
-    key = ("stream", chunk, *((np.shape(x), str(getattr(x, "dtype", ""))) for x in values))
+    types = [(np.shape(x), str(getattr(x, "dtype", ""))) for x in values]
+    key = ("stream", chunk, *types)
     if not is_verified(core.options) or key in entry.verified:
         return
     read = [x for x in values if _is_read(x)]
@@ -66,18 +67,27 @@ def verify_stream(
             )
         return
 
-    def streamed(arrays: Sequence[Array]) -> Any:
-        return again(core.binder.named(entry.layout.values(arrays, entry.statics)))
+    def streamed(arrays: Sequence[Array]) -> object:
+        arguments = entry.layout.values(arrays, entry.statics)
+        return again(core.binder.named(arguments))
 
     # The changes set the tolerance; options that a stream replaces are not among them.
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
-    changes = (
-        ProgramChange("stream", (chunk[0],)),
-        *changes_of(replace(core.options, chunk=(), memory=None, pad=()), core.fn()),
+    others = replace(
+        core.options,
+        chunk=(),
+        memory=None,
+        pad=(),
     )
-    entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)
+    changes = (ProgramChange("stream", (chunk[0],)), *changes_of(others, core.fn()))
+    entry.verified[key] = Verification(
+        entry,
+        streamed,
+        changes,
+        options,
+    ).verify(arrays, result)
 
 
-def _is_read(value: object) -> bool:
+def _is_read(value: object) -> TypeGuard[Rows]:
     return is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray))
