@@ -1,7 +1,7 @@
 """Proof that a body can be padded: the uses of each named axis, collected in one walk over its
 jaxpr with symbolic sizes.
 
-The proof is by induction over the equations: each has a rule that keeps the invariant of `walk.py`
+The proof is by induction over the equations: each has a rule that keeps the invariant of `interpreter.py`
 (valid elements first, and exact), or it is refused.
 """
 

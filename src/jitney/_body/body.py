@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import jax
 
@@ -315,14 +315,14 @@ class CallPlanner:
 
     def flat(
         self, outcome: Outcome, fn: Callable[..., object] | None = None
-    ) -> Callable[..., list[jax.Array]]:
+    ) -> Callable[..., list[Any]]:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
         """
         core = self.core
         fn = fn or core.fn()
 
-        def body(*flat: object) -> list[jax.Array]:
+        def body(*flat: object) -> list[Any]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)

@@ -3,12 +3,12 @@
 A call finds its program in steps:
 
 1. The structure of its arguments and the type of each leaf find a `Layout` (`Program.__call__`).
-2. Its static values, by value, find an entry (`Layout.key`, `Core.entry`).
+2. Its static values, by value, find an entry (`Layout.key`, `CompiledFunction.entry`).
 3. Shapes, dtypes, weak types, shardings, x64, matmul precision, the mesh and the default device are
    in the key of the entry's `jax.jit`-ed function, which JAX looks up faster than Python could.
 
 Records of one trace besides these (flights, policies chosen by values, programs compiled without
-the cache) have the key of this file. A padded call has its bucket and `Body.where` in its key as
+the cache) have the key of this file. A padded call has its bucket and `CallPlanner.where` in its key as
 well (`padded_calls.py`).
 """
 

@@ -76,7 +76,7 @@ class FunctionInfo:
         """Return the axes and options that the author has written."""
         return AuthorContext(tuple(self.contract.axes), self.options, self.positions)
 
-    def _alive(self) -> object:
+    def _alive(self) -> Any:
         alive = (reference() for reference in self._fns)
         return next((fn for fn in alive if fn is not None), None)
 

@@ -73,7 +73,7 @@ def message_bits(index: int) -> int:
 def split_code(code: _Int) -> tuple[_Int, _Int]:
     """Split a code into the position of its check, from 0, and its message index.
 
-    The code is an int or an int32 array. `Table.fail` takes the same two numbers.
+    The code is an int or an int32 array. `CheckTable.fail` takes the same two numbers.
     """
     # Sign-extend the lower bits: xor with the sign bit, then subtract it.
     return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF

@@ -60,7 +60,7 @@ _LOOPS = (
 # all of its programs `_fun`.
 _WHOLE = {*_LOOPS, "pmap", "shard_map", "_fun"}
 _BOUND = True
-# Values of `Compiled.defined` under which the compiled function is the user's: JAX reports the
+# Values of `CompileRecord.defined` under which the compiled function is the user's: JAX reports the
 # wrapper of jitney or of Equinox as the place of definition.
 _WRAPPED = ("user", "jitney", "equinox")
 _JAXS: tuple[Any, ...] = (

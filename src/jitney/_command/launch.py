@@ -4,7 +4,7 @@
 
 JAX and jitney are not imported before the program imports JAX: values that the program sets in
 `os.environ` before its `import jax` count, as without jitney. The events are plain dicts, and
-`happened.py` reads them when all is over: after the program's threads and its own `atexit`. An
+`jax_log.py` reads them when all is over: after the program's threads and its own `atexit`. An
 error of the program passes through with none of this file's frames, and Python does the rest:
 hooks, status, signals.
 
@@ -65,7 +65,7 @@ class Recording:
     Attributes:
         began: Start in seconds since 1970.
         import_seconds: Seconds of `import jax`; None while it is not imported.
-        events: Plain dicts with `kind` and `thread`, see `happened.py`.
+        events: Plain dicts with `kind` and `thread`, see `jax_log.py`.
         seconds: Seconds from the start to the program's last line.
         kept: The first main module, which has to stay alive.
         decorated: Facts about jitney's functions in the program.

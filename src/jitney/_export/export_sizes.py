@@ -1,7 +1,7 @@
 """Sizes that a program is exported for, and the arrays of its examples at these sizes.
 
 each({"n": (64, range(128, 1025))}, where)
-# Sizes(exact={"n": 64}, ranges={}), Sizes(exact={}, ranges={"n": range(128, 1025)})
+# ExportSizes(exact={"n": 64}, ranges={}), ExportSizes(exact={}, ranges={"n": range(128, 1025)})
 """
 
 from __future__ import annotations

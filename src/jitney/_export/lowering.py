@@ -157,7 +157,7 @@ def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None)
     closed, table = program.closed, CheckTable()
     has_checks = has_equinox_checks(closed)
 
-    def flat(*arrays: object) -> list[jax.Array]:
+    def flat(*arrays: object) -> Sequence[object]:
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = evaluate_flagged(closed, arrays, table)

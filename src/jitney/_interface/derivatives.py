@@ -516,7 +516,7 @@ def lazy_derivatives(
 
 
 @public
-def _decorated(fn: Any, defaults: Defaults) -> object:
+def _decorated(fn: Any, defaults: Defaults) -> Any:
     from .optimize import optimize
     from .program import Program
 

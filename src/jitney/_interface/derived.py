@@ -104,14 +104,14 @@ def _has_tracers(tree: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in tree_flatten(tree)[0])
 
 
-class _Unknown(Exception):
+class _CouldChange(Exception):
     """A value that could change unnoticed."""
 
 
 def _held(state: object) -> list[object] | None:
     try:
         return list(_parts(state))
-    except _Unknown:
+    except _CouldChange:
         return None
 
 
@@ -126,7 +126,7 @@ def _parts(value: object) -> Iterator[object]:
     # pyright would narrow the type of `value` in the branches below.
     whole: Any = value
     if isinstance(value, jax.Ref):
-        raise _Unknown
+        raise _CouldChange
     if value is None or kind in _PLAIN or isinstance(value, _FIXED):
         yield value
     elif isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
@@ -143,7 +143,7 @@ def _parts(value: object) -> Iterator[object]:
         yield from _parts(tuple(whole))
         yield from _parts(tuple(whole.values()))
     else:
-        raise _Unknown
+        raise _CouldChange
 
 
 _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, BuiltinFunctionType)

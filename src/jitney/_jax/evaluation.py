@@ -169,7 +169,9 @@ def values_at(refs: Iterable[Ref], values: Mapping[int, object]) -> list[Any]:
     return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
 
 
-def numbered(atoms: Iterable[Atom], avals: dict[int, Aval]) -> tuple[int, ...]:
+def numbered(
+    atoms: Iterable[Atom], avals: dict[int, Aval] | dict[int, Aval | None]
+) -> tuple[int, ...]:
     """Allot a new number to each result of an equation, and record its abstract value."""
     numbers: list[int] = []
     for atom in atoms:

@@ -51,7 +51,7 @@ def program_of(content: bytes) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
+class _ExportedParameter:
     """JAX's exported program, compared by identity so that it can be a parameter of a primitive."""
 
     exported: Any
@@ -65,17 +65,17 @@ def results_of(exported: object, arrays: Sequence[object]) -> list[Any]:
     `jax.jit` only if an argument is (tried with jax 0.10.2). It goes by the name of the primitive,
     so a primitive of jitney's is bound here, with the lowering of JAX's.
     """
-    return _CALL.bind(*arrays, program=_Program(exported))
+    return _CALL.bind(*arrays, program=_ExportedParameter(exported))
 
 
-def _avals(*_: object, program: _Program) -> list[Any]:
+def _avals(*_: object, program: _ExportedParameter) -> list[Any]:
     return [
         ShapedArray(aval.shape, aval.dtype, weak_type=aval.weak_type)
         for aval in program.exported.out_avals
     ]
 
 
-def _call(*arrays: object, program: _Program) -> Any:
+def _call(*arrays: object, program: _ExportedParameter) -> Any:
     return program.exported.call(*arrays)
 
 

@@ -2,7 +2,7 @@
 
 `distributed.py` joins the run of JAX (`launch.py`) and opens a connection to process 0
 (`channel.py`, `connection.py`). Before the first call of a new key, each process sends facts of it
-(`agreement.py`), and process 0 compares them (`compare.py`):
+(`compare_processes.py`), and process 0 compares them (`compare_facts.py`):
 
     process 0: ("array", "x", "float32[8,3]"), ("program", "", "9f...")
     process 1: ("array", "x", "float32[7,3]"), ("program", "", "41...")

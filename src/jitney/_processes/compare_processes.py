@@ -49,7 +49,7 @@ def compare_then_run(
     jitted: jax.stages.Wrapped,
     arrays: Sequence[Any],
     given: Sequence[object],
-    shardings: Sequence[jax.sharding.Sharding],
+    shardings: Sequence[Any],
 ) -> Fn:
     """Return the function for calls of a new program, once every process of the mesh is about to
     call it.
@@ -138,7 +138,7 @@ def _by_hand(run: Fn, shardings: Sequence[object]) -> Fn:
     for a mesh of this process's devices.
     """
 
-    def placed(*arrays: object) -> Sequence[jax.Array]:
+    def placed(*arrays: object) -> Sequence[Array]:
         on_devices = [
             device_put(x, to) if isinstance(x, np.ndarray) else x
             for x, to in zip(arrays, shardings, strict=True)
@@ -171,7 +171,7 @@ def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
     arrays in place of those that `split` names are refused in later calls too.
     """
 
-    def explained(*arrays: object) -> Sequence[jax.Array]:
+    def explained(*arrays: object) -> Sequence[Array]:
         try:
             return run(*arrays)
         except (RuntimeError, ValueError) as error:

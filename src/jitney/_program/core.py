@@ -1,7 +1,7 @@
 """Shared state of equal functions with equal options: layouts, entries, and all that `FunctionInfo`
 is.
 
-A call goes `Program.__call__` -> `Core.find` -> `Entry.run`. `find` has three ways to an entry, the
+A call goes `Program.__call__` -> `CompiledFunction.find` -> `Specialization.run`. `find` has three ways to an entry, the
 fastest first: a generated function for this pattern of types (`direct`), a known `Layout`, and a
 new one.
 """

@@ -11,7 +11,7 @@ x.mean()`, and 5 elements:
 
     mean(x)                            Core.find: an entry, and the flat arrays [f32[5]]
     entry.run(f32[5])                  PaddedCalls: the bucket is n=8, the true size is 5
-    entry.jitted(f32[8], Counts(5))    `Entry._trace`, the first time; in short,
+    entry.jitted(f32[8], TrueSizes(5))    `Specialization._trace`, the first time; in short,
         { lambda ; a:f32[8] b:i32[]. let
             c:f32[8] = select_n (iota < b) -0.0 a      a mask: the identity of a sum beyond b
             d:f32[] = reduce_sum c
@@ -202,7 +202,7 @@ class Specialization(CallPlanner):
         self._derived: Specialization | None = None
         # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Specialization | None = None
-        # The key of this entry in `Core.entries`.
+        # The key of this entry in `CompiledFunction.entries`.
         self.place: tuple[Any, ...] = ()
         VERIFY.turns(self)
 
@@ -218,7 +218,7 @@ class Specialization(CallPlanner):
         if other is None:
             return
 
-        # The head of a linked list: `Core.entry` walks it from the newest state to the oldest.
+        # The head of a linked list: `CompiledFunction.entry` walks it from the newest state to the oldest.
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
             names = self.names_of_statics()

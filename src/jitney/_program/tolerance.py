@@ -316,13 +316,13 @@ class _Measured:
 
     # Programs: the function under a cast.
 
-    def both(self, cast: Callable[[Fn], Fn]) -> Callable[..., list[jax.Array]]:
+    def both(self, cast: Callable[[Fn], Fn]) -> Callable[..., list[Array]]:
         """Return a function of the arrays: the real and complex outputs of the body under a cast,
         and the gradient if there is one output, a real number.
         """
         vmap = self.plan.of(Vmap)
 
-        def outputs(arrays: Sequence[object]) -> list[jax.Array]:
+        def outputs(arrays: Sequence[object]) -> list[Array]:
             body = cast(self.entry.body_inside(self.plan, Precision, self.outcome))
             if vmap is not None:
                 body = vmap.wrap(body, self.outcome)
@@ -331,13 +331,13 @@ class _Measured:
             self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
 
-        def run(*arrays: object) -> list[jax.Array]:
+        def run(*arrays: object) -> list[Array]:
             out = outputs(arrays)
             has_gradient = [x.shape for x in out] == [()] and issubdtype(out[0].dtype, np.floating)
             if not has_gradient:
                 return out
 
-            def scalar(varied: list[jax.Array]) -> jax.Array:
+            def scalar(varied: list[Array]) -> Array:
                 given = dict(zip(self.varied, varied, strict=True))
                 whole = [given.get(i, array) for i, array in enumerate(arrays)]
                 return outputs(whole)[0]
@@ -348,7 +348,7 @@ class _Measured:
         return run
 
     def probed(self, body: Fn, chosen: Mapping[str, object]) -> Fn:
-        def run(*arrays: jax.Array) -> list[jax.Array]:
+        def run(*arrays: jax.Array) -> list[Array]:
             probe = _precision.Probe(self.low, chosen)
             out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
             self.sites = probe.sites
@@ -356,7 +356,7 @@ class _Measured:
 
         return run
 
-    def chosen(self, flags: jax.Array, *arrays: object) -> list[jax.Array]:
+    def chosen(self, flags: jax.Array, *arrays: object) -> list[Array]:
         chosen = {key: flags[i] for i, key in enumerate(self.keys)}
         return self.both(lambda body: self.probed(body, chosen))(*arrays)
 

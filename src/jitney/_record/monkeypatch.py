@@ -18,7 +18,7 @@ class Fingerprinter:
     def __init__(self) -> None:
         # with a reference to the value, so that its id is not reused
         self._told: dict[tuple[bool, int], tuple[object, str]] = {}
-        self._kinds: dict[type, _Kind] = {}
+        self._kinds: dict[type, _WrapperClass] = {}
 
     def described(self, values: Iterable[object], *, is_core: bool) -> list[str]:
         """Return a fingerprint of each value, which differs from that of a replacement. With
@@ -59,14 +59,14 @@ class Fingerprinter:
             else ""
         )
 
-    def _kind(self, kind: type) -> _Kind:
+    def _kind(self, kind: type) -> _WrapperClass:
         if kind not in self._kinds:
-            self._kinds[kind] = _Kind.of(kind)
+            self._kinds[kind] = _WrapperClass.of(kind)
         return self._kinds[kind]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _WrapperClass:
     """Class of a value, and the attribute that holds what its instances wrap.
 
     Args:
@@ -78,7 +78,7 @@ class _Kind:
     inside: str | None
 
     @classmethod
-    def of(cls, kind: type) -> _Kind:
+    def of(cls, kind: type) -> _WrapperClass:
         """Return the record of a class."""
         inside: str | None = "__wrapped__"
         if issubclass(kind, (type, types.ModuleType)):

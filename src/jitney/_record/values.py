@@ -139,7 +139,7 @@ class ContentHasher:
         self._scope = scope
         self._traced = traced
         self.remembering: list[Memoised] = []
-        """Memoised functions that were found (`remembered.py`)."""
+        """Memoised functions that were found (`memoised.py`)."""
         self.is_as_computed = True
         """True as long as all cached results of these functions are what they would compute now."""
         self.codes = Codes()
@@ -628,7 +628,7 @@ class ContentHasher:
 
     def _globals(self, fn: types.FunctionType, names: CodeReads) -> None:
 
-        # Code whose reads cannot be followed is refused when it runs (`running.py`), not when it is
+        # Code whose reads cannot be followed is refused when it runs (`trace_monitor.py`), not when it is
         # seen.
         try:
             reads = [*_checked(fn, names)]
@@ -715,7 +715,7 @@ def _checked(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
 def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
     """Return whether a builtin that is barred elsewhere is used for its own purpose here: in code
     that `dataclasses` generates, `hash` in a `__hash__`, or `getattr` where its operands are known
-    (`by_name.py`).
+    (`dynamic_attrs.py`).
     """
     if read.module != "builtins":
         return False

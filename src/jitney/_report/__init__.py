@@ -1,6 +1,6 @@
 """Results for people: plans, axis facts, and tables and pictures of what jitney measured.
 
-    print(f.plan(x))           # plan_report.py: each decision about a call is a `Line`
+    print(f.plan(x))           # plan_report.py: each decision about a call is a `PlanLine`
     fill      n 5 -> 8 (60% padding); by repeating the last element; results are cut
     axis n    reduced: sum (fit.py:6 (f))
 

@@ -5,11 +5,11 @@ This happens inside of JAX's own trace of the call, once for each key of JAX's, 
 JAX's as ever. JAX's program then holds either the body, or one call of the program that was
 exported from it:
 
-    jit(mean) -> Kept.__call__ -> Asked.found()      a hit: the exported program is called
-                               -> Asked.recorded()   a miss: trace, export, save, and call that
+    jit(mean) -> SerializedPrograms.__call__ -> CacheRequest.found()      a hit: the exported program is called
+                               -> CacheRequest.record_trace()   a miss: trace, export, save, and call that
 
 An exported program has no derivative and no batching rule. So under an outer transform, an entry of
-its own is traced as usual (`Function.differs_nested`).
+its own is traced as usual (`FunctionInfo.differs_nested`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Proofs = dict[Hashable, Proof]
 
 
 def program_key(arrays: Sequence[Array], counts: TrueSizes) -> Hashable:
-    """Return the key of a padded program in `Entry.cuts`."""
+    """Return the key of a padded program in `Specialization.cuts`."""
     # Filled arrays are strongly typed; the key has the weak types from before.
     leaves = [
         (*aval_parts(array)[:2], aval_parts(array)[2] or was)

@@ -31,7 +31,7 @@ class SerializedProgram:
         checks: Messages of each run-time check; with checks, the number of the one that failed is
             its last result.
         weak: Indices of weakly typed results: an exported program has forgotten them.
-        cuts: For a padded program, which axes of which results are cut off (`beside.py`).
+        cuts: For a padded program, which axes of which results are cut off (`padded_cuts.py`).
         asked: Attributes that its trace looked up by computed names: module and name of each.
         second: The key with the values of these.
         updates: Mutations that the trace made in its arguments, in words (`_body/updates.py`).

@@ -168,13 +168,13 @@ class ExportableTrace:
         return specs
 
     def _with_number(self, closed: ClosedJaxpr, table: CheckTable) -> Jitted:
-        def flat(*arrays: object) -> list[jax.Array]:
+        def flat(*arrays: object) -> Sequence[object]:
             out, number = evaluate_flagged(closed, arrays, table)
             return [*out, number]
 
         return own_jit()(self._named(flat))
 
-    def _named(self, flat: Callable[..., list[jax.Array]]) -> Callable[..., list[jax.Array]]:
+    def _named(self, flat: Callable[..., object]) -> Callable[..., object]:
         flat.__name__ = flat.__qualname__ = self._name
         return flat
 

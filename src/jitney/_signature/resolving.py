@@ -18,12 +18,12 @@ import equinox as eqx
 import jax
 
 
-class _Probe(eqx.Module):
+class _WithMethod(eqx.Module):
     def method(self) -> None: ...
 
 
 # Equinox has its own type for bound methods.
-_BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))
+_BOUND: tuple[type, ...] = (types.MethodType, type(_WithMethod().method))
 _jitted = (jax.jit(len), eqx.filter_jit(len))
 _look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
 # Under EQX_ON_ERROR=breakpoint Equinox turns the result of `jax.jit` into a plain function with

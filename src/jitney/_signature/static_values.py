@@ -73,7 +73,7 @@ PLAIN = (
 )
 
 
-class _Missing:
+class _MissingField:
     """Placeholder for a field that an instance of a dataclass lacks."""
 
 
@@ -290,7 +290,7 @@ def _parts(value: object) -> tuple[object, ...] | None:
     if is_keyed_by_fields(value):
         fields = dataclasses.fields(value)
         compared = [field.name for field in fields if field.compare]
-        parts = [getattr(value, name, _Missing) for name in compared]
+        parts = [getattr(value, name, _MissingField) for name in compared]
         # The order in which extra attributes were set does not count.
         others = sorted(extras(value).items(), key=itemgetter(0))
         return (*parts, *others)

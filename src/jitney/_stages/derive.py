@@ -421,7 +421,7 @@ class _Derivation:
         leaves, treedef = tree_flatten(self.at)
         form: Hashable = None
 
-        def flat(arrays: Sequence[Array]) -> list[Array]:
+        def flat(arrays: Sequence[jax.Array]) -> list[Any]:
             nonlocal form
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out

@@ -6,7 +6,7 @@ leaves donation and compiler options to the outermost `jit`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -59,7 +59,7 @@ class Jit(Stage):
 
     def compiled(
         self,
-        fn: Fn,
+        fn: Callable[..., object],
         shardings: Sequence[object] | None = None,
     ) -> Fn:
         """Compile the function, with the shardings of its arguments if they are decided."""
@@ -74,14 +74,14 @@ class Jit(Stage):
         )
 
 
-def _inner(fn: Fn) -> Fn:
+def _inner(fn: Callable[..., object]) -> Callable[..., object]:
     """Put a jitted function below the one with compiler options.
 
     JAX accepts compiler options at the top level only. `__wrapped__` of the outer function is
     called elsewhere too, and both share one trace of the body.
     """
 
-    def body(*arrays: Array) -> Sequence[Array]:
+    def body(*arrays: Array) -> object:
         return fn(*arrays)
 
     inner = own_jit()(named_like(body, fn))

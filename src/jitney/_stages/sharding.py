@@ -19,10 +19,11 @@ import jax
 from .._errors import MeshError, OptionError, Where, name_fix, plural, shortlist
 from .._jax.memory import text
 from .._jax.mesh import automatic, described, is_manual
+from .._jax.typed import AnyMesh
 from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import NamedAxis, named_axes
 from .._view.view import Leaf, View
-from .stage import AnyMesh, Request, Skip, Stage
+from .stage import Request, Skip, Stage
 from .vmap import levels_of
 
 Spec = tuple[tuple[str, ...], ...]

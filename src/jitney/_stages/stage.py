@@ -8,22 +8,22 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 
 from .._errors import Where
-from .._jax.typed import Array
+from .._jax.typed import AnyMesh, Array
 from .._precision import Policy
 from .._signature.hints import Hint
 from .._signature.options import Options
 from .._view.result import Outcome
 from .._view.view import View
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Fn = Callable[..., Sequence[Array]]
 """Calling convention of all stages: flat arrays in, flat arrays out."""
-AnyMesh = jax.sharding.Mesh | jax.sharding.AbstractMesh
-"""A mesh of devices, or of sizes alone, where a program is simulated."""
 Shardings = Sequence[jax.sharding.NamedSharding]
 S = TypeVar("S", bound="Stage")
 
@@ -70,16 +70,16 @@ class Stage:
         return results
 
 
-def named(scope: str, fn: Fn) -> Fn:
+def named(scope: str, fn: Callable[P, R]) -> Callable[P, R]:
     """Run a function under a name in profiles.
 
     The name is metadata of the compiler: programs, numbers and cache keys are the same without it.
     """
 
     @functools.wraps(fn)
-    def inside(*arrays: Array) -> Sequence[Array]:
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
         with jax.named_scope(scope):
-            return fn(*arrays)
+            return fn(*args, **kwargs)
 
     return inside
 

@@ -1,11 +1,11 @@
 """Data larger than memory: `jitney.stream` runs a program chunk by chunk from the host.
 
-Start at `stream.py` (`stream`, then the loop `_Run.__call__`). The files in the order of the data:
+Start at `stream.py` (`stream`, then the loop `_StreamRun.__call__`). The files in the order of the data:
 
 - `sources.py`: an array, a path or an iterable becomes an object with `shape`, `dtype` and slices.
-- `placement.py`: the sharding of each chunk and of the carry over the devices of a mesh.
+- `stream_layout.py`: the sharding of each chunk and of the carry over the devices of a mesh.
 - `schedule.py`: the passes over the chunks as plain data; `steps.py` compiles their steps, and
-  `kept_steps.py` loads them as serialised programs (`cache="program"`).
+  `serialized_steps.py` loads them as serialised programs (`cache="program"`).
 - `reading.py`: reads the chunks, with checksums and retries.
 - `resume.py`: the checkpoint file; `run_key.py` and `host_code.py` digest the computation for it.
 - `verify.py`: compares the result with one plain call.

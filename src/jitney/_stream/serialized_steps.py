@@ -174,7 +174,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     leaves = steps.stage.view.leaves
     avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
 
-    # Abstract values go through the passes as arrays do in `_Run.__call__`; nothing is computed.
+    # Abstract values go through the passes as arrays do in `_StreamRun.__call__`; nothing is computed.
     values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
     start = jax.ShapeDtypeStruct((), np.int32)

@@ -1,6 +1,6 @@
 """`jitney.stream`: run a function over data that do not fit into memory, chunk by chunk.
 
-The passes are those of `chunk=`. The loop is on the host (`_Run.__call__`): each chunk goes through
+The passes are those of `chunk=`. The loop is on the host (`_StreamRun.__call__`): each chunk goes through
 one compiled step, the carry stays on the device, and the next chunk is read meanwhile. Given
 
     @jitney.optimize

@@ -91,13 +91,13 @@ class Proof:
     avals: Avals
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
-    _done: dict[tuple[int, ...], list[Array]] = field(
-        default_factory=dict[tuple[int, ...], list[Array]],
+    _done: dict[tuple[int, ...], Sequence[Array]] = field(
+        default_factory=dict[tuple[int, ...], Sequence[Array]],
         compare=False,
         repr=False,
     )
 
-    def numbers_at(self, sizes: Mapping[str, int]) -> list[Array]:
+    def numbers_at(self, sizes: Mapping[str, int]) -> Sequence[Array]:
         """Numbers that Python computes from these sizes of axes.
 
         Raises:

@@ -130,7 +130,7 @@ def test_an_environment_variable_turns_it_off(tmp_path, monkeypatch, word):
     before = jax.config.jax_compilation_cache_dir
     # as in a process where no test has turned the cache on yet
     jax.config.update("jax_compilation_cache_dir", None)
-    switch = _cache._Switch()
+    switch = _cache._CacheState()
     try:
         switch.settle()
         assert switch.decision is not None

@@ -11,6 +11,6 @@ program that centres its data needs its sum before it can use it, so it takes tw
         e:f32[] = reduce_sum d                e accumulates
       in (e,) }
 
-Order of reading: `numbered.py` (the program as SSA nodes), `along.py` (one node along the axis),
-`parts.py` (loops over another axis), `planning.py`, `passes.py` (the plan), `chunked.py`.
+Order of reading: `numbered.py` (the program as SSA nodes), `cut_axis.py` (one node along the axis),
+`partial_results.py` (loops over another axis), `planning.py`, `passes.py` (the plan), `chunked.py`.
 """

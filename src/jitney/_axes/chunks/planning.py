@@ -17,7 +17,7 @@ combines both (backpropagation through a loop along the axis) waits for one of t
 its carry at each chunk boundary, and the pass of the other direction replays each chunk from there.
 
 An operation without a chunked form runs at once, on whole operands, if its rule allows it: see
-`held.py`.
+`materialised.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ for all sizes stops the trace:
 
 Code that reads the type of a size, or an attribute that a symbol does not have, may branch
 differently on a number. Such code is traced again at each size; so is code that may have looked at
-a size unseen (`code_that_ran.py`).
+a size unseen (`executed_code.py`).
 
 The class of symbolic dimensions has no public name or hook. It is reached by the type of a public
 value, some of its methods are monkeypatched for the time of one trace, and a lock admits one thread

@@ -1,5 +1,5 @@
-"""Check the code that runs during a trace, and its calls, against the allowlist of `unseen.py`:
-code that cannot look at a size unseen by the hooks of `watch.py`.
+"""Check the code that runs during a trace, and its calls, against the allowlist of `bytecode_audit.py`:
+code that cannot look at a size unseen by the hooks of `dim_hooks.py`.
 
 Functions that start are observed by a profile function in Python 3.11, and by `sys.monitoring` from
 3.12 on. If another tool occupies these, the report says so, and each size is traced.
@@ -143,11 +143,11 @@ def _profiled(watch: _CodeObserver) -> Generator[None]:
     """Observe code by a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
-    if outer is not None and not isinstance(outer, (_Profile, Follower)):
+    if outer is not None and not isinstance(outer, (_ProfileFunction, Follower)):
         watch.report(_BLIND)
         yield
         return
-    sys.setprofile(_Profile(watch, outer))
+    sys.setprofile(_ProfileFunction(watch, outer))
     try:
         yield
     finally:
@@ -157,7 +157,7 @@ def _profiled(watch: _CodeObserver) -> Generator[None]:
 ProfileFunction = Callable[[types.FrameType, str, Any], object]
 
 
-class _Profile:
+class _ProfileFunction:
     """Profile function that also calls the one of an outer trace."""
 
     def __init__(self, watch: _CodeObserver, outer: ProfileFunction | None):

@@ -63,7 +63,7 @@ def named_sizes() -> Generator[None]:
         jax.lax.psum, jax.lax.pmean, jax.lax.axis_size = before
 
 
-class _Symbol(Exception):
+class _CarriesSymbol(Exception):
     """Control flow: carries a symbol out of JAX's conversion to an integer."""
 
     def __init__(self, size: Dim):
@@ -78,12 +78,12 @@ def _asked(size: Callable[[], Dim]) -> Dim:
 
     # The conversion is intercepted for the time of one call, under the caller's lock.
     def tell(self: Dim) -> int:
-        raise _Symbol(self)
+        raise _CarriesSymbol(self)
 
     kind.__int__ = tell
     try:
         return size()
-    except _Symbol as asked:
+    except _CarriesSymbol as asked:
         return asked.size
     finally:
         kind.__int__ = integer

@@ -118,7 +118,7 @@ def trace(
         return SymbolicProgram(jaxpr, ranges)
 
     # Values that Python computed from sizes must stand at the same variables at each probed size,
-    # where the interpreter of `walk.py` can put others in their place.
+    # where the interpreter of `interpreter.py` can put others in their place.
     seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):

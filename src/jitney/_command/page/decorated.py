@@ -105,7 +105,7 @@ def _sizes(
     found: Data = {}
     counted: dict[str, str] = {}
     for axis in dict.fromkeys(axis for each in made for axis in each.sizes):
-        # `MadeFor.sizes` of a padded axis is its bucket, and `MadeFor.true` has the size of the
+        # `TraceInputs.sizes` of a padded axis is its bucket, and `TraceInputs.true` has the size of the
         # call.
         buckets = sorted(
             {each.sizes[axis] for each in made if axis in each.true and axis in each.sizes}

@@ -40,7 +40,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from ..._errors import JitneyWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._switches import VERIFY
-from .entries import NAME, Watch
+from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, shown
 from .limit import trim
 
@@ -75,7 +75,7 @@ class CacheFacts:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _GivenSettings:
     """Settings that the caller of `configure` gave; `None` for those not given."""
 
     cache: bool | None = None
@@ -92,25 +92,25 @@ class _Setting:
 
 
 @dataclass(frozen=True)
-class _Decision:
+class _CacheDecision:
     facts: CacheFacts
     ours: bool = False
     warning: str | None = None
 
 
-class _Switch:
+class _CacheState:
     """State of the functions of this module. JAX has one cache per process, so there is one
     instance.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.request = _Request()
+        self.request = _GivenSettings()
         self.made: dict[str, _Setting] = {}
         # True after the user changed the directory that jitney had set
         self.released = False
-        self.decision: _Decision | None = None
-        self.watch = Watch()
+        self.decision: _CacheDecision | None = None
+        self.watch = FolderObserver()
         self.prepared: tuple[tuple[Path, int], Refusal | None] | None = None
         self.warned: set[str] = set()
         # number of programs since the folder was last compared with its limit
@@ -169,7 +169,7 @@ class _Switch:
             self.warned.add(text)
             warnings.warn(text, JitneyWarning, stacklevel=4)
 
-    def _decide(self) -> _Decision:
+    def _decide(self) -> _CacheDecision:
         folder = _jax(_FOLDER)
         if self.made and folder != self.made[_FOLDER].ours:
             self.released = True
@@ -184,17 +184,17 @@ class _Switch:
             return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
         return self._ours(warning)
 
-    def _users_own(self, folder: str | None) -> _Decision:
+    def _users_own(self, folder: str | None) -> _CacheDecision:
         if not folder:
             return _off(f"`{_FOLDER}` was unset by the user")
         warning = None if self.request.base is None else _overruled(self.request.base, folder)
         enabled, size = self._flag(), _limit(_jax(_BYTES))
-        return _Decision(
+        return _CacheDecision(
             CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"),
             warning=warning,
         )
 
-    def _ours(self, warning: str | None) -> _Decision:
+    def _ours(self, warning: str | None) -> _CacheDecision:
         base = self.request.base or _default_base()
         users = self._is_users(_BYTES)
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
@@ -212,7 +212,7 @@ class _Switch:
         cache = CacheFacts(
             enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason
         )
-        return _Decision(cache, ours=True, warning=warning)
+        return _CacheDecision(cache, ours=True, warning=warning)
 
     def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
         """Check a directory once, and again if it has vanished."""
@@ -270,7 +270,7 @@ class _Switch:
             compilation_cache.reset_cache()
 
 
-_SWITCH: Final = _Switch()
+_SWITCH: Final = _CacheState()
 
 
 def ensure() -> None:
@@ -346,7 +346,9 @@ def configure(
     """
     if _read_flag("verify", verify) is not None:
         VERIFY.turn(verify)
-    given = _Request(_read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size))
+    given = _GivenSettings(
+        _read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size)
+    )
 
     # Options that are not given keep their earlier values.
     with _SWITCH.lock:
@@ -371,8 +373,8 @@ def _set(name: str, *, to: Any) -> None:
     jax.config.update(name, to)
 
 
-def _off(reason: str, warning: str | None = None) -> _Decision:
-    return _Decision(
+def _off(reason: str, warning: str | None = None) -> _CacheDecision:
+    return _CacheDecision(
         CacheFacts(enabled=False, directory=None, size_limit=None, reason=reason), warning=warning
     )
 
@@ -405,7 +407,7 @@ def _path(text: str) -> Path:
     return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - `Path.expanduser` raises where there is no home
 
 
-def _wanted(request: _Request) -> tuple[bool, str | None]:
+def _wanted(request: _GivenSettings) -> tuple[bool, str | None]:
     """Return whether a cache is wanted, and a warning if JITNEY_CACHE has an unknown value."""
     text = os.environ.get("JITNEY_CACHE", "").strip().lower()
     named = {
