@@ -146,7 +146,7 @@ def _check(marker: pytest.Mark) -> None:
         # `not >=` rejects NaN too.
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             pytest.fail(
-                f"@pytest.mark.budget: {name}={value!r} is no limit.\nIt is a number, 0 or"
+                f"@pytest.mark.budget: {name}={value!r} is not a limit.\nIt is a number, 0 or"
                 " more.\nFix: correct it.",
                 pytrace=False,
             )

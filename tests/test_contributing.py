@@ -133,7 +133,7 @@ def test_the_recipe_of_a_stage_changes_the_result(followed: dict[str, Any]):
 def test_the_recipe_of_an_option_refuses_a_wrong_value(followed: dict[str, Any]):
     """In the three parts of an error: where and what, the rule, the fix."""
     first, rule, fix = followed["refused"].splitlines()
-    assert first.endswith("limit=-1 is no number above 0.")
+    assert first.endswith("limit=-1 is not a number above 0.")
     assert rule.startswith("`limit` is")
     assert fix == "Fix: write limit=100.0."
 

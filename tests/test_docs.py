@@ -156,7 +156,7 @@ def test_every_option_has_its_page(option: str):
 
 
 def test_every_page_of_an_option_is_of_one():
-    """What is no option any more has no page either."""
+    """What is not an option any more has no page either."""
     assert {page.stem for page in OPTIONS.glob("*.md")} == {*NAMES} - {"mesh"}
 
 

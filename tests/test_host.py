@@ -11,7 +11,7 @@ import jitney
 
 
 def test_a_tree_of_metrics_comes_back_as_numbers_and_numpy_arrays():
-    """Rank 0 becomes a number of Python; what is no array stays what it is."""
+    """Rank 0 becomes a number of Python; what is not an array stays what it is."""
     tree = {
         "loss": jnp.float32(0.5),
         "count": jnp.int32(7),

@@ -82,7 +82,7 @@ def main(pythons: list[str]) -> int:
     """Print a row for each pair of writer and reader; 1 where a number is wrong."""
     wrong = 0
     print(
-        "| left by | read by | compiled programs | in another folder | kept programs | file"
+        "| left by | read by | compiled programs | in another folder | cached programs | file"
         " |\n|---|---|---|---|---|---|"
     )
     with tempfile.TemporaryDirectory() as outer:

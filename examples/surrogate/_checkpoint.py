@@ -68,7 +68,7 @@ def load(
     digest, body = content[head : head + 32], content[head + 32 :]
     if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
         raise ValueError(
-            f"{path} is no checkpoint, or it is damaged: remove it, or give another folder with"
+            f"{path} is not a checkpoint, or it is damaged: remove it, or give another folder with"
             " --out."
         )
     line, _, arrays = body.partition(b"\n")

@@ -117,7 +117,7 @@ def program(
     recipe: Recipe, model: Any, opt: Any, mesh: Mesh | None = None, fsdp: bool = False
 ) -> tuple[Any, Any, Any]:
     """The compiled step from arrays to arrays, where these lie (None for anywhere), and all of
-    model and state that is no array.
+    model and state that is not an array.
     """
     arrays, rest = eqx.partition((model, opt), eqx.is_array)
 

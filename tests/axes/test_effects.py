@@ -474,7 +474,7 @@ def test_references_that_change_in_place_are_refused_in_chunks():
         held[...] = x.sum()
         return jax.freeze(held)
 
-    with pytest.raises(AxisError, match="has an effect that is no callback's"):
+    with pytest.raises(AxisError, match="has an effect that is not a callback's"):
         chunked(f)(X)
     assert float(padded(f)(X)) == 28
 

@@ -79,7 +79,7 @@ def without_infinities(name, numbers):
 @pytest.mark.core("cholesky", "LU", "QR", "lower triangle")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_singular_matrices_and_nans_are_those_of_plain_jax(name):
-    """What is no number stands at the same places, and no pivot among the padding."""
+    """What is not a number stands at the same places, and no pivot among the padding."""
     case = cases.Case(name, FUNCTIONS[name], cases.SQUARE)
     traced, _ = program(case)
     run = jax.jit(lambda n, x: run_padded(traced.jaxpr, [x], {"d0": HIGH}, {"d0": n}))

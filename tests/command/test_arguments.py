@@ -16,8 +16,8 @@ from jitney._command.arguments import main
         (["cache"], "WHAT"),
         (["doctor", "--jsn"], "unrecognized arguments: --jsn"),
         (["cache", "prune"], "does not say what goes"),
-        (["cache", "prune", "--older-than", "soon"], "'soon' is no age"),
-        (["cache", "prune", "--larger-than", "much"], "'much' is no size"),
+        (["cache", "prune", "--older-than", "soon"], "'soon' is not an age"),
+        (["cache", "prune", "--larger-than", "much"], "'much' is not a size"),
         (["cache", "warm", "missing.toml"], "missing.toml: it cannot be read"),
     ],
 )

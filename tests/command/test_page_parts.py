@@ -105,7 +105,7 @@ def program(function, *shapes):
 
 def test_sizes_that_change_together_are_one_axis():
     """Of what nobody decorated: 5, 6 and 9 rows would share the buckets 8 and 16, 32 rows for 20;
-    what stays the same is no axis.
+    what stays the same is not an axis.
     """
     programs = [program("f", f"float32[{n},3]", f"float32[{n}]", "int32[]") for n in (5, 6, 9)] + [
         program("g", "float32[4]")

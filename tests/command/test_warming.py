@@ -80,7 +80,7 @@ WRONG = {
         "entry 1 (no_such_module:f): 'no_such_module' cannot be imported",
     ),
     "no such name": (ENTRY.format("resid"), "entry 1 (MODULE:resid): 'resid' is not in"),
-    "undecorated": (ENTRY.format("plain"), "entry 1 (MODULE:plain): it is no program of jitney"),
+    "undecorated": (ENTRY.format("plain"), "entry 1 (MODULE:plain): it is not a program of jitney"),
     "no size": (
         ENTRY.format("residual") + "sizes = {n = 1.5}",
         "entry 1: sizes of axis 'n' are 1.5",

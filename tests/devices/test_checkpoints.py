@@ -114,7 +114,7 @@ def test_a_tree_is_placed_as_a_program_has_it(training):
 @pytest.mark.parametrize(
     ("shard", "error", "says"),
     [
-        ({"out": "nowhere"}, jitney.MeshError, "'out' shall lie along 'nowhere'"),
+        ({"out": "nowhere"}, jitney.MeshError, "'out' is to be sharded over 'nowhere'"),
         (None, jitney.OptionError, "says nothing"),
     ],
 )
@@ -192,7 +192,7 @@ def test_what_has_no_numbers_is_named(tmp_path):
     with pytest.raises(jitney.JitneyError, match=r"nothing is saved yet, and \['w'\] is a shape"):
         checkpoints.restore({"w": shape})
     for step in (-1, 5.5, True, "5"):
-        with pytest.raises(jitney.JitneyError, match="is no step"):
+        with pytest.raises(jitney.JitneyError, match="is not a step"):
             checkpoints.save(step, {"w": np.ones(2)})
     with pytest.raises(jitney.OptionError, match="no folder"):
         jitney.Checkpoints("gs://bucket/run")

@@ -146,7 +146,7 @@ def test_the_schedule_waits_as_theory_says():
         (
             lambda: jitney.pipeline(layers(4), microbatches=0),
             jitney.OptionError,
-            "microbatches=0 is no number",
+            "microbatches=0 is not a number",
         ),
         (
             lambda: jitney.pipeline(

@@ -189,7 +189,7 @@ NONSENSE = {
     "no process 2 of 2": ("h:1", 2, 2),
     "num_processes=0": ("h:1", 0, 0),
     "has no port": ("h", 2, 0),
-    "is no number": ("h:1", 2, "0"),
+    "is not a number": ("h:1", 2, "0"),
 }
 
 

@@ -58,10 +58,10 @@ def test_what_is_no_file_of_jitney_is_a_sentence(tmp_path):
         jitney.load(tmp_path / "none.jitney")
     with pytest.raises(ExportError, match="there is no such file"):
         jitney.load(tmp_path)
-    with pytest.raises(ExportError, match="3 is no path"):
+    with pytest.raises(ExportError, match="3 is not a path"):
         jitney.load(3)
     (tmp_path / "text").write_text("jitney, a text")
-    with pytest.raises(ExportError, match="it is no program of jitney"):
+    with pytest.raises(ExportError, match="it is not a program of jitney"):
         jitney.load(tmp_path / "text")
     (tmp_path / "later").write_bytes(b"jitney program 0002\n" + bytes(64))
     with pytest.raises(ExportError, match="it has format 2, and this jitney reads format 1"):

@@ -423,13 +423,13 @@ def test_static_arguments_stay_static():
 REFUSED = {
     "unknown name": (
         lambda: optimize(vector).jacobian(X, Z, wrt="q"),
-        "'q' is no argument.\nThe arguments are x, z.",
+        "'q' is not an argument.\nThe arguments are x, z.",
     ),
     "unknown name at decoration": (
         lambda: lazy_derivatives(wrt=("x", "q"))(vector),
-        "'q' is no argument",
+        "'q' is not an argument",
     ),
-    "unknown name to skip": (lambda: lazy_derivatives(skip="q")(vector), "'q' is no argument"),
+    "unknown name to skip": (lambda: lazy_derivatives(skip="q")(vector), "'q' is not an argument"),
     "no names": (lambda: optimize(vector).jacobian(X, Z, wrt=()), "wrt=() does not name arguments"),
     "a number": (lambda: optimize(vector).jacobian(X, Z, wrt=0), "wrt=0 does not name arguments"),
     "a name twice": (
@@ -534,7 +534,7 @@ def test_static_and_class_methods():
 
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"remat": True}])
 def test_has_aux_hands_on_what_stands_beside_the_number(options):
-    """As `jax.grad` and `jax.value_and_grad` do; what is no array passes too."""
+    """As `jax.grad` and `jax.value_and_grad` do; what is not an array passes too."""
 
     @optimize(**options)
     def loss(x: Float[Array, "n"]):

@@ -412,7 +412,7 @@ def test_the_warning_about_buffers_without_use_is_shown():
     f = optimize(donate="x")(lambda x, y: x.sum() + y)
     with pytest.warns(UserWarning, match="Some donated buffers were not usable"):
         f(jnp.ones(4), jnp.ones(()))
-    assert "the buffer of 'x' is given up but not reused" in " ".join(
+    assert "the buffer of 'x' is donated but not reused" in " ".join(
         str(f.plan(jnp.ones(4), jnp.ones(()))).split()
     )
     with warnings.catch_warnings():

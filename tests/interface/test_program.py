@@ -64,7 +64,7 @@ def test_compile_takes_abstract_values_and_statics_by_name():
     ("sizes", "message"),
     [
         ({}, "axis 'points' has no size"),
-        ({"point": 3}, "sizes names 'point', which is no axis"),
+        ({"point": 3}, "sizes names 'point', which is not an axis"),
         ({"points": -1}, "axis 'points' has size -1"),
         ({"points": 2.0}, "axis 'points' has size 2.0"),
     ],

@@ -179,13 +179,13 @@ def test_data_with_another_number_of_elements_is_refused():
 @pytest.mark.parametrize(
     ("n", "given", "text"),
     [
-        (-1, {}, "n=-1 is no number of steps"),
-        (2.0, {}, "n=2.0 is no number of steps"),
-        (True, {}, "n=True is no number of steps"),
-        (2**31, {}, "n=2147483648 is no number of steps"),
+        (-1, {}, "n=-1 is not a number of steps"),
+        (2.0, {}, "n=2.0 is not a number of steps"),
+        (True, {}, "n=True is not a number of steps"),
+        (2**31, {}, "n=2147483648 is not a number of steps"),
         (3, {"carry": 3}, "carry=3 does not fit"),
         (3, {"carry": 0}, "carry=0 does not fit"),
-        (3, {"over": "z"}, "over='z': it is no argument"),
+        (3, {"over": "z"}, "over='z': it is not an argument"),
         (3, {"over": "x"}, "over='x': it is handed on"),
         (3, {"over": 5}, "over=5 names no arguments"),
     ],

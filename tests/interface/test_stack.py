@@ -87,6 +87,6 @@ def test_a_model_computes_and_learns_with_it_as_with_the_list():
     ids=str,
 )
 def test_layers_that_differ_are_refused_with_the_place(layers, says):
-    """In structure, shape, dtype, or what is no array."""
+    """In structure, shape, dtype, or what is not an array."""
     with pytest.raises(OptionError, match=says):
         jitney.stack(layers)

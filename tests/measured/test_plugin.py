@@ -154,8 +154,8 @@ def test_a_test_that_fails_says_why_and_not_its_budget(pytester: pytest.Pytester
         ("compile=1", "`compile` is not known"),
         ("3", "it takes limits by name"),
         ("", "it takes limits by name"),
-        ("traces='few'", "traces='few' is no limit"),
-        ("compiles=True", "compiles=True is no limit"),
+        ("traces='few'", "traces='few' is not a limit"),
+        ("compiles=True", "compiles=True is not a limit"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_an_error_of_its_test(

@@ -375,6 +375,6 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path):
 def test_what_is_no_folder():
     """A number is none."""
     with pytest.raises(
-        jitney.OptionError, match=r"jitney.profile\(3\): a value of type int is no folder"
+        jitney.OptionError, match=r"jitney.profile\(3\): a value of type int is not a folder"
     ):
         jitney.profile(3)  # pyright: ignore

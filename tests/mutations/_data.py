@@ -1,4 +1,4 @@
-"""Derivatives, states and loops, streams, files, kept programs."""
+"""Derivatives, states and loops, streams, files, cached programs."""
 
 from __future__ import annotations
 
@@ -284,21 +284,21 @@ FILES = [
 
 KEPT = [
     Mutation(
-        "settings of JAX are no part of the key of a kept program",
+        "settings of JAX are no part of the key of a cached program",
         "src/jitney/_serialized/key.py",
         "around = [_versions(), _settings(), _machine(laid), registered_anywhere()]",
         "around = [_versions(), _machine(laid), registered_anywhere()]",
         (f"{_KEPT}other_settings_are_other_programs",),
     ),
     Mutation(
-        "the function is no part of the key of a kept program",
+        "the function is no part of the key of a cached program",
         "src/jitney/_serialized/key.py",
         '    walk.add(fn, "")\n',
         "",
         ("tests/serialized/test_edits.py",),
     ),
     Mutation(
-        "the shapes of arguments are no part of the key of a kept program",
+        "the shapes of arguments are no part of the key of a cached program",
         "src/jitney/_serialized/key.py",
         "abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))",
         "abstract.append(jax.ShapeDtypeStruct((), dtype, weak_type=weak))",

@@ -134,7 +134,7 @@ MUTATIONS = [
         ),
     ),
     Mutation(
-        "a kept program has forgotten the updates of its trace",
+        "a cached program has forgotten the updates of its trace",
         "src/jitney/_serialized/kept.py",
         "        self._body.warn_lost(stored.updates)\n",
         "",

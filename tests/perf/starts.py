@@ -263,7 +263,9 @@ def measure(problem: str, mode: str) -> None:
         made.stats.traces,
     )
     if mode != "imports" and chunk is None:
-        told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
+        told = [
+            line.why for line in program.plan(*arguments).lines if line.name == "cached program"
+        ]
         print(made.stats.traces, *told, file=sys.stderr)
 
 

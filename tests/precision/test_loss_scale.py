@@ -124,7 +124,7 @@ def test_a_check_needs_a_value():
 
 
 def test_scaling_is_undone_to_the_bit_and_keeps_types():
-    """By powers of two; low gradients come back in float32; what is no float passes."""
+    """By powers of two; low gradients come back in float32; what is not a float passes."""
     scale = LossScale(1024.0)
     tree = {"a": jnp.float32(0.1), "h": jnp.float16(0.1), "i": jnp.arange(2), "f": "text"}
     scaled = scale.scale({"a": tree["a"], "h": tree["h"], "i": tree["i"]})

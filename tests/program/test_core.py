@@ -272,7 +272,7 @@ FRESH = {
     "what leads back": (Weights, lambda it: optimize(it.identical)(X)),
     "result": (Weights, lambda it: optimize(it.with_itself)(X)[0]),
     "not compiled on disk": (Weights, lambda it: optimize(cache=False)(it.times)(X)),
-    "kept program": (Weights, lambda it: optimize(cache="program")(it.times)(X)),
+    "cached program": (Weights, lambda it: optimize(cache="program")(it.times)(X)),
     "argument": (Weights, lambda it: _times(it, X)),
     "static argument": (Weights, lambda it: _whole(it, X)),
     "inside of a static argument": (Weights, lambda it: _inside({"all": [it]}, X)),

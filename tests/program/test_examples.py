@@ -275,7 +275,7 @@ def body(x: Float[Array, "n"], y: Float[Array, "n m"], z: Float[Array, "..."] = 
         ({}, "axis 'n' has no size", "pass sizes={'n': ...}"),
         (
             {"n": 3, "m": 2, "points": 4},
-            "sizes names 'points', which is no axis",
+            "sizes names 'points', which is not an axis",
             "correct the name",
         ),
         ({"n": True, "m": 2}, "axis 'n' has size True", "pass one"),

@@ -47,7 +47,7 @@ def test_debug_nans_by_the_environment(monkeypatch):
 
 
 def test_debug_nans_lets_finite_results_pass():
-    """And what is no float; one trace, as without it."""
+    """And what is not a float; one trace, as without it."""
     body = count_traces(lambda x: (finite(x), x > 0, "text"))
     f = optimize(debug_nans=True)(body)
     for _ in range(3):

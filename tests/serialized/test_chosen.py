@@ -108,7 +108,7 @@ def test_what_is_free_is_not_kept(folder, tmp_path):
     assert not is_kept
     assert (
         why
-        == 'not kept: programs with `memory="auto"` are not kept: what is free is another number'
+        == 'not cached: programs with `memory="auto"` are not cached: what is free is another number'
         " each time"
     )
 

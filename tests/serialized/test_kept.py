@@ -356,7 +356,7 @@ def check_under_transforms(program, loss, layer, x):
         ({"compiler": "fast"}, 'programs with `compiler="fast"` are not kept yet'),
         (
             {"memory": "auto"},
-            'programs with `memory="auto"` are not kept: what is free is another number each time',
+            'programs with `memory="auto"` are not cached: what is free is another number each time',
         ),
         ({"debug_nans": True}, "programs with `debug_nans` are not kept yet"),
     ],
@@ -369,8 +369,8 @@ def test_options_whose_programs_are_not_kept_say_so(options, why):
         return x * 2
 
     plan = jitney.optimize(cache="program", **options)(f).plan(jnp.ones(4))
-    assert [(line.taken, line.why) for line in plan.lines if line.name == "kept program"] == [
-        (False, f"not kept: {why}")
+    assert [(line.taken, line.why) for line in plan.lines if line.name == "cached program"] == [
+        (False, f"not cached: {why}")
     ]
 
 
@@ -489,7 +489,9 @@ def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, wh
         assert not is_kept
         assert why in said
         assert [
-            line.why for line in main.program.plan(jnp.ones(2)).lines if line.name == "kept program"
+            line.why
+            for line in main.program.plan(jnp.ones(2)).lines
+            if line.name == "cached program"
         ] == [said]
     assert not list(folder.iterdir())
 
@@ -588,7 +590,8 @@ def test_a_file_that_a_library_reads_is_never_stale(folder, tmp_path, how):
             assert not is_kept
             if how == "Equinox":
                 assert (
-                    why == "not kept: `called (lab_main.py)` opens the file 'numbers.npy', and what"
+                    why
+                    == "not cached: `called (lab_main.py)` opens the file 'numbers.npy', and what"
                     " that says is not followed"
                 )
     assert not list(folder.iterdir())
@@ -909,7 +912,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(folder, tmp_path, monkeyp
     with lab.process(tmp_path) as main:
         layer, x = main.arguments()
         np.testing.assert_allclose(main.gradient(layer, x), main.loss(layer, x), rtol=1e-6)
-        assert lab.notes(main.gradient) == [(False, "not kept: the folder cannot be written")]
+        assert lab.notes(main.gradient) == [(False, "not cached: the folder cannot be written")]
 
 
 KEYED = """

@@ -86,7 +86,7 @@ def test_the_plan_says_what_became_of_the_bucket(folder, tmp_path):
     with lab.process(tmp_path) as main:
         main.padded(upto(5))
         said = [
-            [line.why for line in main.padded.plan(upto(n)).lines if line.name == "kept program"]
+            [line.why for line in main.padded.plan(upto(n)).lines if line.name == "cached program"]
             for n in (5, 3)
         ]
         assert said == [["kept for other processes"], ["not called yet"]]
@@ -101,7 +101,7 @@ def test_where_each_new_size_is_traced_nothing_is_kept(folder, tmp_path):
                 np.testing.assert_allclose(main.numbered(upto(n)), n / 2, rtol=1e-6)
             [(is_kept, why)] = lab.notes(main.numbered)
             assert not is_kept
-            assert why.startswith("not kept: each new size is traced, for lab_main.py:")
+            assert why.startswith("not cached: each new size is traced, for lab_main.py:")
     assert not list(folder.iterdir())
 
 

@@ -54,7 +54,7 @@ for body in (several, annotated, loss):
             np.testing.assert_allclose(got, plain, rtol=1e-4, atol=1e-5)
         made.append(laid(out))
     assert made[0] == made[1], made
-    said[body.__name__] = [line.why for line in called.plan(x, w).lines if line.name == "kept program"]
+    said[body.__name__] = [line.why for line in called.plan(x, w).lines if line.name == "cached program"]
 
 
 def plain(x: Float[Array, "batch d"]) -> Float[Array, "batch d"]:
@@ -67,7 +67,7 @@ def checked(x: Float[Array, "batch d"]) -> Float[Array, "batch d"]:
 
 def told(program, *given):
     program(*given)
-    return [line.why for line in program.plan(*given).lines if line.name == "kept program"]
+    return [line.why for line in program.plan(*given).lines if line.name == "cached program"]
 
 
 explicit = jitney.mesh(data=2, devices=jax.devices()[:2], explicit=True)
@@ -78,7 +78,7 @@ either = jitney.optimize(cache="program", shard={"batch": "data"})(plain)
 said["meshes"] = []
 for devices in (jax.devices()[:2], jax.devices()[2:4]):
     with jitney.mesh(data=2, devices=devices):
-        said["meshes"] += [line.why for line in either.plan(x).lines if line.name == "kept program"] + told(either, x)
+        said["meshes"] += [line.why for line in either.plan(x).lines if line.name == "cached program"] + told(either, x)
 
 
 def statistics(x: Float[Array, "batch d"]) -> tuple[Float[Array, ""], Float[Array, "batch d"], Float[Array, "d"]]:

@@ -173,7 +173,7 @@ def test_run_time_checks_are_not_kept_in_a_stream(folder, tmp_path):
     with lab.process(tmp_path) as main:
         value, stats = streamed(main, "checked")
         np.testing.assert_allclose(value, X.sum(), rtol=1e-5)
-        assert stats.kept == "not kept: it has run-time checks, and is read in chunks"
+        assert stats.kept == "not cached: it has run-time checks, and is read in chunks"
 
 
 @pytest.mark.rest

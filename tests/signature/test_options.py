@@ -50,14 +50,14 @@ REFUSED = [
     ),
     (
         {"shard": "n"},
-        "shard='n' does not say which axis lies along which axis of the mesh.",
+        "shard='n' does not say which axis is sharded over which axis of the mesh.",
         'write shard={"batch": "data"}',
     ),
     ({"shard": {}}, "shard={} does not say", 'write shard={"batch": "data"}'),
     ({"shard": {"n": 3}}, "shard={'n': 3} does not say", 'write shard={"batch": "data"}'),
     (
         {"shard": {"n": "data"}, "mesh": ("x", 4)},
-        "mesh=('x', 4) is no mesh.",
+        "mesh=('x', 4) is not a mesh.",
         "write mesh=jitney.mesh(data=4)",
     ),
     (
@@ -72,7 +72,7 @@ REFUSED = [
     ),
     (
         {"pad": {"n": "pow2"}, "memory": "1GB"},
-        "`pad` and `memory` together are not there yet.",
+        "`pad` and `memory` together are not supported yet.",
         "keep one",
     ),
     ({"max_compiles": 0}, "max_compiles=0 is not a limit.", "write max_compiles=3"),
@@ -228,7 +228,7 @@ AGAINST_THE_SIGNATURE = [
         "vmap='n' names an axis that the signature has already.",
         "drop 'n' from the annotations",
     ),
-    ({"pad": {"m": "pow2"}}, "`pad` names 'm', which is no axis.", "correct the name."),
+    ({"pad": {"m": "pow2"}}, "`pad` names 'm', which is not an axis.", "correct the name."),
 ]
 
 

@@ -127,8 +127,8 @@ def test_what_is_computed_anew_is_counted_again():
     ("options", "kind", "message"),
     [
         ({"device": "h20"}, jitney.OptionError, "device='h20' is not known.*did you mean 'h200'"),
-        ({"mesh": {"data": 0}}, jitney.MeshError, "is no layout"),
-        ({"mesh": []}, jitney.MeshError, "is no layout"),
+        ({"mesh": {"data": 0}}, jitney.MeshError, "is not a layout"),
+        ({"mesh": []}, jitney.MeshError, "is not a layout"),
         ({"mesh": {"data": 4096}}, jitney.MeshError, "at most 2048 virtual devices"),
         ({"mesh": {"dat": 8}}, jitney.MeshError, "the mesh does not have"),
         ({"mesh": {"data": 3}}, jitney.MeshError, "the 3 devices along 'data' do not divide"),

@@ -216,8 +216,8 @@ def test_two_padded_axes_of_which_either_may_be_the_longer(mode):
 
 @pytest.mark.rest
 def test_sparse_arrays_are_not_padded():
-    """How many elements they store is no size; they are sparse at exact size, with a warning, and
-    the plan says why.
+    """How many elements they store is not a size; they are sparse at exact size, with a warning,
+    and the plan says why.
     """
     jacobian = padded(heat, sparse=True)
     with pytest.warns(JitneyWarning, match="makes a sparse Jacobian"):

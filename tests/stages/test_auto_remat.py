@@ -344,7 +344,7 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
         (
             lambda f: jitney.frontier(f, WS, X, wrt="v"),
             jitney.DerivativeError,
-            "'v' is no argument",
+            "'v' is not an argument",
         ),
         (
             lambda f: jitney.frontier(optimize(lambda x: x), jnp.arange(3)),

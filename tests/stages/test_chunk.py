@@ -296,12 +296,12 @@ def test_methods_and_statics():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chunk": {"m": 4}}, "'m', which is no axis"),
+        ({"chunk": {"m": 4}}, "'m', which is not an axis"),
         ({"chunk": 4}, "does not say which axis"),
         ({"chunk": {"n": 0}}, "does not say which axis"),
         ({"chunk": {"n": True}}, "does not say which axis"),
         ({"chunk": {"n": 4, "k": 4}}, "cuts several axes"),
-        ({"chunk": {"n": 4}, "pad": {"n": "pow2"}}, "together are not there yet"),
+        ({"chunk": {"n": 4}, "pad": {"n": "pow2"}}, "together are not supported yet"),
         ({"chunk": {"n": 4}, "memory": "2GiB"}, "says it already"),
         ({"chunk": {"n": "auto"}, "memory": "much"}, "is not a size"),
         ({"chunk": {"n": "auto"}, "memory": -1}, "is not a size"),

@@ -97,7 +97,7 @@ def test_keys_and_integers_are_mapped():
 
 
 def test_results_keep_their_types():
-    """Weak ones, those that no element changes, and what is no array."""
+    """Weak ones, those that no element changes, and what is not an array."""
 
     def mixed(x: Float[Array, ""]):
         return {

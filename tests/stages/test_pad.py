@@ -508,7 +508,7 @@ def test_integers_and_bools():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pad": {"m": "pow2"}}, "'m', which is no axis"),
+        ({"pad": {"m": "pow2"}}, "'m', which is not an axis"),
         ({"pad": "pow2"}, "does not say which axis"),
         ({"pad": {}}, "does not say which axis"),
         ({"pad": {"n": "pow3"}}, "neither 'pow2' nor 'aligned'"),

@@ -482,7 +482,7 @@ def test_mapped_examples_share_the_loop():
         ({"roll": True}, "does not say what is rolled"),
         (
             {"roll": "auto", "shard": {"batch": "data"}},
-            "`roll` and `shard` together are not there yet",
+            "`roll` and `shard` together are not supported yet",
         ),
         ({"roll": "auto", "on_trace_error": "eager"}, "contradict each other"),
     ],

@@ -40,7 +40,8 @@ def test_an_axis_that_the_mesh_does_not_have_is_named():
     with (
         jitney.mesh(data=1),
         pytest.raises(
-            MeshError, match=r"'n' shall lie along 'model', which the mesh does not have\.\n.*data"
+            MeshError,
+            match=r"'n' is to be sharded over 'model', which the mesh does not have\.\n.*data",
         ),
     ):
         f(X)

@@ -185,7 +185,7 @@ def test_what_is_no_sum_is_refused_with_its_line(body, says):
 
 
 def test_the_rest_of_a_loss_comes_out_whole():
-    """Arrays with the axis are concatenated, sums are added up, and what is no array passes."""
+    """Arrays with the axis are concatenated, sums are added up, and what is not an array passes."""
 
     def loss(w: Float[Array, "i"], x: Float[Array, "batch i"]):
         z = jnp.sin(x @ w)
@@ -211,7 +211,7 @@ def test_one_thing_for_two_is_an_error():
 @pytest.mark.parametrize(
     ("options", "keywords", "says"),
     [
-        ({}, {"axis": "rows"}, "axis='rows' is no axis"),
+        ({}, {"axis": "rows"}, "axis='rows' is not an axis"),
         ({"vmap": "one"}, {"axis": "one"}, "that of `vmap`"),
         ({}, {"microbatch": 0}, "no number of elements"),
         ({}, {"microbatch": True}, "no number of elements"),

@@ -177,7 +177,7 @@ def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
     )
     path.write_bytes(path.read_bytes()[:-30] if content is None else content)
     with pytest.raises(
-        DataError, match=rf"reading 'x': .*data{suffix} is no whole `{suffix}` file"
+        DataError, match=rf"reading 'x': .*data{suffix} is not a whole `{suffix}` file"
     ):
         stream(mean, {"x": path}, chunk={"n": 8}, progress=False)
 
@@ -213,5 +213,5 @@ def test_parts_are_cut_along_another_axis_too():
 @pytest.mark.parametrize("retries", [True, -1, 1.5])
 def test_what_is_no_number_of_retries_is_an_error(retries):
     """A bool neither, as with the other numbers."""
-    with pytest.raises(OptionError, match=rf"retries={retries!r} is no number of times"):
+    with pytest.raises(OptionError, match=rf"retries={retries!r} is not a number of times"):
         stream(mean, {"x": rows(8)}, chunk={"n": 4}, progress=False, retries=retries)

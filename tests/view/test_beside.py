@@ -119,7 +119,7 @@ def unannotated(x: Float[Array, "n"], y) -> Float[Array, ""]:
 
 
 NOT_PADDED = [
-    (closure, (), "an array of 12 elements, as many as 'n' has, is no argument with that axis"),
+    (closure, (), "an array of 12 elements, as many as 'n' has, is not an argument with that axis"),
     (
         unannotated,
         (TWELVE,),

@@ -158,7 +158,7 @@ def test_masked_points_are_not_blamed():
 
 
 def test_callable_without_a_hash():
-    """A callable that cannot be a key of the kept programs is refused, with what to do."""
+    """A callable that cannot be a key of the cached programs is refused, with what to do."""
 
     class Unhashable:
         __hash__ = None

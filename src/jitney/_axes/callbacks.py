@@ -34,7 +34,7 @@ def check_effects(op: Op) -> None:
         kinds = ", ".join(sorted({type(effect).__name__ for effect in eqn.effects}))
         raise Refused(
             Op(eqn, seen_at=op.place).place,
-            f"has an effect that is no callback's: {kinds} (`{eqn.primitive.name}`)",
+            f"has an effect that is not a callback's: {kinds} (`{eqn.primitive.name}`)",
         )
 
 

@@ -84,7 +84,9 @@ class _Finite(PaddedInterpreter):
         dims: Sequence[object],
         axis: int,
     ) -> jax.Array:
-        """The mask of `PaddedInterpreter.inside`, memoised by shape: JAX stores each mask as a residual."""
+        """The mask of `PaddedInterpreter.inside`, memoised by shape: JAX stores each mask as a
+        residual.
+        """
         key = (self.shape(dims), axis, str(dims[axis]))
         mask = self._masks.get(key)
         if mask is None:

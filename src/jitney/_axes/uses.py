@@ -1,8 +1,8 @@
 """Proof that a body can be padded: the uses of each named axis, collected in one walk over its
 jaxpr with symbolic sizes.
 
-The proof is by induction over the equations: each has a rule that keeps the invariant of `interpreter.py`
-(valid elements first, and exact), or it is refused.
+The proof is by induction over the equations: each has a rule that keeps the invariant of
+`interpreter.py` (valid elements first, and exact), or it is refused.
 """
 
 from __future__ import annotations

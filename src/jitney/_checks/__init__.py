@@ -2,7 +2,8 @@
 
     def f(x):                                  a, flag = f(x)
         x = eqx.error_if(x, x < 0, "a")   ->   # flag == 0: no check has failed
-        return jnp.sqrt(x)                     # else `CheckTable.fail(int(flag))` raises Equinox's error
+        return jnp.sqrt(x)                     # else `CheckTable.fail(int(flag))` raises
+                                               # Equinox's error
 
 `evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `liveness.py`. `CheckTable`
 numbers the checks of a function. `PendingFlags` holds the numbers of calls under `checks="later"`

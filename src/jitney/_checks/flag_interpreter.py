@@ -74,7 +74,8 @@ def evaluate_flagged(
     """Evaluate a closed jaxpr; return its results and the number of the check that failed first.
 
     Raises:
-        Kept: The program has ordered effects, mutates references, has explicit axes of a mesh, or
+        Unflaggable: The program has ordered effects, mutates references, has explicit axes of a
+        mesh, or
             holds a check in a primitive that is not supported.
     """
     # JAX has no public names for the classes of ordered effects.

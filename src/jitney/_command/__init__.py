@@ -10,6 +10,6 @@
     told.py       writes the report to stderr, or through page/ to a file
 
 The other commands are in `doctor.py`, `bench/`, `exported.py` (`show`), `reread.py` (`report`), and
-`cache_command.py` and `warming.py` (`cache`). Of the rest of jitney only `__main__.py` imports this folder,
-which may import all of it.
+`cache_command.py` and `warming.py` (`cache`). Of the rest of jitney only `__main__.py` imports this
+folder, which may import all of it.
 """

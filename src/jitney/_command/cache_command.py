@@ -114,7 +114,7 @@ def _age(text: str | None) -> float | None:
     if match is None:
         raise OptionError(
             "python -m jitney cache prune",
-            f"--older-than {text!r} is no age.",
+            f"--older-than {text!r} is not an age.",
             "An age is a number and s, m, h, d or w.",
             "write 30d.",
             code="J205",
@@ -129,7 +129,7 @@ def _bytes(text: str | None) -> float | None:
     if size is None:
         raise OptionError(
             "python -m jitney cache prune",
-            f"--larger-than {text!r} is no size.",
+            f"--larger-than {text!r} is not a size.",
             "A size is a number of bytes, or of a unit.",
             "write 2GB.",
             code="J205",

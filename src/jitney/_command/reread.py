@@ -21,7 +21,7 @@ def carry_out(given: argparse.Namespace) -> int:
     if target.suffix != ".html":
         raise OptionError(
             _WHERE,
-            f"{given.page!r} is no page.",
+            f"{given.page!r} is not a page.",
             "A page is a file that ends in .html.",
             "write out.html.",
             code="J205",

@@ -106,7 +106,7 @@ def _entry(where: str, table: Any) -> Wanted:
         )
     sizes = entry.get("sizes", {})
     if not isinstance(sizes, dict):
-        raise _wrong(where, f"sizes={sizes!r} is no table.", "write sizes = { n = [256, 512] }.")
+        raise _wrong(where, f"sizes={sizes!r} is not a table.", "write sizes = { n = [256, 512] }.")
     return Wanted(
         f"{where} ({function})",
         function,
@@ -143,7 +143,7 @@ def _program(entry: Wanted) -> Program[..., object]:
         found = getattr(found, part)
     if not isinstance(found, Program):
         raise _wrong(
-            entry.where, "it is no program of jitney.", "decorate it with @jitney.optimize."
+            entry.where, "it is not a program of jitney.", "decorate it with @jitney.optimize."
         )
     return cast("Program[..., object]", found)
 

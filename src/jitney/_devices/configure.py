@@ -165,7 +165,7 @@ def _threads(where: str, threads: Any) -> int:
         return int(threads)
     raise OptionError(
         where,
-        f"threads={threads!r} is no number of threads.",
+        f"threads={threads!r} is not a number of threads.",
         'It is a positive int, or "auto".',
         "correct it.",
         code="J206",
@@ -195,7 +195,7 @@ def _memory(where: str, memory: Any) -> int | float | str:
         return size
     raise OptionError(
         where,
-        f"memory={memory!r} is no size.",
+        f"memory={memory!r} is not a size.",
         'It is bytes, a text with a unit, "auto", or a part of a GPU\'s memory below 1.',
         'write memory="8GiB", or memory=0.5.',
         code="J206",

@@ -207,7 +207,7 @@ class Pipeline(eqx.Module):
             raise MeshError(
                 _WHERE,
                 "there is no mesh.",
-                "Layers lie along an axis of a mesh of devices.",
+                "Layers are sharded over an axis of a mesh of devices.",
                 f"call it inside `with jitney.mesh({self.axis}=-1):`, or give"
                 f" mesh=jitney.mesh({self.axis}=-1).",
                 code="J250",
@@ -339,7 +339,7 @@ def pipeline(
     if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
         raise OptionError(
             _WHERE,
-            f"microbatches={microbatches!r} is no number of parts.",
+            f"microbatches={microbatches!r} is not a number of parts.",
             "The batch goes through in equal parts.",
             "write microbatches=8.",
             code="J220",

@@ -53,14 +53,14 @@ def place(tree: object, /, *, shard: object, mesh: object = None) -> Any:
         fail(
             _WHERE,
             "`shard` says nothing.",
-            "It says which axis lies along which axis of the mesh.",
+            "It says which axis is sharded over which axis of the mesh.",
             'write shard="fsdp".',
         )
     if around is None:
         raise MeshError(
             _WHERE,
             "there is no mesh.",
-            "Axes lie along the axes of a mesh of devices.",
+            "Axes are sharded over the axes of a mesh of devices.",
             "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1).",
             code="J250",
         )

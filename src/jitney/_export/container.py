@@ -61,7 +61,7 @@ def path_of(file: object, where: object) -> Path:
     if not isinstance(file, (str, os.PathLike)) or not isinstance(os.fspath(file), str):
         raise ExportError(
             f"{where}",
-            f"{file!r} is no path.",
+            f"{file!r} is not a path.",
             "A program is one file.",
             'name it: "fit.jitney".',
             code="J294",
@@ -170,7 +170,7 @@ def _check_line(line: bytes, where: str) -> None:
     ):
         raise ExportError(
             where,
-            "it is no program of jitney.",
+            "it is not a program of jitney.",
             "What is loaded is a file of `f.export(...)`.",
             "correct the path.",
             code="J290",

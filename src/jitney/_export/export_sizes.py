@@ -64,7 +64,7 @@ def size_combinations(sizes: Mapping[str, object] | None, where: Where) -> Itera
             ):
                 raise ExportError(
                     where,
-                    f"sizes={{{name!r}: {asked!r}}} is no size.",
+                    f"sizes={{{name!r}: {asked!r}}} is not a size.",
                     "A size is an int; several are a tuple of them, each of "
                     "which is a program; a `range` is one program for all of its sizes.",
                     f"write {{{name!r}: range(2, 1025)}}.",

@@ -178,7 +178,7 @@ def made_of_header(make: Callable[[], T], where: str) -> T:
 def _foreign(where: str) -> str:
     return format_error(
         where,
-        "its header is none that jitney has written.",
+        "its header was not written by jitney.",
         "What is loaded is a file of `f.export(...)`.",
         "export it anew; its digest is right, so it was not damaged on its way.",
     )

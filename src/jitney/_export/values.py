@@ -140,7 +140,7 @@ def _code(code: types.CodeType) -> tuple[object, ...]:
 def _named(kind: type, value: enum.Enum) -> list[str]:
     # A combination of flags may have no name of its own.
     if getattr(kind, str(value.name), None) is not value:
-        raise NoData(f"{value!r}, which is no member by its name")
+        raise NoData(f"{value!r}, which is not a member by its name")
     return _name_of(kind)[:1]
 
 

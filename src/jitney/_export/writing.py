@@ -207,7 +207,7 @@ def _check(program: Program, where: Where, vjp_order: object) -> None:
     if not isinstance(vjp_order, int) or isinstance(vjp_order, bool) or vjp_order < 0:
         raise ExportError(
             where,
-            f"vjp_order={vjp_order!r} is no number of derivatives.",
+            f"vjp_order={vjp_order!r} is not a number of derivatives.",
             "It says how often a loaded program can be differentiated by `jax.grad`.",
             "write vjp_order=1, or export `f.value_and_grad`.",
         )

@@ -196,7 +196,7 @@ class Derivative(Tools[G], Generic[P, G]):
             raise DerivativeError(
                 self._where,
                 f"missing {name}=..., {what}.",
-                "A derivative along a direction is told which.",
+                "A derivative along a direction takes that direction.",
                 f"pass {name}=... by name.",
                 code="J243",
             )
@@ -329,7 +329,7 @@ class Derivative(Tools[G], Generic[P, G]):
         if options.memory is not None:
             fail(
                 self._where,
-                "`memory` and has_aux=True together are not there yet.",
+                "`memory` and has_aux=True together are not supported yet.",
                 "What is recomputed is chosen for one number.",
                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.",
                 code="J201",

@@ -75,7 +75,7 @@ def scan_steps(
     if not callable(step):
         raise OptionError(
             "scan_steps()",
-            f"{step!r} is no step.",
+            f"{step!r} is not a step.",
             _HANDED_ON,
             "pass a function, or a program of one.",
             code="J204",
@@ -149,7 +149,7 @@ def _names(
     if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < _MOST:
         rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
         raise OptionError(
-            where, f"n={n!r} is no number of steps.", rule, "write n=1000.", code="J220"
+            where, f"n={n!r} is not a number of steps.", rule, "write n=1000.", code="J220"
         )
     parameters = signature.parameters
     names = [
@@ -170,7 +170,7 @@ def _names(
         raise OptionError(where, f"carry={carry!r} does not fit.", rule, fix, code="J220")
     for name in over:
         if name not in parameters or name in names[:carry]:
-            what = "is handed on" if name in names[:carry] else "is no argument"
+            what = "is handed on" if name in names[:carry] else "is not an argument"
             rest = [each for each in parameters if each not in names[:carry]]
             rule = (
                 f"An argument with an element for each step is one of {', '.join(rest) or 'none'}."

@@ -80,7 +80,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
     """
     if not isinstance(layers, (list, tuple)):
         _fail(
-            f"{type(layers).__name__} is no list of layers.",
+            f"{type(layers).__name__} is not a list of layers.",
             _RULE,
             "pass a list or a tuple of them.",
         )

@@ -210,7 +210,7 @@ def _vector(cls: type, vector: object, length: int, kind: type[np.generic]) -> A
         else:
             array = np.asarray(vector, jnp.result_type(float))
     except (TypeError, ValueError) as error:
-        raise _no_vector(cls, f"a {type(vector).__name__} is no vector: {error}") from None
+        raise _no_vector(cls, f"a {type(vector).__name__} is not a vector: {error}") from None
     if not issubdtype(array.dtype, kind):
         raise _no_vector(cls, f"the vector is {array.dtype}")
     if array.shape != (length,):

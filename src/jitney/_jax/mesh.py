@@ -73,7 +73,8 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
         raise MeshError(
             "jitney.mesh()",
             f"devices={devices!r}.",
-            "They are a list of JAX's devices; an axis says how many lie along it.",
+            "They are a list of JAX's devices; the size of an axis is the number of devices"
+            " along it.",
             "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2]).",
             code="J253",
         )
@@ -100,7 +101,9 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
     if not axes or bad or list(axes.values()).count(-1) > 1:
         raise MeshError(
             where,
-            f"{bad[0]}={axes[bad[0]]!r} is no number of devices." if bad else "that is no layout.",
+            f"{bad[0]}={axes[bad[0]]!r} is not a number of devices."
+            if bad
+            else "that is not a layout.",
             "Each axis has a number of devices; one of them may be -1, for all that are left.",
             "write jitney.mesh(data=-1).",
             code="J253",
@@ -160,7 +163,8 @@ def _divided_already(given: Any, around: Any) -> Any:
     raise MeshError(
         "mesh=...",
         f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
-        "Inside one each device works alone on its part, and arrays can be laid only along axes of"
+        "Inside one each device works alone on its part, and arrays can be sharded only"
+        " over axes of"
         " that same mesh.",
         "call the function outside of it, or write it there without `shard`.",
         code="J254",
@@ -175,7 +179,7 @@ def mesh_of(given: object) -> Any:
     """
     found = given.mesh if isinstance(given, Mesh) else given
     if not isinstance(found, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
-        what = f"a {type(found).__name__} is no mesh."
+        what = f"a {type(found).__name__} is not a mesh."
         raise MeshError(
             "mesh=...",
             what,

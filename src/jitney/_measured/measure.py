@@ -307,13 +307,13 @@ def _check(*, seconds: Any, rounds: object, tolerance: Any, on_device: object) -
     wrong = None
     if not is_number(seconds) or seconds <= 0:
         wrong = (
-            f"seconds={seconds!r} is no time.",
+            f"seconds={seconds!r} is not a time.",
             "It is a positive number of seconds.",
             "write `seconds=2.0`.",
         )
     elif not isinstance(rounds, int) or rounds < 1:
         wrong = (
-            f"rounds={rounds!r} is no number of rounds.",
+            f"rounds={rounds!r} is not a number of rounds.",
             "It is a positive int; 8 are needed for a verdict.",
             "write `rounds=16`.",
         )

@@ -294,7 +294,7 @@ def profile(folder: str | os.PathLike[str]) -> Profile:
     except TypeError as error:
         raise OptionError(
             f"jitney.profile({folder!r})",
-            f"a value of type {type(folder).__name__} is no folder.",
+            f"a value of type {type(folder).__name__} is not a folder.",
             "It says where the trace is written.",
             'write `jitney.profile("traces")`.',
             code="J208",

@@ -2,8 +2,8 @@
 
     z = dot_general x y   ->   z = dot_general (bf16 x) (bf16 y), preferred_element_type=float32
 
-`autocast` evaluates a jaxpr under a `Policy` (`policy.py`). `product_labels.py` finds the argument or
-module that feeds each product, by which policies choose. `replay.py` measures what the rounding
+`autocast` evaluates a jaxpr under a `Policy` (`policy.py`). `product_labels.py` finds the argument
+or module that feeds each product, by which policies choose. `replay.py` measures what the rounding
 costs, and `lost_constants` finds numbers that overflow in a low type.
 """
 

@@ -76,7 +76,7 @@ class Checkpoints:
         if not isinstance(folder, (str, os.PathLike)):
             raise OptionError(
                 "jitney.Checkpoints()",
-                f"a {type(folder).__name__} is no folder.",
+                f"a {type(folder).__name__} is not a folder.",
                 "A folder is a path.",
                 'write jitney.Checkpoints("run").',
                 code="J220",
@@ -87,7 +87,7 @@ class Checkpoints:
         if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
             raise OptionError(
                 self._where,
-                f"keep={keep!r} is no number of checkpoints.",
+                f"keep={keep!r} is not a number of checkpoints.",
                 "The newest are kept.",
                 "write keep=2.",
                 code="J220",
@@ -95,7 +95,7 @@ class Checkpoints:
         if "://" in str(folder):
             raise OptionError(
                 self._where,
-                "that is no folder of a file system.",
+                "that is not a folder of a file system.",
                 "Checkpoints are written to files.",
                 "mount the storage, and give the folder where it is.",
                 code="J220",
@@ -316,7 +316,7 @@ class Checkpoints:
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
             self._where,
-            f"{place} is no checkpoint of jitney's, or it is damaged: {why}.",
+            f"{place} is not a checkpoint of jitney's, or it is damaged: {why}.",
             "A checkpoint is used whole or not at all.",
             "give another folder, or another step, such as the one before.",
             code="J281",
@@ -346,7 +346,7 @@ class Checkpoints:
         if number < 0:
             raise JitneyError(
                 self._where,
-                f"{step!r} is no step.",
+                f"{step!r} is not a step.",
                 "Steps are counted from 0.",
                 "pass an int.",
                 code="J283",

@@ -121,7 +121,7 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
     if RUN.channel is None:
         raise ProcessError(
             where,
-            f"it runs over {len(group)} processes, which jitney has not been told to compare.",
+            f"it runs over {len(group)} processes, which jitney has not been asked to compare.",
             "Before its first step all processes compare what they are about to do.",
             "call jitney.distributed() at the start; it takes over a run that"
             " jax.distributed.initialize has started.",
@@ -159,7 +159,7 @@ def refuse_padding(
     if mesh is not None and len(members(mesh)) > 1:
         raise OptionError(
             where,
-            "`pad` over several processes is not there yet.",
+            "`pad` over several processes is not supported yet.",
             "Padding fills on the host, which has only its part there.",
             "pass arrays of one size, or decorate a second function without `pad` for that.",
             code="J201",
@@ -199,8 +199,9 @@ def _refuse_host(where: Where, paths: Sequence[str]) -> None:
     if paths:
         raise ProcessError(
             where,
-            f"{shortlist(paths)} is a NumPy array, and lies along the mesh of several processes.",
-            "Whether each process has a part of it, or all of it, cannot be told from an array.",
+            f"{shortlist(paths)} is a NumPy array, and is sharded over the mesh of several"
+            " processes.",
+            "An array does not show whether each process has a part of it or all of it.",
             'jitney.from_processes(x, "data") puts the parts of all processes together;'
             " jnp.asarray(x) is whole in each.",
             code="J263",

@@ -134,7 +134,7 @@ def distributed(
     for name, value in (("timeout", timeout), ("heartbeat", heartbeat), ("grace", grace)):
         if not is_number(value) or not value > 0:
             raise refusal(
-                f"{name}={value!r} is no time.",
+                f"{name}={value!r} is not a time.",
                 "It is a number of seconds, above 0.",
                 f"write {name}=60.",
             )

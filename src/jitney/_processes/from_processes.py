@@ -60,14 +60,14 @@ def from_processes(
         raise MeshError(
             _WHERE,
             f"{along=}, {axis=}.",
-            "Parts lie along an axis of the mesh, given by its name; `axis` is a number.",
+            "Parts are sharded over an axis of the mesh, given by its name; `axis` is a number.",
             'write jitney.from_processes(x, "data").',
             code="J253",
         )
 
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
-        rule = "Parts lie along an axis of a mesh of devices."
+        rule = "Parts are sharded over an axis of a mesh of devices."
         if onto is not None:
             rule = f"The axes of the mesh are {described(onto)}."
         raise MeshError(

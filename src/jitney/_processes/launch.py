@@ -59,7 +59,9 @@ def given_of(address: str | None, count: int | None, index: int | None) -> RunRe
     for name, value in (("num_processes", count), ("process_id", index)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise refusal(
-                f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int."
+                f"{name}={value!r} is not a number.",
+                "Processes are counted from 0.",
+                "pass an int.",
             )
     if count is not None and count < 1:
         raise refusal(
@@ -112,7 +114,7 @@ def _number(name: str) -> int | None:
         return None
     if not text.strip().isdigit():
         raise refusal(
-            f"the variable {name} is {text!r}, which is no number.",
+            f"the variable {name} is {text!r}, which is not a number.",
             "Processes are counted from 0.",
             "set it to a number.",
         )

@@ -98,7 +98,7 @@ class CheckedCalls:
         """Return JAX's lowered program of these arrays or abstract values, as calls run it.
 
         Raises:
-            Kept: Equinox runs it.
+            Unflaggable: Equinox runs it.
         """
         if self._translating is not None:
             raise Unflaggable("with `shard` Equinox runs it")
@@ -120,7 +120,7 @@ def with_number(
     table: CheckTable,
 ) -> Callable[..., tuple[object, jax.Array]]:
     """Return the function as it is compiled: its results, and the number of the check that failed.
-    Its trace raises Kept where the checks cannot be data.
+    Its trace raises Unflaggable where the checks cannot be data.
     """
 
     def returning(*arrays: object) -> tuple[object, jax.Array]:

@@ -1,9 +1,9 @@
 """Shared state of equal functions with equal options: layouts, entries, and all that `FunctionInfo`
 is.
 
-A call goes `Program.__call__` -> `CompiledFunction.find` -> `Specialization.run`. `find` has three ways to an entry, the
-fastest first: a generated function for this pattern of types (`direct`), a known `Layout`, and a
-new one.
+A call goes `Program.__call__` -> `CompiledFunction.find` -> `Specialization.run`. `find` has three
+ways to an entry, the fastest first: a generated function for this pattern of types (`direct`), a
+known `Layout`, and a new one.
 """
 
 from __future__ import annotations
@@ -491,7 +491,7 @@ def _check_names(core: CompiledFunction) -> None:
         if name not in known and not core.contract.unresolved:
             fail(
                 core.where,
-                f"`{option}` names {name!r}, which is no axis.",
+                f"`{option}` names {name!r}, which is not an axis.",
                 "The axes of the signature and of `vmap` are"
                 f" {', '.join(sorted(known)) or 'none'}.",
                 (

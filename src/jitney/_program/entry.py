@@ -9,8 +9,8 @@ values: once its key has been seen, it costs nothing extra.
 For example, with `@jitney.optimize(pad={"n": "pow2"})` on `def mean(x: Float[Array, "n"]): return
 x.mean()`, and 5 elements:
 
-    mean(x)                            Core.find: an entry, and the flat arrays [f32[5]]
-    entry.run(f32[5])                  PaddedCalls: the bucket is n=8, the true size is 5
+    mean(x)                               CompiledFunction.find: an entry, and [f32[5]]
+    entry.run(f32[5])                     PaddedCalls: the bucket is n=8, the true size is 5
     entry.jitted(f32[8], TrueSizes(5))    `Specialization._trace`, the first time; in short,
         { lambda ; a:f32[8] b:i32[]. let
             c:f32[8] = select_n (iota < b) -0.0 a      a mask: the identity of a sum beyond b
@@ -218,7 +218,8 @@ class Specialization(CallPlanner):
         if other is None:
             return
 
-        # The head of a linked list: `CompiledFunction.entry` walks it from the newest state to the oldest.
+        # The head of a linked list: `CompiledFunction.entry` walks it from the newest state to the
+        # oldest.
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
             names = self.names_of_statics()

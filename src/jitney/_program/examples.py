@@ -77,7 +77,7 @@ def _check_sizes(core: CompiledFunction, sizes: object) -> None:
         if name not in known:
             raise ContractError(
                 core.where,
-                f"sizes names {name!r}, which is no axis.",
+                f"sizes names {name!r}, which is not an axis.",
                 "The axes of the signature and of `vmap` are"
                 f" {', '.join(sorted(known)) or 'none'}.",
                 name_fix(str(name), known),

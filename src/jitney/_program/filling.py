@@ -162,7 +162,7 @@ class Filling:
 
         part = self._part(result, shape, alone=alone)
 
-        # Weakly typed results are not kept: JAX would trace the next program once more for them.
+        # Weakly typed results are not cached: JAX would trace the next program once more for them.
         if (
             keeps
             and alone

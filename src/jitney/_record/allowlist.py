@@ -155,7 +155,7 @@ def check_module(name: str, *, stdlib: bool) -> None:
     """Refuse a module by its name.
 
     Raises:
-        Unsure: Its functions are not functions of their arguments.
+        NotDeterministic: Its functions are not functions of their arguments.
     """
     root = name.partition(".")[0]
     if not stdlib and is_installed(name) and not is_known(name):
@@ -177,7 +177,7 @@ def check_name(module: str, name: str) -> None:
     """Refuse a function by its name.
 
     Raises:
-        Unsure: It reads something that is not in its arguments.
+        NotDeterministic: It reads something that is not in its arguments.
     """
     if module == "builtins" and name in _BARRED_BUILTINS:
         raise NotDeterministic(f"it uses `{name}`, and what that reads is not followed")

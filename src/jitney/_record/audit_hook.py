@@ -71,7 +71,7 @@ def report_opens(tell: Tell) -> Generator[None]:
     """Report each thing that this thread opens: event, arguments, and the frame that opens it.
 
     Raises:
-        Unsure: Another audit hook refuses this one.
+        NotDeterministic: Another audit hook refuses this one.
     """
     _install()
     thread = threading.get_ident()

@@ -153,7 +153,7 @@ def value_of(load: Load, frame: types.FrameType) -> object:
     """Evaluate a simple expression in a frame without calling anything.
 
     Raises:
-        Unsure: The value cannot be found without a call.
+        NotDeterministic: The value cannot be found without a call.
     """
     kind, name = load[0], load[-1]
     if kind == "constant":

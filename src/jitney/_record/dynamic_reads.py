@@ -61,7 +61,7 @@ class LookedUp:
             told: First argument of the call, where Python reports it (3.12 and later), or `UNTOLD`.
 
         Raises:
-            Unsure: The attribute cannot be determined.
+            NotDeterministic: The attribute cannot be determined.
         """
         code, calls = frame.f_code, calls_in(frame.f_code)
         if frame.f_lasti not in calls:
@@ -125,7 +125,7 @@ class LookedUp:
         """Return the second key; empty if nothing was looked up.
 
         Raises:
-            Unsure: A value has changed since it was looked up.
+            NotDeterministic: A value has changed since it was looked up.
         """
         if any(self._key(self.reads[:count]).text != text for count, text in self._texts.items()):
             raise NotDeterministic("the trace changes what it reads")

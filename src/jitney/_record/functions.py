@@ -46,7 +46,8 @@ def globals_of(fn: types.FunctionType, reads: CodeReads) -> Iterator[Global]:
     """Yield the globals that the code of a function reads.
 
     Raises:
-        Unsure: The code has a read that cannot be followed, sets a global, or makes a set.
+        NotDeterministic: The code has a read that cannot be followed, sets a global, or makes a
+        set.
     """
 
     # Refuse code whose effect or iteration order is not a function of its reads.
@@ -137,7 +138,7 @@ def attribute_of(module: types.ModuleType, name: str) -> object:
     """Return the value of a module's name, or `MISSING`.
 
     Raises:
-        Unsure: A `__getattr__` of a user's module computes the value.
+        NotDeterministic: A `__getattr__` of a user's module computes the value.
     """
     if name in vars(module):
         return vars(module)[name]

@@ -64,7 +64,7 @@ class Libraries:
         """Collect the files and names of code that ran, each with its module.
 
         Raises:
-            Unsure: A file was written after this process began.
+            NotDeterministic: A file was written after this process began.
         """
         paths = [code.co_filename for code, _ in ran]
         ran_files = [path for path in paths if not path.startswith("<")]

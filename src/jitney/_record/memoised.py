@@ -75,7 +75,7 @@ class LruCacheContents:
         3.13.0.
 
         Raises:
-            Unsure: The referents have another form.
+            NotDeterministic: The referents have another form.
         """
         size, attributes = remembering.cache_info().currsize, vars(remembering)
         referents = gc.get_referents(remembering)
@@ -169,13 +169,15 @@ class TracedCacheEntries:
         """Check that the results are still what they were when they were computed.
 
         Raises:
-            Unsure: A result has changed, or cannot be compared by content.
+            NotDeterministic: A result has changed, or cannot be compared by content.
         """
         for one, key, result in self._new():
             self._digest(key)
             digest = self._returned[id(result)][1]
             if digest is None:
-                raise NotDeterministic(f"`{name_of(one)}` remembers what cannot be told by content")
+                raise NotDeterministic(
+                    f"`{name_of(one)}` memoises values that cannot be identified by content"
+                )
             if digest != self._digest(result):
                 raise NotDeterministic(f"what `{name_of(one)}` remembers is changed")
 

@@ -3,8 +3,8 @@ hashed, and that of installed packages.
 
 Bytecode does not show every read, so the trace is watched as well: by a profile function in Python
 3.11, by `sys.monitoring` from 3.12 on. If another tool occupies them, no program is cached. Input:
-the code objects in the key. Output: `TraceMonitor.problem`, the first reason why the key may miss something,
-and `TraceMonitor.libraries`, the installed code that ran.
+the code objects in the key. Output: `TraceMonitor.problem`, the first reason why the key may miss
+something, and `TraceMonitor.libraries`, the installed code that ran.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def watched(
     nobody.
 
     Raises:
-        Unsure: Another tool occupies the profiler or all tool ids.
+        NotDeterministic: Another tool occupies the profiler or all tool ids.
     """
     ran = TraceMonitor(followed, looked_up, traced)
     was_collecting = gc.isenabled()

@@ -152,7 +152,7 @@ class ContentHasher:
         modules read.
 
         Raises:
-            Unsure: Something that may be read cannot be compared by content.
+            NotDeterministic: Something that may be read cannot be compared by content.
         """
 
         # Reading a name can lead to more functions, whose code reads more names, so the order
@@ -209,7 +209,7 @@ class ContentHasher:
         """Add a value and everything that it can read.
 
         Raises:
-            Unsure: The value, or something in it, cannot be compared by content.
+            NotDeterministic: The value, or something in it, cannot be compared by content.
         """
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -455,7 +455,7 @@ class ContentHasher:
             raise self.fail("is under `jax.jit`, and this JAX does not say how")
         fn, options = inside
         if " at 0x" in options:
-            raise self.fail("is under `jax.jit` with options that are told by address")
+            raise self.fail("is under `jax.jit` with options that are identified by address")
         self.say("jit", options)
         of_users = {
             name: part
@@ -469,7 +469,7 @@ class ContentHasher:
         value (`module` is empty).
 
         Raises:
-            Unsure: The value cannot be compared by content.
+            NotDeterministic: The value cannot be compared by content.
         """
         if not module:
             self._asked.add(name)
@@ -628,8 +628,8 @@ class ContentHasher:
 
     def _globals(self, fn: types.FunctionType, names: CodeReads) -> None:
 
-        # Code whose reads cannot be followed is refused when it runs (`trace_monitor.py`), not when it is
-        # seen.
+        # Code whose reads cannot be followed is refused when it runs (`trace_monitor.py`), not when
+        # it is seen.
         try:
             reads = [*_checked(fn, names)]
         except NotDeterministic as unsure:
@@ -701,7 +701,8 @@ def _checked(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
     """Yield every global that a function reads.
 
     Raises:
-        Unsure: A read cannot be followed, or leads to something that is not a function of its
+        NotDeterministic: A read cannot be followed, or leads to something that is not a function of
+        its
             arguments.
     """
     for read in globals_of(fn, names):

@@ -73,7 +73,7 @@ class Communication(Shown):
 
 
 def _sentence(collective: Collective) -> str:
-    loop = " in each turn of a loop" if collective.in_loop else ""
+    loop = " in each iteration of a loop" if collective.in_loop else ""
     flag = (
         f". It brings all of {collective.whole!r}, or an array of its shape, to every device"
         if collective.whole

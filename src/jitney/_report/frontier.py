@@ -45,7 +45,7 @@ class Frontier(Shown):
         memory: Limit in bytes; None if none was given.
         ways: All choices that were compiled, from the most memory to the least.
         chosen: The one that recomputes least of those within the limit; None if none is, or there
-            is no limit.
+            is not a limit.
         unsupported: Reason why residuals cannot be offloaded to the memory of the host; None if
             they can.
     """

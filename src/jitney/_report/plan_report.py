@@ -490,7 +490,7 @@ def _donation(entry: Specialization, view: View, arrays: Sequence[Array]) -> lis
             taken.append(leaf)
             continue
         why = (
-            f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its"
+            f"the buffer of {leaf.path!r} is donated but not reused: no result is left with its"
             f" shape and dtype ({leaf})"
         )
         lines.append(PlanLine("donation", taken=False, why=why))
@@ -567,13 +567,17 @@ def _serialized_line(
     if entry.kept is None:
         return [
             PlanLine(
-                "kept program", taken=False, why="not kept: under an outer transform it is traced"
+                "cached program",
+                taken=False,
+                why="not cached: under an outer transform it is traced",
             )
         ]
     with entry.numbers():
         # The arrays that the program gets: padded ones, if it pads.
         given = arrays if entry.padded is None else entry.padded.given(arrays)
-        return [PlanLine("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
+        return [
+            PlanLine("cached program", *entry.kept.note(given, next(iter(entry.where()), None)))
+        ]
 
 
 def _verified(entry: Specialization, arrays: Sequence[Array], *, ready: bool) -> PlanLine:

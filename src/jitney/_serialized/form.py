@@ -65,7 +65,7 @@ class Forms:
         """Return a form as plain data.
 
         Raises:
-            Unsure: It holds a part that no argument has and that has no qualified name.
+            NotDeterministic: It holds a part that no argument has and that has no qualified name.
         """
         # Rebuild the result with placeholders; `rest` is sorted by index.
         leaves: list[object] = [_ARRAY] * (treedef.num_leaves - len(rest))
@@ -138,7 +138,7 @@ class Forms:
         """Return the structure, and the parts that are not arrays with their indices.
 
         Raises:
-            Unsure: A name cannot be resolved.
+            NotDeterministic: A name cannot be resolved.
         """
         leaves, treedef = tree_flatten(self._read(form))
         rest = ((i, leaf) for i, leaf in enumerate(leaves) if leaf is not _ARRAY)
@@ -180,7 +180,7 @@ class Forms:
 def _module_of(kind: object, fields: Mapping[str, object]) -> eqx.Module:
     """Return a module rebuilt as JAX does it: without its `__init__`."""
     if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
-        raise NotDeterministic(f"{kind} is no module of Equinox")
+        raise NotDeterministic(f"{kind} is not a module of Equinox")
     module = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(module, name, value)

@@ -86,7 +86,7 @@ def in_parts(
             request.check_same(fresh, stored or fresh)
             stored = stored or fresh
     except NotDeterministic as unsure:
-        return None, f"not kept: {unsure}"
+        return None, f"not cached: {unsure}"
     body.warn_lost(stored.updates)
     treedef, rest = request.forms.read(stored.form)
     return CachedParts(stored.programs, stored.plan, treedef, rest), why

@@ -5,8 +5,9 @@ This happens inside of JAX's own trace of the call, once for each key of JAX's, 
 JAX's as ever. JAX's program then holds either the body, or one call of the program that was
 exported from it:
 
-    jit(mean) -> SerializedPrograms.__call__ -> CacheRequest.found()      a hit: the exported program is called
-                               -> CacheRequest.record_trace()   a miss: trace, export, save, and call that
+    jit(mean) -> SerializedPrograms.__call__
+        -> CacheRequest.found()           a hit: the exported program is called
+        -> CacheRequest.record_trace()    a miss: trace, export, save, and call that
 
 An exported program has no derivative and no batching rule. So under an outer transform, an entry of
 its own is traced as usual (`FunctionInfo.differs_nested`).
@@ -69,7 +70,7 @@ class SerializedPrograms:
         try:
             request = self._request(given, laid)
         except NotDeterministic as unsure:
-            self.notes[key] = (False, f"not kept: {unsure}")
+            self.notes[key] = (False, f"not cached: {unsure}")
             return self._on_mesh(given, laid)
 
         # A miss, or a hit, which `verify` compares with a trace.
@@ -87,7 +88,7 @@ class SerializedPrograms:
         """
         refused = unsupported(self._body.core)
         if refused is not None:
-            return False, f"not kept: {refused}"
+            return False, f"not cached: {refused}"
         with self._body.numbers():
             return self.notes.get(_key_of_note(given, mesh), (True, "not called yet"))
 
@@ -130,7 +131,7 @@ class SerializedPrograms:
                 is_saved = save(request.entry, stored)
                 self.notes[key] = (is_saved, f"{MADE}{why}" if is_saved else UNWRITTEN)
             except NotDeterministic as unsure:
-                self.notes[key] = (False, f"not kept: {unsure}")
+                self.notes[key] = (False, f"not cached: {unsure}")
                 return trace.inside()
         return self._call(request, stored)
 

@@ -93,7 +93,7 @@ def key_of(
     attributes that its trace looked up by computed names, it is the second key.
 
     Raises:
-        Unsure: Something that a trace may read has no reliable fingerprint.
+        NotDeterministic: Something that a trace may read has no reliable fingerprint.
     """
     refused = unsupported(body.core)
     if refused is not None:
@@ -132,7 +132,7 @@ def unsupported(core: FunctionInfo) -> str | None:
     options = core.options
     if AUTO in _budgets(core):
         return (
-            'programs with `memory="auto"` are not kept: what is free is another number each time'
+            'programs with `memory="auto"` are not cached: what is free is another number each time'
         )
     given = {
         "mesh": options.mesh is not None and options.shard is None,
@@ -159,7 +159,7 @@ def processor() -> tuple[str, ...]:
     which a program with `memory` is chosen: their features, from Linux, and their number.
 
     Raises:
-        Unsure: The compiler tries several variants, and takes the fastest.
+        NotDeterministic: The compiler tries several variants, and takes the fastest.
     """
     where = jax.devices()[0].platform
     if where != "cpu":

@@ -36,7 +36,7 @@ class MeshLayout:
         """Return texts that are equal in another process with the same layout.
 
         Raises:
-            Unsure: The layout cannot be described by content.
+            NotDeterministic: The layout cannot be described by content.
         """
         if not isinstance(self.mesh, jax.sharding.Mesh) or jax.process_count() != 1:
             raise NotDeterministic("programs over the devices of several processes are not kept")
@@ -63,7 +63,7 @@ class MeshLayout:
         """Compile both programs, and compare the shardings of their results.
 
         Raises:
-            Unsure: They differ.
+            NotDeterministic: They differ.
         """
         first, second = (self._results(flat, specs) for flat in (traced, exported))
         same = len(first) == len(second) and all(

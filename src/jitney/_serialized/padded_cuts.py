@@ -49,7 +49,7 @@ def demand_one_for_all(proof: Proof | None) -> None:
     """Check that a padded program takes nothing but arrays and their true sizes.
 
     Raises:
-        Unsure: Each new size is traced.
+        NotDeterministic: Each new size is traced.
     """
     if proof is not None:
         raise NotDeterministic(f"each new size is traced, for {proof.program.each}")

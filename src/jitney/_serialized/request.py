@@ -34,7 +34,7 @@ from .tracing import text_of
 T = TypeVar("T")
 FOUND = "found: neither traced nor lowered in this process"
 MADE = "kept for other processes"
-UNWRITTEN = "not kept: the folder cannot be written"
+UNWRITTEN = "not cached: the folder cannot be written"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class CacheRequest:
         """Return the request for a computation of this body.
 
         Raises:
-            Unsure: Something that a trace may read has no reliable fingerprint, or there is no
+            NotDeterministic: Something that a trace may read has no reliable fingerprint, or there
+            is no
                 cache folder.
         """
         if importlib.util.find_spec("flatbuffers") is None:
@@ -141,7 +142,7 @@ class CacheRequest:
         """Run a trace under the monitors that record its reads.
 
         Raises:
-            Unsure: The key may not hold everything that it read.
+            NotDeterministic: The key may not hold everything that it read.
         """
         traced = TracedCacheEntries(self.key.remembering, alone(self.key.scope))
         looked_up = LookedUp(self.key.codes, partial(self._again, traced=traced))

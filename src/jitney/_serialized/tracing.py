@@ -122,7 +122,7 @@ class ExportableTrace:
         """Return JAX's exported program, with the properties that `jax.export` forgets.
 
         Raises:
-            Unsure: The exported program cannot stand for the body.
+            NotDeterministic: The exported program cannot stand for the body.
         """
         specs, table = self._specs(), CheckTable()
         jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
@@ -150,7 +150,7 @@ class ExportableTrace:
         """Check that results over several devices are sharded as those of the body.
 
         Raises:
-            Unsure: They are not.
+            NotDeterministic: They are not.
         """
         if self._laid is None:
             return
@@ -197,7 +197,7 @@ def written(step: Callable[[], _T]) -> _T:
     """Return the result of a step of `jax.export`.
 
     Raises:
-        Unsure: `jax.export` cannot write this program.
+        NotDeterministic: `jax.export` cannot write this program.
     """
     try:
         return step()
@@ -211,7 +211,7 @@ def content_of(program: jax.export.Exported) -> bytes:
     """Return an exported program as bytes.
 
     Raises:
-        Unsure: The bytes may hide that the program calls something outside of XLA.
+        NotDeterministic: The bytes may hide that the program calls something outside of XLA.
     """
     content = bytes(written(program.serialize))
     if not is_plain(program, content):

@@ -120,8 +120,9 @@ def array_like_error(
     """
     return ContractError(
         where,
-        f"{what} {a_kind(value)}, which looks like an array and is none.",
-        "What is no array of JAX's or NumPy's is static: its numbers would stay what they were when"
+        f"{what} {a_kind(value)}, which looks like an array and is not one.",
+        "What is not an array of JAX's or NumPy's is static: its numbers would stay what"
+        " they were when"
         " it was traced.",
         f"{numbers_of(value, name)}; if it holds no data, name its argument in `static`.",
         code="J213",

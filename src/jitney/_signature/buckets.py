@@ -60,9 +60,9 @@ class Bucket:
         is_empty = sizes is not None and not numbers
         if numbers is None or is_empty or not all(is_whole(n) and n > 0 for n in numbers):
             if multiple is not None:
-                what = f"{multiple!r} is no size"
+                what = f"{multiple!r} is not a size"
             elif numbers is None:
-                what = f"{sizes!r} is no list of sizes"
+                what = f"{sizes!r} is not a list of sizes"
             else:
                 what = f"{sizes!r} are no sizes"
             raise OptionError(

@@ -178,7 +178,7 @@ _CONTRADICTIONS = (
     ),
     _Contradiction(
         lambda o: o.pad and o.chunk,
-        "`pad` and `chunk` together are not there yet.",
+        "`pad` and `chunk` together are not supported yet.",
         _NOT_CARRIED_OUT,
         "keep one: `chunk` needs no padding for a last chunk that is shorter.",
     ),
@@ -198,19 +198,19 @@ _CONTRADICTIONS = (
     ),
     _Contradiction(
         lambda o: o.remat == AUTO and o.chunk,
-        'remat="auto" and `chunk` together are not there yet.',
+        'remat="auto" and `chunk` together are not supported yet.',
         "`memory` is kept by recomputing or by cutting, one of them.",
         "keep one; `jitney.accumulate` takes the batch of a loss in parts.",
     ),
     _Contradiction(
         lambda o: o.remat == AUTO and o.shard is not None,
-        'remat="auto" and `shard` together are not there yet.',
+        'remat="auto" and `shard` together are not supported yet.',
         "What a gradient takes is measured on one device.",
         "keep one, or name a policy of `jax.checkpoint_policies`.",
     ),
     _Contradiction(
         lambda o: o.roll is not None and o.shard is not None,
-        "`roll` and `shard` together are not there yet.",
+        "`roll` and `shard` together are not supported yet.",
         "Whether a loop runs as fast as layers one behind the other was measured on one device.",
         "keep one, or write the layers as a `jax.lax.scan`.",
     ),
@@ -222,7 +222,7 @@ _CONTRADICTIONS = (
     ),
     _Contradiction(
         lambda o: o.memory is not None and o.pad,
-        "`pad` and `memory` together are not there yet.",
+        "`pad` and `memory` together are not supported yet.",
         _NOT_CARRIED_OUT,
         "keep one: what `memory` cuts needs no padding.",
     ),
@@ -650,7 +650,7 @@ def read_shard(where: Where | str, value: object) -> Sharding | None:
 def _not_sharding(where: Where | str, value: object) -> NoReturn:
     fail(
         where,
-        f"shard={value!r} does not say which axis lies along which axis of the mesh.",
+        f"shard={value!r} does not say which axis is sharded over which axis of the mesh.",
         '`shard` takes a dict from named axis to axis of the mesh (or several, or "*" for all),'
         ' "fsdp", or both: ("fsdp", {...}).',
         'write shard={"batch": "data"}.',
@@ -674,7 +674,7 @@ def _mesh(
     else:
         fail(
             where,
-            f"mesh={value!r} is no mesh.",
+            f"mesh={value!r} is not a mesh.",
             '`mesh` takes what jitney.mesh(...) or jax.make_mesh gives, or "optional".',
             "write mesh=jitney.mesh(data=4).",
         )

@@ -153,7 +153,7 @@ def _mesh_of(entry: Specialization, mesh: Any) -> dict[str, int]:
     ):
         raise MeshError(
             where,
-            f"mesh={mesh!r} is no layout.",
+            f"mesh={mesh!r} is not a layout.",
             "It is a dict from axis to number of devices.",
             'write mesh={"data": 256}.',
             code="J253",

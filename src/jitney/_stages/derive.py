@@ -759,7 +759,7 @@ def unknown_name(
     """Error for an argument that does not exist."""
     return DerivativeError(
         where,
-        f"{name!r} is no argument.",
+        f"{name!r} is not an argument.",
         f"The arguments are {', '.join(names) or 'none'}.",
         name_fix(name, names),
         code="J242",

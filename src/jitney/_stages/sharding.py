@@ -115,7 +115,7 @@ def no_mesh(where: Where) -> MeshError:
     return MeshError(
         where,
         "`shard` has no mesh.",
-        "Axes lie along the axes of a mesh of devices.",
+        "Axes are sharded over the axes of a mesh of devices.",
         "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1); "
         'with mesh="optional" it runs without one too.',
         code="J250",
@@ -140,7 +140,7 @@ def check_names(
             if axis not in mesh.shape:
                 raise MeshError(
                     where,
-                    f"{name!r} shall lie along {axis!r}, which the mesh does not have.",
+                    f"{name!r} is to be sharded over {axis!r}, which the mesh does not have.",
                     f"The axes of the mesh are {described(mesh)}.",
                     name_fix(axis, mesh.shape, "correct the name, or make a mesh that has it."),
                     code="J251",

@@ -1,6 +1,7 @@
 """Data larger than memory: `jitney.stream` runs a program chunk by chunk from the host.
 
-Start at `stream.py` (`stream`, then the loop `_StreamRun.__call__`). The files in the order of the data:
+Start at `stream.py` (`stream`, then the loop `_StreamRun.__call__`). The files in the order of the
+data:
 
 - `sources.py`: an array, a path or an iterable becomes an object with `shape`, `dtype` and slices.
 - `stream_layout.py`: the sharding of each chunk and of the carry over the devices of a mesh.

@@ -71,7 +71,7 @@ def accumulate(
     if not callable(loss):
         fail(
             "accumulate()",
-            f"{loss!r} is no loss.",
+            f"{loss!r} is not a loss.",
             "A loss is a function of arrays, or a program of one.",
             "pass the function.",
             code="J204",
@@ -82,7 +82,7 @@ def accumulate(
     if not isinstance(microbatch, int) or isinstance(microbatch, bool) or microbatch < 1:
         fail(
             where,
-            f"microbatch={microbatch!r} is no number of elements.",
+            f"microbatch={microbatch!r} is not a number of elements.",
             "It is an integer above 0.",
             "write microbatch=8.",
             code="J220",
@@ -132,7 +132,7 @@ def _check(where: str, core: CompiledFunction, axis: str) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
     known = core.contract.axes
     if not isinstance(axis, str) or (axis not in known and not core.contract.unresolved):
-        what = f"axis={axis!r} is no axis."
+        what = f"axis={axis!r} is not an axis."
         if axis in [over.name for over in core.options.vmap]:
             what = (
                 f"axis={axis!r} is that of `vmap`, along which each element has a loss of its own."

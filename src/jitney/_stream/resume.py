@@ -2,8 +2,8 @@
 
 The file holds the carry of the pass under way with a SHA-256 checksum, and is replaced atomically.
 `start_position` returns the first chunk of the data, or the first chunk that the checkpoint does
-not have once the rows before it are found unchanged. `_StreamRun.__call__` in `stream.py` loops over the
-remaining chunks (`remaining_pieces`).
+not have once the rows before it are found unchanged. `_StreamRun.__call__` in `stream.py` loops
+over the remaining chunks (`remaining_pieces`).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Checkpoint:
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
                 self.where,
-                f"{self.path} is no checkpoint, or it is damaged.",
+                f"{self.path} is not a checkpoint, or it is damaged.",
                 "A checkpoint is used whole or not at all.",
                 "give another file name, or remove the file to begin anew.",
                 code="J281",

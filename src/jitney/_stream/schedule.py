@@ -2,8 +2,8 @@
 numbers.
 
 The loop in `stream.py` follows the schedule. The functions that it calls are compiled in
-`steps.py`, or come from another process (`serialized_steps.py`), where the program that was planned does
-not exist.
+`steps.py`, or come from another process (`serialized_steps.py`), where the program that was planned
+does not exist.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def load_or_plan_steps(
         try:
             key += processor()
         except NotDeterministic as unsure:
-            return _noted(plan(), f"not kept: {unsure}")
+            return _noted(plan(), f"not cached: {unsure}")
     kept, why = in_parts(entry, arrays, key, make)
     if kept is None:
         return _noted(planned[0] if planned else plan(), why)
@@ -167,14 +167,15 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     """Export all functions of a run.
 
     Raises:
-        Unsure: One of them cannot be exported.
+        NotDeterministic: One of them cannot be exported.
     """
     plan = steps.schedule
     write = _FunctionExporter(steps.entry.core.name)
     leaves = steps.stage.view.leaves
     avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
 
-    # Abstract values go through the passes as arrays do in `_StreamRun.__call__`; nothing is computed.
+    # Abstract values go through the passes as arrays do in `_StreamRun.__call__`; nothing is
+    # computed.
     values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size
     start = jax.ShapeDtypeStruct((), np.int32)

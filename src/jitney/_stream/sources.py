@@ -496,7 +496,7 @@ def _file(name: str, path: Path, where: str) -> FileSource:
         except _DAMAGED as error:
             raise DataError(
                 f"reading {name!r}",
-                f"{path} is no whole `{path.suffix}` file of numbers ({error}).",
+                f"{path} is not a whole `{path.suffix}` file of numbers ({error}).",
                 "Rows are read from files as NumPy writes them.",
                 "write it again, with np.save or np.savez.",
                 code="J313",

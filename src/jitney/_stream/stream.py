@@ -1,7 +1,8 @@
 """`jitney.stream`: run a function over data that do not fit into memory, chunk by chunk.
 
-The passes are those of `chunk=`. The loop is on the host (`_StreamRun.__call__`): each chunk goes through
-one compiled step, the carry stays on the device, and the next chunk is read meanwhile. Given
+The passes are those of `chunk=`. The loop is on the host (`_StreamRun.__call__`): each chunk goes
+through one compiled step, the carry stays on the device, and the next chunk is read meanwhile.
+Given
 
     @jitney.optimize
     def variance(x: Float[Array, "n"]):
@@ -128,7 +129,7 @@ def stream(
     if program.options.roll is not None:
         raise OptionError(
             str(program),
-            "`roll` and `jitney.stream` together are not there yet.",
+            "`roll` and `jitney.stream` together are not supported yet.",
             "Layers are rolled in a program as a whole, and a stream compiles its steps.",
             "stream a program without `roll`.",
             code="J201",
@@ -136,7 +137,7 @@ def stream(
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise OptionError(
             str(program),
-            f"retries={retries!r} is no number of times.",
+            f"retries={retries!r} is not a number of times.",
             "A reading that failed is made again so often.",
             "write retries=2, or retries=0 for none.",
             code="J220",

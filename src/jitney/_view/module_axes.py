@@ -48,7 +48,7 @@ def register_axes(cls: type, **fields: str) -> None:
     if not (isinstance(cls, type) and issubclass(cls, eqx.Module)):
         raise OptionError(
             where,
-            "that is no class of modules.",
+            "that is not a class of modules.",
             "Axes are registered for an Equinox module.",
             "pass the class.",
             code="J220",
@@ -68,7 +68,7 @@ def register_axes(cls: type, **fields: str) -> None:
         if not isinstance(axes, str):
             raise OptionError(
                 where,
-                f"{name}={axes!r} is no text.",
+                f"{name}={axes!r} is not a text.",
                 "Axes are written as jaxtyping does.",
                 'write "out in".',
                 code="J220",

@@ -122,7 +122,7 @@ def clash_of(
 
 
 class NoSize(Refused):
-    """An expression of sizes is no number of elements where they change."""
+    """An expression of sizes is not a number of elements where they change."""
 
 
 def shape_at(
@@ -209,7 +209,8 @@ def _unnamed(
                 )
     if re.search(rf"\b{size}\b", message):
         return (
-            f"an array of {size} elements, as many as {name!r} has, is no argument with that axis"
+            f"an array of {size} elements, as many as {name!r} has, is not an argument with"
+            " that axis"
         )
     return None
 

@@ -1,7 +1,8 @@
 """Operations that move elements without reading their values: some leave the valid part in front,
 for the others the rule moves it there.
 
-Each rule keeps the invariant of `interpreter.py`: the valid elements come first along each ragged axis.
+Each rule keeps the invariant of `interpreter.py`: the valid elements come first along each ragged
+axis.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bytecode audit: might a function that ran during a trace have looked at a size unseen?
 
-`type(n)` and `n is m` call no method of the object, so no hook of `dim_hooks.py` sees them; and code
-that catches the error of `float(n)` goes on differently. So each function that has run
+`type(n)` and `n is m` call no method of the object, so no hook of `dim_hooks.py` sees them; and
+code that catches the error of `float(n)` goes on differently. So each function that has run
 (`executed_code.py`), those of JAX aside, is checked against an allowlist:
 
 - all instructions but `is` between two objects, and no exception handlers;

@@ -4,7 +4,8 @@ function at that size.
 A symbolic trace does not show decisions that depend on a size being a number: isinstance, `try`,
 NumPy, scalars of other libraries. A trace at the true size has taken the branches of plain JAX. So
 both are compared as graphs, from the results down: the same operations on the same values, with
-equal parameters; moves by the positions that they select (`layout_ops.py`); constants by their bits.
+equal parameters; moves by the positions that they select (`layout_ops.py`); constants by their
+bits.
 
 Where Python computed a value from a size, the exact trace holds it as a literal. That literal is
 recorded, and used in place of the symbolic program's value, since it alone is the result of the

@@ -1,5 +1,5 @@
-"""Check the code that runs during a trace, and its calls, against the allowlist of `bytecode_audit.py`:
-code that cannot look at a size unseen by the hooks of `dim_hooks.py`.
+"""Check the code that runs during a trace, and its calls, against the allowlist of
+`bytecode_audit.py`: code that cannot look at a size unseen by the hooks of `dim_hooks.py`.
 
 Functions that start are observed by a profile function in Python 3.11, and by `sys.monitoring` from
 3.12 on. If another tool occupies these, the report says so, and each size is traced.

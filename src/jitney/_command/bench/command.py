@@ -30,7 +30,7 @@ def carry_out(given: argparse.Namespace) -> int:
     """Measure, print and draw; return 1 if a size did not fit into memory, else 0."""
     sizes, values = read_sizes(given.sizes or ()), read_values(given.set or ())
     if given.out is not None and Path(given.out).suffix not in FORMATS:
-        what = f"--out {given.out!r} is no picture."
+        what = f"--out {given.out!r} is not a picture."
         raise OptionError(
             WHERE,
             what,
@@ -41,7 +41,7 @@ def carry_out(given: argparse.Namespace) -> int:
     if not given.seconds > 0:
         raise OptionError(
             WHERE,
-            f"--seconds {given.seconds:g} is no time.",
+            f"--seconds {given.seconds:g} is not a time.",
             "It is a positive number.",
             "write --seconds 5.",
             code="J205",

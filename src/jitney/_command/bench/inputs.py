@@ -203,7 +203,7 @@ def maker(target: Target, values: Mapping[str, object], make: str | None) -> Mak
     if found is not None and not callable(found):
         raise OptionError(
             WHERE,
-            f"--arguments {make} is no function.",
+            f"--arguments {make} is not a function.",
             "It makes the arguments.",
             f"{_MAKE}.",
             code="J205",

@@ -100,9 +100,9 @@ def _size(text: str, part: str) -> int:
     try:
         number = float(part)
     except ValueError:
-        raise _wrong(text, f"{part!r} is no size") from None
+        raise _wrong(text, f"{part!r} is not a size") from None
     if not 1 <= number < 2**53 or number != int(number):
-        raise _wrong(text, f"{part!r} is no size")
+        raise _wrong(text, f"{part!r} is not a size")
     return int(number)
 
 

@@ -89,7 +89,7 @@ def find(typed: str) -> Target:
     )
     f = attribute(typed, module, name)
     if not callable(f):
-        raise _wrong(typed, f"{name!r} is no function.", "name one.")
+        raise _wrong(typed, f"{name!r} is not a function.", "name one.")
 
     # An undecorated function is analysed as `jitney.optimize` without options would do it.
     held: Any = f

@@ -55,8 +55,8 @@ def statics(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
             where=f"{short(file)}:{line}",
             write=(
                 f"of a number: leave {quoted} out of the static arguments, and pass"
-                f" jnp.asarray({names[0]}), with jax.lax.fori_loop where it counts turns; what"
-                " sizes an array, or is no number, stays static, and should take few values"
+                f" jnp.asarray({names[0]}), with jax.lax.fori_loop where it counts iterations; what"
+                " sizes an array, or is not a number, stays static, and should take few values"
             ),
         )
 

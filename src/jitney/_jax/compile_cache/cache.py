@@ -68,7 +68,7 @@ class CacheFacts:
 
     enabled: bool
     directory: Path | None
-    # in bytes; `None` is no limit
+    # in bytes; `None` is not a limit
     size_limit: int | None
     # who turned it on, or why it is off
     reason: str

@@ -13,8 +13,8 @@ bit.
   finished, or not written by jitney. So are empty entries and those that others can write.
 - If a read fails, JAX warns, compiles again, and leaves the damaged entry in place. The symptom is
   that JAX announces a write but no new file appears. Then all entries are read, and damaged ones
-  are deleted (`FolderObserver`). With several writing threads, one thread may see the files of all, so the
-  number of new files counts.
+  are deleted (`FolderObserver`). With several writing threads, one thread may see the files of all,
+  so the number of new files counts.
 - New files are found by listing the folder, at a microsecond per name. With zlib this is not
   urgent, so a large folder is listed once per several writes; with zstd an entry is sealed as soon
   as it exists.
