@@ -64,7 +64,13 @@ def picture(
     )
 
 
-def words(x: float, y: float, what: str, kind: str = "", anchor: str = "start") -> str:
+def words(
+    x: float,
+    y: float,
+    what: str,
+    kind: str = "",
+    anchor: str = "start",
+) -> str:
     """Element for one line of text; `kind` is `soft`, `code` or `name`."""
     of = f' class="{kind}"' if kind else ""
     at = f' text-anchor="{anchor}"' if anchor != "start" else ""

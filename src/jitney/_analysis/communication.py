@@ -72,7 +72,10 @@ def communication(
 
 
 def _grouped(
-    operations: Sequence[HloCollective], place: Place, view: View, rules: Sharding
+    operations: Sequence[HloCollective],
+    place: Place,
+    view: View,
+    rules: Sharding,
 ) -> tuple[Collective, ...]:
     groups: dict[_Group, list[HloCollective]] = {}
     for operation in operations:
@@ -126,7 +129,11 @@ def _bytes(operations: Sequence[HloCollective]) -> int:
     return sum(operation.bytes for operation in operations)
 
 
-def _gathered(operation: HloCollective, place: Place, view: View) -> Leaf | None:
+def _gathered(
+    operation: HloCollective,
+    place: Place,
+    view: View,
+) -> Leaf | None:
     """The argument that an all-gather replicates on every device; None if there is none."""
     # Matched by shape, in any order of the axes, and by the mesh axes that it is sharded over.
     if operation.kind != "all-gather":

@@ -117,7 +117,10 @@ def _explored(problem: Problem, budget: int | None) -> MeasuredOption | None:
 
 
 def _frontier(
-    function: str, problem: Problem, budget: int | None, chosen: MeasuredOption | None
+    function: str,
+    problem: Problem,
+    budget: int | None,
+    chosen: MeasuredOption | None,
 ) -> Frontier:
     points = sorted(problem.points.values(), key=lambda point: (-point.bytes, point.flops))
     best = {point.option for point in frontier_of(points)}

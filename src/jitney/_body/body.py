@@ -314,7 +314,9 @@ class CallPlanner:
         return outcome.output(flat)
 
     def flat(
-        self, outcome: Outcome, fn: Callable[..., object] | None = None
+        self,
+        outcome: Outcome,
+        fn: Callable[..., object] | None = None,
     ) -> Callable[..., list[Any]]:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
@@ -350,7 +352,11 @@ class CallPlanner:
 
         return core.called_as_written(body, self.paths)
 
-    def _result(self, fn: Callable[..., object], values: tuple[object, ...]) -> object:
+    def _result(
+        self,
+        fn: Callable[..., object],
+        values: tuple[object, ...],
+    ) -> object:
         try:
             return self.core.binder.call(fn, values)
         except NameError as error:

@@ -109,7 +109,11 @@ class FunctionInfo:
         self._namespace = None
         return True
 
-    def _read(self, fn: Callable[..., object], namespace: Mapping[str, object] | None) -> Contract:
+    def _read(
+        self,
+        fn: Callable[..., object],
+        namespace: Mapping[str, object] | None,
+    ) -> Contract:
         if isinstance(fn, Derived):
             return fn.contract(namespace)
         return contract_of(fn, self.binder.signature, self.where, namespace)

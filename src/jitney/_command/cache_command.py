@@ -45,7 +45,13 @@ def carry_out(given: argparse.Namespace) -> int:
     return _delete(gone, len(kept), facts.directory, sure=given.yes)
 
 
-def _delete(gone: Sequence[CacheEntry], of: int, folder: Path, *, sure: bool) -> int:
+def _delete(
+    gone: Sequence[CacheEntry],
+    of: int,
+    folder: Path,
+    *,
+    sure: bool,
+) -> int:
     if not gone:
         sys.stdout.write(f"Nothing to delete: {plural(of, 'program')} in {folder}.\n")
         return 0
@@ -80,7 +86,9 @@ def _check(given: argparse.Namespace) -> None:
 
 
 def _pruned(
-    given: argparse.Namespace, folder: Path, kept: Sequence[CacheEntry]
+    given: argparse.Namespace,
+    folder: Path,
+    kept: Sequence[CacheEntry],
 ) -> list[CacheEntry]:
     """Return the entries to delete.
 
@@ -158,7 +166,12 @@ def _listed(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
     )
 
 
-def _info(facts: cache.CacheFacts, kept: Sequence[CacheEntry], *, as_json: bool) -> str:
+def _info(
+    facts: cache.CacheFacts,
+    kept: Sequence[CacheEntry],
+    *,
+    as_json: bool,
+) -> str:
     size = sum(entry.bytes for entry in kept)
     data = {
         "directory": str(facts.directory),

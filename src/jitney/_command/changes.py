@@ -191,7 +191,10 @@ def _defined_at(each: CompileRecord) -> tuple[str, int] | None:
 
 
 def _padded(
-    name: str, where: str, kinds: object, programs: Mapping[Any, CompileRecord]
+    name: str,
+    where: str,
+    kinds: object,
+    programs: Mapping[Any, CompileRecord],
 ) -> ProposedChange | None:
     several = list(programs)
     # The set of padded shapes: as many programs as `pad="pow2"` would compile.
@@ -263,7 +266,10 @@ def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:
 
 
 def _pad_line(
-    name: str, kinds: Any, axes: Mapping[tuple[int, int], str], programs: Sequence[CompileRecord]
+    name: str,
+    kinds: Any,
+    axes: Mapping[tuple[int, int], str],
+    programs: Sequence[CompileRecord],
 ) -> str:
     """Return the line to write: a decorator, with annotations where JAX named the arguments."""
     pad = ", ".join(f'"{axis}": "pow2"' for axis in _first(axes))
@@ -322,7 +328,12 @@ def _jitted(file: str, line: int) -> bool:
     )
 
 
-def _annotation(i: int, dtype: str, array: Any, axes: Mapping[tuple[int, int], str]) -> str:
+def _annotation(
+    i: int,
+    dtype: str,
+    array: Any,
+    axes: Mapping[tuple[int, int], str],
+) -> str:
     kind = _KINDS.get((re.match("[a-z]+", dtype) or [""])[0], "Shaped")
     return (
         f"{kind}[Array,"

@@ -222,7 +222,13 @@ class _LogReader:
         self.known.add(known)
         return said
 
-    def _span(self, thread: _Thread, phase: Phase, name: str, event: Record) -> None:
+    def _span(
+        self,
+        thread: _Thread,
+        phase: Phase,
+        name: str,
+        event: Record,
+    ) -> None:
         start, end = event["start"], event["end"]
         hit = phase == "compiles" and thread.hit
         lines = [SourceLine(*frame) for frame in event["frames"]]

@@ -134,7 +134,13 @@ class Recording:
         finally:
             self._jax = jax
 
-    def _span(self, event: str, start_time: float, end_time: float, **told: object) -> None:
+    def _span(
+        self,
+        event: str,
+        start_time: float,
+        end_time: float,
+        **told: object,
+    ) -> None:
         if self._jax:
             self.add(
                 kind="span",
@@ -188,7 +194,13 @@ def _import_by_path(name: str) -> Any:
 class _LogFilter(logging.Filter):
     """Filter of one logger: records the texts of JAX, and lets pass those that pass without it."""
 
-    def __init__(self, recording: Recording, logger: logging.Logger, *, explained: bool):
+    def __init__(
+        self,
+        recording: Recording,
+        logger: logging.Logger,
+        *,
+        explained: bool,
+    ):
         super().__init__()
         self._recording, self._logger, self._explained, self._level = (
             recording,
@@ -227,7 +239,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         self._then = then
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != "jax":
             return None
@@ -309,7 +324,11 @@ def _hide_launcher_frames() -> None:
     """
     hook = sys.excepthook
 
-    def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def shown(
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
         while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
             trace = trace.tb_next
         hook(kind, error.with_traceback(trace), trace)

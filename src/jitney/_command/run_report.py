@@ -188,7 +188,11 @@ def _program(each: CompileRecord) -> Data:
     }
 
 
-def report(recording: Recording, target: str, settings: Mapping[str, object]) -> RunReport:
+def report(
+    recording: Recording,
+    target: str,
+    settings: Mapping[str, object],
+) -> RunReport:
     """Return the report of everything that was recorded so far."""
     seconds = time.time() - recording.began if recording.seconds is None else recording.seconds
     seen = read_events(recording.events, recording.began)

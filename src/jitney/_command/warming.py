@@ -148,7 +148,11 @@ def _program(entry: Wanted) -> Program[..., object]:
     return cast("Program[..., object]", found)
 
 
-def _warm(entry: Wanted, program: Program[..., object], sizes: dict[str, int]) -> None:
+def _warm(
+    entry: Wanted,
+    program: Program[..., object],
+    sizes: dict[str, int],
+) -> None:
     began = time.perf_counter()
     with watch() as seen:
         try:

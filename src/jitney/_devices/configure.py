@@ -141,7 +141,12 @@ class _Settings:
             MOST.bytes = self.most if isinstance(self.most, int) else None
 
 
-def _read(where: str, threads: object, memory: object, platform: object) -> _Settings:
+def _read(
+    where: str,
+    threads: object,
+    memory: object,
+    platform: object,
+) -> _Settings:
     start: dict[str, str] = {}
     if threads is not None:
         start[_THREADS] = str(_threads(where, threads))

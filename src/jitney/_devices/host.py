@@ -51,7 +51,12 @@ class _Parcel:
 class Fetch(Generic[T]):
     """Pytree on its way to the host; returned by `jitney.host`."""
 
-    def __init__(self, treedef: Hashable, leaves: list[object], parcels: Sequence[_Parcel]):
+    def __init__(
+        self,
+        treedef: Hashable,
+        leaves: list[object],
+        parcels: Sequence[_Parcel],
+    ):
         self._treedef = treedef
         self._leaves = leaves
         self._parcels = list(parcels)

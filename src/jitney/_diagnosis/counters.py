@@ -242,7 +242,11 @@ class Counters:
                 return event if event.call == call else None
         return None
 
-    def uncompiled(self, identity: Hashable | None, thread: int) -> Event | None:
+    def uncompiled(
+        self,
+        identity: Hashable | None,
+        thread: int,
+    ) -> Event | None:
         """The latest trace with this identity that has not been compiled.
 
         Without an identity, the latest one of this thread: a padded call has the identity of its
@@ -364,7 +368,11 @@ class CounterListener:
                 jax.monitoring.register_event_listener(self._event)
                 self._registered = True
 
-    def attribute_to(self, function: Callable[..., object], owner: Owner) -> None:
+    def attribute_to(
+        self,
+        function: Callable[..., object],
+        owner: Owner,
+    ) -> None:
         """Attribute events below a call of `function` to the counters that `owner` finds in its
         frame.
         """
@@ -392,7 +400,12 @@ class CounterListener:
             frame = frame.f_back
         return None
 
-    def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+    def _duration(
+        self,
+        event: str,
+        duration_secs: float,
+        **kwargs: Any,
+    ) -> None:
         if event not in (TRACED, LOWERED, COMPILED):
             return
         # Reset the flag even if nobody owns this compile, or the next one would take the hit.
@@ -420,7 +433,12 @@ class CounterListener:
             self._spent(event, duration_secs, owner, frame, counters)
 
     def _spent(
-        self, event: str, seconds: float, owner: Owner, frame: FrameType, counters: Counters
+        self,
+        event: str,
+        seconds: float,
+        owner: Owner,
+        frame: FrameType,
+        counters: Counters,
     ) -> None:
         """Add to the cost of the trace or compile under way."""
         mine = counters.of_call(threading.get_ident(), (id(frame), counters.calls))

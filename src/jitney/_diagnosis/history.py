@@ -130,7 +130,10 @@ class History:
         return event
 
     def _why(
-        self, record: TraceRecord, *, traced: bool
+        self,
+        record: TraceRecord,
+        *,
+        traced: bool,
     ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
         gone = self._gone(record)
         if gone is not None:
@@ -250,7 +253,11 @@ class _FunctionsByLine:
         self._made: dict[Hashable, _SeenFunction] = {}
         self._lock = threading.Lock()
 
-    def find(self, fn: Callable[..., object], asked: AuthorContext) -> _SeenFunction | None:
+    def find(
+        self,
+        fn: Callable[..., object],
+        asked: AuthorContext,
+    ) -> _SeenFunction | None:
         """Find a function that the same line created before, of the same code and around the same
         functions.
         """
@@ -270,7 +277,10 @@ class _FunctionsByLine:
         return earlier
 
     def remember(
-        self, fn: Callable[..., object], asked: AuthorContext, record: TraceRecord
+        self,
+        fn: Callable[..., object],
+        asked: AuthorContext,
+        record: TraceRecord,
     ) -> None:
         key = _line(fn, asked)
         if key is None:

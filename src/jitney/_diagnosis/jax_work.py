@@ -171,7 +171,15 @@ class Watch(Shown):
         watched_.watch = self
         return watched_
 
-    def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
+    def saw(
+        self,
+        phase: Phase,
+        name: str,
+        place: str,
+        seconds: float,
+        *,
+        hit: bool,
+    ) -> None:
         """Count a span of work."""
         with self._lock:
             key = name, place
@@ -341,7 +349,13 @@ class _WatchListener:
         if event == HIT:
             self._of_thread.hit = True
 
-    def _span(self, event: str, start_time: float, end_time: float, **kwargs: object) -> None:
+    def _span(
+        self,
+        event: str,
+        start_time: float,
+        end_time: float,
+        **kwargs: object,
+    ) -> None:
         phase = _PHASES.get(event)
         if phase is None:
             return

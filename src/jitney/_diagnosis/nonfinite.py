@@ -153,7 +153,12 @@ def nonfinite(leaves: Sequence[object]) -> bool:
     )
 
 
-def refuse_nonfinite(where: Where, results: object, unknown: str, fix: str) -> None:
+def refuse_nonfinite(
+    where: Where,
+    results: object,
+    unknown: str,
+    fix: str,
+) -> None:
     """Check results whose program cannot be interpreted.
 
     Args:
@@ -173,7 +178,9 @@ def refuse_nonfinite(where: Where, results: object, unknown: str, fix: str) -> N
 
 
 def locate(
-    closed_jaxpr: object, flat_args: Sequence[object], results: Sequence[object] = ()
+    closed_jaxpr: object,
+    flat_args: Sequence[object],
+    results: Sequence[object] = (),
 ) -> Finding | None:
     """Interpret a closed jaxpr on concrete arguments; return the origin of the NaN or infinity in
     its results.
@@ -210,7 +217,11 @@ def locate(
     return None
 
 
-def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[object]) -> str:
+def lanes_text(
+    kind: Kind,
+    axes: Sequence[str],
+    results: Sequence[object],
+) -> str:
     """Text on the lanes of mapped axes that have it, where these are the first axes of each result;
     empty if it cannot be determined.
     """
@@ -232,7 +243,10 @@ def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[object]) -> st
 
 
 def message(
-    finding: Finding, where: Where | str, arguments: Sequence[str] = (), lanes: str = ""
+    finding: Finding,
+    where: Where | str,
+    arguments: Sequence[str] = (),
+    lanes: str = "",
 ) -> str:
     """Error text of a finding.
 
@@ -339,7 +353,12 @@ class _NonfiniteInterpreter:
     def __init__(self) -> None:
         self.orders = count()
 
-    def given(self, data: object, name: str, argument: int | None = None) -> _Value:
+    def given(
+        self,
+        data: object,
+        name: str,
+        argument: int | None = None,
+    ) -> _Value:
         """Value from outside, marked if it is not finite; `name` is where it is seen."""
         value = _Value(data)
         primitive = "constant" if argument is None else "argument"
@@ -354,14 +373,22 @@ class _NonfiniteInterpreter:
         return _Mark(next(self.orders), finding)
 
     def follow(
-        self, jaxpr: object, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str
+        self,
+        jaxpr: object,
+        arguments: Sequence[_Value],
+        path: tuple[str, ...],
+        seen_at: str,
     ) -> list[_Value]:
         """Interpret a jaxpr, open or closed."""
 
         def results(eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
             return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
-        def constant(data: object, _aval: object, eqn: JaxprEqn | None) -> _Value:
+        def constant(
+            data: object,
+            _aval: object,
+            eqn: JaxprEqn | None,
+        ) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
             return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
@@ -369,7 +396,11 @@ class _NonfiniteInterpreter:
         return interpret(jaxpr, arguments, results, constant=constant, lets_go=True)
 
     def step(
-        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
+        self,
+        eqn: JaxprEqn,
+        operands: list[_Value],
+        path: tuple[str, ...],
+        source: str,
     ) -> list[_Value]:
         """Evaluate one equation; a call, branch, solve or loop is interpreted inside."""
         name = eqn.primitive.name
@@ -393,7 +424,11 @@ class _NonfiniteInterpreter:
         return [self.judge(eqn, operands, value, path, source) for value in results]
 
     def branch(
-        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
+        self,
+        eqn: JaxprEqn,
+        operands: list[_Value],
+        path: tuple[str, ...],
+        source: str,
     ) -> list[_Value]:
         index, *rest = operands
         branches = eqn.params["branches"]
@@ -402,7 +437,11 @@ class _NonfiniteInterpreter:
         return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
 
     def solve(
-        self, eqn: JaxprEqn, operands: list[_Value], path: tuple[str, ...], source: str
+        self,
+        eqn: JaxprEqn,
+        operands: list[_Value],
+        path: tuple[str, ...],
+        source: str,
     ) -> list[_Value]:
         return self.follow(
             eqn.params["jaxprs"].solve,
@@ -639,7 +678,11 @@ def _kept(data: object, marks: dict[Kind, _Mark]) -> _Value:
 
 
 def _origins(
-    eqn: JaxprEqn, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None
+    eqn: JaxprEqn,
+    operands: list[_Value],
+    value: _Value,
+    kind: Kind,
+    of: Kind | None = None,
 ) -> tuple[list[_Mark], bool]:
     """Marks of the operands whose bad elements reach the result, and whether other bad elements
     remain.

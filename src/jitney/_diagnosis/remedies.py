@@ -36,7 +36,13 @@ class AuthorContext:
         return axis in self.axes or axis in [mapped.name for mapped in self.options.vmap]
 
 
-def for_size(asked: AuthorContext, leaf: Leaf, axis: str, old: int, new: int) -> str:
+def for_size(
+    asked: AuthorContext,
+    leaf: Leaf,
+    axis: str,
+    old: int,
+    new: int,
+) -> str:
     """Remedy for a named axis whose size differs; empty if buckets may help, which is proven
     later.
     """
@@ -119,7 +125,13 @@ def for_positions(argument: str) -> str:
     )
 
 
-def for_static(asked: AuthorContext, path: str, argument: str, old: Any, new: Any) -> str:
+def for_static(
+    asked: AuthorContext,
+    path: str,
+    argument: str,
+    old: Any,
+    new: Any,
+) -> str:
     """Remedy for a static value; empty for a number that may be an array, which is proven later."""
     if argument in asked.positions:
         return for_positions(argument)
@@ -196,7 +208,11 @@ def for_number_or_array(leaf_path: str, argument: str) -> str:
     return f"pass {leaf_path!r} as an array each time"
 
 
-def for_structure(come: Sequence[str], gone: Sequence[str], argument: str) -> str:
+def for_structure(
+    come: Sequence[str],
+    gone: Sequence[str],
+    argument: str,
+) -> str:
     """Remedy for leaves that are present in one call and absent in another."""
     if not come and not gone:
         return f"pass {argument!r} as the same container each time"

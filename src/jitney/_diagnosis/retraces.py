@@ -119,7 +119,11 @@ def surroundings(*, nested: bool) -> tuple[tuple[str, str], ...]:
     )
 
 
-def causes(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> tuple[Cause, ...]:
+def causes(
+    old: TraceRecord,
+    new: TraceRecord,
+    asked: AuthorContext,
+) -> tuple[Cause, ...]:
     """Differences between two calls that require a new program."""
     found = [
         *_of_structure(old, new),
@@ -243,7 +247,11 @@ def _tree_text(tree: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _of_arrays(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> Iterator[Cause]:
+def _of_arrays(
+    old: TraceRecord,
+    new: TraceRecord,
+    asked: AuthorContext,
+) -> Iterator[Cause]:
     before = {leaf.path: leaf for leaf in old.view.leaves if leaf.counts is None}
     # With another `jax_enable_x64` the same array has another dtype: that setting is the cause.
     wider = dict(old.surroundings).get("setting jax_enable_x64") != dict(new.surroundings).get(
@@ -286,7 +294,11 @@ def _of_arrays(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> Iter
 
 
 def _of_shape(
-    old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: AuthorContext
+    old: TraceRecord,
+    new: TraceRecord,
+    was: Leaf,
+    leaf: Leaf,
+    asked: AuthorContext,
 ) -> Iterator[Cause]:
     names, names_before = new.axes.get(leaf.path, ()), old.axes.get(leaf.path, ())
     changed = [i for i, (a, b) in enumerate(zip(was.shape, leaf.shape, strict=False)) if a != b]
@@ -309,7 +321,11 @@ def _size(shape: Sequence[int]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def _of_statics(old: TraceRecord, new: TraceRecord, asked: AuthorContext) -> Iterator[Cause]:
+def _of_statics(
+    old: TraceRecord,
+    new: TraceRecord,
+    asked: AuthorContext,
+) -> Iterator[Cause]:
     # The same static objects with other content: plain objects are compared by what they hold.
     if old.keys == new.keys and old.generation != new.generation:
         for path, was, now in new.changed:
@@ -426,7 +442,11 @@ def _of_function(path: str, old: object, new: object) -> Cause:
     )
 
 
-def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause]) -> str:
+def sentence_of(
+    old: TraceRecord | None,
+    new: TraceRecord,
+    found: Sequence[Cause],
+) -> str:
     """Text of the differences from the nearest earlier trace, in one line."""
     if old is None or found[0].kind in ("cache eviction", "unknown"):
         return "first call" if found[0].kind == "first call" else "; ".join(map(_told, found))

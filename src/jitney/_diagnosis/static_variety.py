@@ -50,7 +50,12 @@ class Variety:
         self._positions = positions
         self._seen: dict[str, _Seen] = {}
 
-    def count(self, layout: Layout, leaves: Sequence[object], seconds: Callable[[], float]) -> None:
+    def count(
+        self,
+        layout: Layout,
+        leaves: Sequence[object],
+        seconds: Callable[[], float],
+    ) -> None:
         """Count the static values of a call that no program serves yet; warn once about an argument
         with more than MANY values.
 
@@ -120,7 +125,12 @@ class Variety:
             stacklevel=users_level(),
         )
 
-    def _of_arrays(self, path: str, value: object, fields: Sequence[str]) -> None:
+    def _of_arrays(
+        self,
+        path: str,
+        value: object,
+        fields: Sequence[str],
+    ) -> None:
         name = type(value).__name__
         text = format_error(
             self._where,

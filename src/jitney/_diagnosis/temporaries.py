@@ -63,7 +63,13 @@ class Temporaries:
         jax.monitoring.unregister_event_time_span_listener(self._span)
         self._known = []
 
-    def _span(self, event: str, start_time: float, end_time: float, **kwargs: object) -> None:
+    def _span(
+        self,
+        event: str,
+        start_time: float,
+        end_time: float,
+        **kwargs: object,
+    ) -> None:
         if event != COMPILED:
             return
         with self._lock:

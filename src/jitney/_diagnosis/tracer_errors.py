@@ -147,7 +147,11 @@ def _static(path: str) -> str:
 
 
 def no_number(
-    where: Where, arrays: Sequence[Array], paths: Sequence[str], *, called: bool = True
+    where: Where,
+    arrays: Sequence[Array],
+    paths: Sequence[str],
+    *,
+    called: bool = True,
 ) -> ContractError | None:
     """Error for an argument that JAX does not take; None if there is none.
 
@@ -177,7 +181,10 @@ def no_number(
 
 
 def unbound_axis_error(
-    error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]
+    error: NameError,
+    where: Where,
+    mapped: Collection[str],
+    axes: Collection[str],
 ) -> AxisError | None:
     """Error for a function that names an axis of jitney in a collective; None for other exceptions.
 
@@ -214,7 +221,12 @@ def unbound_axis_error(
     )
 
 
-def over_error(error: Exception, where: Where, fn: object, options: Options) -> TraceError | None:
+def over_error(
+    error: Exception,
+    where: Where,
+    fn: object,
+    options: Options,
+) -> TraceError | None:
     """Error for a rule of differentiation that reads a value of the earlier trace by `roll`,
     `remat` or `memory`; None for other exceptions.
 

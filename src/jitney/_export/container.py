@@ -79,7 +79,10 @@ def path_of(file: object, where: object) -> Path:
 
 
 def write(
-    path: Path, header: Mapping[str, object], members: Mapping[str, bytes], where: object
+    path: Path,
+    header: Mapping[str, object],
+    members: Mapping[str, bytes],
+    where: object,
 ) -> None:
     """Write a file atomically: an existing file stays until the new one is complete.
 

@@ -138,7 +138,10 @@ def missing_sizes(
 
 
 def resizing(
-    entry: Specialization, arrays: Sequence[object], at: ExportSizes, where: Where
+    entry: Specialization,
+    arrays: Sequence[object],
+    at: ExportSizes,
+    where: Where,
 ) -> Resized:
     """Return the function that gives the arrays of a call at other sizes of named axes.
 
@@ -174,7 +177,10 @@ def resizing(
 
 
 def arrays_at(
-    resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int], where: Where
+    resized: Resized,
+    examples: Sequence[Any],
+    sizes: Mapping[str, int],
+    where: Where,
 ) -> Sequence[Any]:
     """Return the arrays of a program: the examples themselves if they have its sizes, else abstract
     arrays.

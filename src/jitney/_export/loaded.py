@@ -105,7 +105,12 @@ class Loaded(Shown):
         ]
         self._runs: dict[Hashable, Run] = {}
 
-    def _program(self, number: int, told: ProgramEntry, find: Find) -> ExportedProgram:
+    def _program(
+        self,
+        number: int,
+        told: ProgramEntry,
+        find: Find,
+    ) -> ExportedProgram:
         checks = tuple(message for messages in told["checks"] for message in messages)
         return ExportedProgram(
             told["sizes"],

@@ -56,7 +56,11 @@ def traced(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
     )
 
 
-def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, range]) -> ExportTrace:
+def traced_for(
+    entry: Specialization,
+    resized: Resized,
+    ranges: Mapping[str, range],
+) -> ExportTrace:
     """Trace the program for all sizes in these ranges, and prove that it is the same for each.
 
     Raises:
@@ -97,7 +101,11 @@ def traced_for(entry: Specialization, resized: Resized, ranges: Mapping[str, ran
     return ExportTrace(program.jaxpr, results[0])
 
 
-def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
+def _needs_sizes(
+    where: Where,
+    names: Sequence[str],
+    why: str,
+) -> ExportError:
     return ExportError(
         where,
         f"{' and '.join(map(repr, names))} cannot stand for all sizes of a range:"
@@ -147,7 +155,11 @@ class ExportLowered:
     checks: tuple[tuple[str, ...], ...]
 
 
-def lowered(program: ExportTrace, where: Where, platforms: Sequence[str] | None) -> ExportLowered:
+def lowered(
+    program: ExportTrace,
+    where: Where,
+    platforms: Sequence[str] | None,
+) -> ExportLowered:
     """Lower a program for platforms. If it has run-time checks, the number of the failed check
     becomes an additional last result.
 

@@ -80,7 +80,12 @@ def _weakened(x: jax.Array) -> jax.Array:
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def guarded(call: Callable[..., T], where: str, *, derivatives: int) -> Callable[..., T]:
+def guarded(
+    call: Callable[..., T],
+    where: str,
+    *,
+    derivatives: int,
+) -> Callable[..., T]:
     """Wrap a call of an exported program in custom rules that explain what JAX cannot do with it,
     under any transforms in between: `jit`, loops, `checkpoint`.
 
@@ -96,7 +101,10 @@ def guarded(call: Callable[..., T], where: str, *, derivatives: int) -> Callable
 
 
 def _differentiated(
-    call: Callable[..., T], where: str, derivatives: int, error: Callable[[], Exception]
+    call: Callable[..., T],
+    where: str,
+    derivatives: int,
+    error: Callable[[], Exception],
 ) -> Callable[..., T]:
     plain = _not_mapped(call, where)
     return (
@@ -131,7 +139,10 @@ def _not_differentiated(call: Callable[..., T], error: Callable[[], Exception]) 
 
 
 def _with_gradient(
-    plain: Callable[..., T], call: Callable[..., T], where: str, derivatives: int
+    plain: Callable[..., T],
+    call: Callable[..., T],
+    where: str,
+    derivatives: int,
 ) -> Callable[..., T]:
     @jax.custom_vjp
     def called(*arrays: object) -> T:
@@ -196,7 +207,11 @@ def _not_forward(where: str) -> DerivativeError:
     )
 
 
-def _look_at(flag: object, checks: Sequence[Sequence[str]], where: str) -> None:
+def _look_at(
+    flag: object,
+    checks: Sequence[Sequence[str]],
+    where: str,
+) -> None:
     """Raise the error of the check that failed, if one did."""
     if isinstance(flag, Tracer):
         raise ExportError(

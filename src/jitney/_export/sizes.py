@@ -21,7 +21,11 @@ class GivenArray(TypedDict):
     weak: bool
 
 
-def fits(program: ProgramEntry, arrays: Sequence[object], bound: Collection[int]) -> bool:
+def fits(
+    program: ProgramEntry,
+    arrays: Sequence[object],
+    bound: Collection[int],
+) -> bool:
     """Return whether the arrays of a call match a program, apart from its bound arrays, which
     always do.
 

@@ -195,7 +195,11 @@ def _has_fields(cls: object, tree: Tree) -> bool:
     return fields.keys() >= {*unset} and there == exported
 
 
-def built(tree: Tree, arrays: Sequence[object], functions: Mapping[str, object] = _NONE) -> Any:
+def built(
+    tree: Tree,
+    arrays: Sequence[object],
+    functions: Mapping[str, object] = _NONE,
+) -> Any:
     """Build a resolved tree with the given arrays, and with functions without a name, by the digest
     of their bytecode.
     """

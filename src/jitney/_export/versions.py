@@ -54,7 +54,10 @@ def check_version(header: Header, where: str) -> None:
 
 
 def deserialized(
-    member: bytes, header: Header, told: ProgramEntry, where: str
+    member: bytes,
+    header: Header,
+    told: ProgramEntry,
+    where: str,
 ) -> jax_export.Exported:
     """Deserialise one of the programs of a file.
 
@@ -90,7 +93,11 @@ def _no_program(where: str) -> str:
     )
 
 
-def _exported(member: bytes, header: Header, where: str) -> jax_export.Exported:
+def _exported(
+    member: bytes,
+    header: Header,
+    where: str,
+) -> jax_export.Exported:
     try:
         return jax_export.deserialize(bytearray(member))
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."

@@ -129,7 +129,10 @@ class _Writer:
     platforms: Sequence[str] | None
 
     def part(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object], at: ExportSizes
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        at: ExportSizes,
     ) -> _Part:
         """Build the part for one set of sizes."""
         entry, examples = self.program.abstract(
@@ -154,7 +157,12 @@ class _Writer:
                 raise
             raise explained from error
 
-    def _lowered(self, entry: Specialization, examples: Sequence[object], at: ExportSizes) -> _Part:
+    def _lowered(
+        self,
+        entry: Specialization,
+        examples: Sequence[object],
+        at: ExportSizes,
+    ) -> _Part:
         resized = resizing(entry, examples, at, self.where)
         arrays = arrays_at(resized, examples, at.representative(), self.where)
         if at.ranges:
@@ -262,7 +270,10 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
 
 
 def _arguments(
-    entry: Specialization, arrays: Sequence[Array], bound: Sequence[str], where: Where
+    entry: Specialization,
+    arrays: Sequence[Array],
+    bound: Sequence[str],
+    where: Where,
 ) -> dict[str, Tree]:
     """Return the trees of the arguments that are not bound, by name."""
     layout = entry.layout

@@ -71,10 +71,20 @@ class Derivative(Tools[G], Generic[P, G]):
     def __call__(self, /, *args: object, wrt: Wrt, **kwargs: Any) -> G: ...
     @overload
     def __call__(
-        self, /, *args: object, has_aux: bool, wrt: Wrt = None, **kwargs: object
+        self,
+        /,
+        *args: object,
+        has_aux: bool,
+        wrt: Wrt = None,
+        **kwargs: object,
     ) -> Any: ...
     def __call__(
-        self, /, *args: object, wrt: Wrt = None, has_aux: bool = False, **kwargs: object
+        self,
+        /,
+        *args: object,
+        wrt: Wrt = None,
+        has_aux: bool = False,
+        **kwargs: object,
     ) -> object:
         if self._usual is not None and wrt is None and has_aux is False:
             return self._usual(*args, **kwargs)
@@ -116,7 +126,12 @@ class Derivative(Tools[G], Generic[P, G]):
         programs = self._program.derivatives(self.what)
         return total([program.core.counters for program in programs])
 
-    def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> AnyProgram:
+    def program(
+        self,
+        *,
+        wrt: Wrt = None,
+        has_aux: bool = False,
+    ) -> AnyProgram:
         """Return the program of this derivative, for `plan`, `compile` and `stats`. Its directions
         are arguments `tangent_of_x` and `cotangent`.
         """
@@ -191,7 +206,12 @@ class Derivative(Tools[G], Generic[P, G]):
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"
 
-    def _direction(self, kwargs: dict[str, object], name: str, what: str) -> object:
+    def _direction(
+        self,
+        kwargs: dict[str, object],
+        name: str,
+        what: str,
+    ) -> object:
         if name not in kwargs:
             raise DerivativeError(
                 self._where,
@@ -202,7 +222,11 @@ class Derivative(Tools[G], Generic[P, G]):
             )
         return kwargs.pop(name)
 
-    def _by_name(self, given: object, names: tuple[str, ...] | None) -> dict[str, object]:
+    def _by_name(
+        self,
+        given: object,
+        names: tuple[str, ...] | None,
+    ) -> dict[str, object]:
         if type(given) is not dict or not given or (names is not None and set(given) != set(names)):
             listed = "those that vary" if names is None else ", ".join(map(repr, names))
             raise OptionError(
@@ -296,7 +320,11 @@ class Derivative(Tools[G], Generic[P, G]):
                     raise
                 known[key] = (*names, *more)
 
-    def _at_positions(self, made: AnyProgram, names: tuple[str, ...]) -> AnyProgram:
+    def _at_positions(
+        self,
+        made: AnyProgram,
+        names: tuple[str, ...],
+    ) -> AnyProgram:
         """Return the program of a derivative with these arguments static."""
         key = (self.what, made.body, names)
         static = self._program.kept(key)
@@ -379,7 +407,11 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
     return given
 
 
-def program_called(tool: str, given: object, keywords: dict[str, Any]) -> AnyProgram:
+def program_called(
+    tool: str,
+    given: object,
+    keywords: dict[str, Any],
+) -> AnyProgram:
     """Return the program that a tool works on, given the keywords of a call: for a derivative,
     `wrt` is taken out of them, as by a call of it.
     """
@@ -387,7 +419,11 @@ def program_called(tool: str, given: object, keywords: dict[str, Any]) -> AnyPro
     return program_of(tool, given, wrt)
 
 
-def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ...], bool]:
+def named(
+    where: Where | str,
+    option: str,
+    value: object,
+) -> tuple[tuple[str, ...], bool]:
     """Return the names of arguments that the user gave, and whether it was a single name.
 
     Raises:
@@ -411,7 +447,11 @@ def named(where: Where | str, option: str, value: object) -> tuple[tuple[str, ..
     )
 
 
-def check_names(where: Where | str, names: tuple[str, ...], core: FunctionInfo) -> None:
+def check_names(
+    where: Where | str,
+    names: tuple[str, ...],
+    core: FunctionInfo,
+) -> None:
     """Check that these are arguments that can vary.
 
     Raises:
@@ -436,7 +476,11 @@ def check_names(where: Where | str, names: tuple[str, ...], core: FunctionInfo) 
 def lazy_derivatives(fn: Callable[P, R], /) -> Program[P, R]: ...
 @overload
 def lazy_derivatives(
-    *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
+    *,
+    wrt: Wrt = None,
+    skip: Wrt = None,
+    mode: Mode = "auto",
+    sparse: bool = False,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def lazy_derivatives(

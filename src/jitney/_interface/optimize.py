@@ -189,7 +189,11 @@ def optimize(fn: object = None, /, **options: object) -> object:
 
 
 @public
-def _decorate(fn: object, options: Mapping[str, object], namespace: Mapping[str, object]) -> Any:
+def _decorate(
+    fn: object,
+    options: Mapping[str, object],
+    namespace: Mapping[str, object],
+) -> Any:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:
         return method

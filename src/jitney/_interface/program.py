@@ -182,7 +182,11 @@ class Program(Tools[R], Generic[P, R]):
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _not_traceable(
-        self, untraced: TraceError, error: Exception, entry: Specialization, arrays: Sequence[Array]
+        self,
+        untraced: TraceError,
+        error: Exception,
+        entry: Specialization,
+        arrays: Sequence[Array],
     ) -> R:
         core = self._core
         if ran_eagerly(error) or core.options.on_trace_error == "raise":
@@ -227,7 +231,11 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def compile(
-        self, /, *args: object, sizes: Mapping[str, int] | None = None, **kwargs: object
+        self,
+        /,
+        *args: object,
+        sizes: Mapping[str, int] | None = None,
+        **kwargs: object,
     ) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor
         compiles.
@@ -255,7 +263,11 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def plan(
-        self, /, *args: object, sizes: Mapping[str, int] | None = None, **kwargs: object
+        self,
+        /,
+        *args: object,
+        sizes: Mapping[str, int] | None = None,
+        **kwargs: object,
     ) -> Report:
         """Return every decision about a call with such arguments (see `compile`), with its reason.
 
@@ -495,7 +507,9 @@ class Program(Tools[R], Generic[P, R]):
         return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
 
     def arguments(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> dict[str, object]:
         """Return the arguments of a call by name."""
         values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
@@ -506,7 +520,11 @@ class Program(Tools[R], Generic[P, R]):
         """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
 
-    def bound_to(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> AnyProgram:
+    def bound_to(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> AnyProgram:
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
@@ -659,7 +677,10 @@ def _found_by_name(program: Any) -> bool:
 
 
 def _restore(
-    fn: Callable[..., object], options: Options, args: tuple[object, ...], kwargs: dict[str, object]
+    fn: Callable[..., object],
+    options: Options,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> AnyProgram:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
 

@@ -117,7 +117,11 @@ def scan_steps(
     return optimize(**options)(steps).bound_as(inner)
 
 
-def _names_of_held(body: Callable[..., object], count: int, others: Sequence[str]) -> list[str]:
+def _names_of_held(
+    body: Callable[..., object],
+    count: int,
+    others: Sequence[str],
+) -> list[str]:
     """Return names, for messages, of the arguments that a step is bound to."""
     names = [
         name
@@ -143,7 +147,11 @@ def _texts(where: str, over: object) -> tuple[str, ...]:
 
 
 def _names(
-    where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]
+    where: str,
+    signature: inspect.Signature,
+    n: int,
+    carry: int,
+    over: Sequence[str],
 ) -> list[str]:
     """Return the names of the parameters after checking `n`, `carry` and `over`."""
     if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < _MOST:
@@ -233,7 +241,11 @@ class _Loop:
             return new[0]
         return (*new, *out)
 
-    def _called(self, state: tuple[object, ...], data: dict[str, object]) -> object:
+    def _called(
+        self,
+        state: tuple[object, ...],
+        data: dict[str, object],
+    ) -> object:
         carry = dict(zip(self.carried, state, strict=True))
         self.bound.arguments.update(carry | data)
         return self.step(*self.bound.args, **self.bound.kwargs)

@@ -20,7 +20,10 @@ R = TypeVar("R")
 def shared(fn: Callable[P, R], /) -> Program[P, R]: ...
 @overload
 def shared(
-    *, static: Names | None = None, remat: bool | str = False, check: bool = True
+    *,
+    static: Names | None = None,
+    remat: bool | str = False,
+    check: bool = True,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def shared(

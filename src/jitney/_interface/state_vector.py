@@ -154,7 +154,12 @@ def like(state: S, vector: object) -> S:
 
 
 @public
-def from_vector(cls: type[S], vector: object, *, sizes: Mapping[str, int] | None = None) -> S:
+def from_vector(
+    cls: type[S],
+    vector: object,
+    *,
+    sizes: Mapping[str, int] | None = None,
+) -> S:
     """Return a state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     static = _static_names(cls)
@@ -199,7 +204,12 @@ def _may_be_complex(hint: object) -> bool:
     )
 
 
-def _vector(cls: type, vector: object, length: int, kind: type[np.generic]) -> Array:
+def _vector(
+    cls: type,
+    vector: object,
+    length: int,
+    kind: type[np.generic],
+) -> Array:
     """Return a vector of this length and kind of floats, as an array."""
     try:
         # A copy, as the owner may write to it: SciPy hands out the same vector at each step.
@@ -282,7 +292,11 @@ def _shape(cls: type, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
 
 
 def _solved(
-    cls: type, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any
+    cls: type,
+    dims: Mapping[str, ArrayHint],
+    known: Mapping[str, int],
+    name: str,
+    vector: Any,
 ) -> int:
     """Return the size at which the fields are as long as the vector, by bisection: the length grows
     with the size.

@@ -40,7 +40,11 @@ class Tools(Generic[R]):
 
     @public
     def axes(
-        self, /, *examples: object, sizes: Mapping[str, int] | None = None, **keywords: object
+        self,
+        /,
+        *examples: object,
+        sizes: Mapping[str, int] | None = None,
+        **keywords: object,
     ) -> Axes:
         """Return what the function does along each named axis of its signature, proven on its
         program with symbolic sizes; see `jitney.axes`.
@@ -59,7 +63,12 @@ class Tools(Generic[R]):
         return _tool("axes")(self, *examples, sizes=sizes, **keywords)
 
     @public
-    def communication(self, /, *args: object, **kwargs: object) -> Communication:
+    def communication(
+        self,
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Communication:
         """Return the traffic between devices in a call, in bytes on one device, by kind and line,
         as XLA compiled it; see `jitney.communication`. The program is compiled for that, and not
         run.
@@ -144,7 +153,12 @@ class Tools(Generic[R]):
 
     @public
     def precision_report(
-        self, /, *args: object, tolerance: float = 1e-2, low: str | None = None, **kwargs: object
+        self,
+        /,
+        *args: object,
+        tolerance: float = 1e-2,
+        low: str | None = None,
+        **kwargs: object,
     ) -> PrecisionReport:
         """Run the function next to its float64 shadow, and report which products must stay in
         float32; see `jitney.precision_report`.

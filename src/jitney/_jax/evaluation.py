@@ -21,7 +21,11 @@ from .typed import Atom, Aval, ClosedJaxpr, Jaxpr, JaxprEqn, Var
 T = TypeVar("T")
 
 
-def applied(program: Jaxpr, constants: Iterable[object], arrays: Iterable[object]) -> list[Any]:
+def applied(
+    program: Jaxpr,
+    constants: Iterable[object],
+    arrays: Iterable[object],
+) -> list[Any]:
     """Evaluate an open jaxpr with JAX's own evaluator."""
     closed: Any = ClosedJaxpr(program, list(constants))
     return list(core.jaxpr_as_fun(closed)(*arrays))

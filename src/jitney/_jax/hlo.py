@@ -106,7 +106,9 @@ def bits(dtype: str) -> int:
 
 
 def _along(
-    rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str, int]
+    rest: str,
+    axes: Mapping[Groups, tuple[str, ...]],
+    mesh: Mapping[str, int],
 ) -> tuple[str, ...]:
     """Return the mesh axes along which a collective communicates; all axes if its groups are
     unknown.

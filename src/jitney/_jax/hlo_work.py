@@ -179,7 +179,12 @@ class ProgramCost:
             for row in self._rows[computation].values():
                 yield computation, row, times
 
-    def _operand(self, computation: str, row: Instruction, i: int) -> Instruction:
+    def _operand(
+        self,
+        computation: str,
+        row: Instruction,
+        i: int,
+    ) -> Instruction:
         return self._rows[computation][row.operands[i]]
 
     def _product(self, computation: str, row: Instruction) -> int:
@@ -246,7 +251,11 @@ class ProgramCost:
             self._read(inside, i, size) for i, size in enumerate(sizes)
         )
 
-    def _written(self, inside: dict[str, Instruction], row: Instruction) -> int:
+    def _written(
+        self,
+        inside: dict[str, Instruction],
+        row: Instruction,
+    ) -> int:
         """Return the bytes that a fusion writes: for an array updated in place, those of the
         update.
         """
@@ -264,7 +273,12 @@ class ProgramCost:
             )
         return written if roots else row.bytes
 
-    def _read(self, inside: dict[str, Instruction], i: int, size: int) -> int:
+    def _read(
+        self,
+        inside: dict[str, Instruction],
+        i: int,
+        size: int,
+    ) -> int:
         """Return the bytes that a fusion reads of argument `i`: if it is only sliced or updated,
         those of the slices.
         """

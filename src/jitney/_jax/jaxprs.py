@@ -129,7 +129,11 @@ def standing_at(eqn: JaxprEqn) -> Generator[None]:
         yield
 
 
-def bound(eqn: JaxprEqn, values: Sequence[object], **changed: object) -> list[Any]:
+def bound(
+    eqn: JaxprEqn,
+    values: Sequence[object],
+    **changed: object,
+) -> list[Any]:
     """Bind the primitive of an equation to other operands, with some parameters changed. The source
     line and the name stack stay.
     """

@@ -89,7 +89,11 @@ class Linear(eqx.Module):
         return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 
 
-def _evaluated(program: Jaxpr, kept: list[object], flat: list[object]) -> list[Any]:
+def _evaluated(
+    program: Jaxpr,
+    kept: list[object],
+    flat: list[object],
+) -> list[Any]:
     return applied(program, kept, flat)
 
 

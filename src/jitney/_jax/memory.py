@@ -55,7 +55,9 @@ class Misfit(Exception):
 
 
 def compiled_bytes(
-    fn: Callable[..., object], avals: Sequence[object], shardings: Sequence[object] | None = None
+    fn: Callable[..., object],
+    avals: Sequence[object],
+    shardings: Sequence[object] | None = None,
 ) -> int:
     """Return the bytes that a program takes on one device in addition to its results: temporaries
     and arguments, as the compiler counts them.
@@ -106,7 +108,12 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
     raise Misfit(min(seen.values()))
 
 
-def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int, limit: int) -> int:
+def _by_line(
+    a: tuple[int, int],
+    b: tuple[int, int],
+    budget: int,
+    limit: int,
+) -> int:
     """Return the width at which the line through two points meets the budget, up to the limit."""
     slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
     width = int(min(limit, a[0] + (budget - a[1]) / slope)) if slope > 0 else limit

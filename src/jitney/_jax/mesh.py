@@ -50,7 +50,12 @@ class Mesh:
 
 
 @public
-def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
+def mesh(
+    *,
+    devices: Any = None,
+    explicit: bool = False,
+    **axes: int,
+) -> Mesh:
     """A mesh of devices, in an order that JAX chooses for how they are wired.
 
         with jitney.mesh(data=4, model=2):
@@ -295,7 +300,11 @@ def automatically(found: object) -> Generator[Callable[[Any], Any]]:
         yield brought
 
 
-def with_explicit_sharding(x: Any, found: object, along: Sequence[object]) -> Any:
+def with_explicit_sharding(
+    x: Any,
+    found: object,
+    along: Sequence[object],
+) -> Any:
     """Return an array from such a scope with its sharding on the explicit mesh as a part of its
     type.
     """
@@ -304,7 +313,11 @@ def with_explicit_sharding(x: Any, found: object, along: Sequence[object]) -> An
     )
 
 
-def reshaped(array: object, shape: Sequence[int], how: Callable[[Any, Any], object]) -> Any:
+def reshaped(
+    array: object,
+    shape: Sequence[int],
+    how: Callable[[Any, Any], object],
+) -> Any:
     """Reshape an array by `how`; an axis that the mesh no longer divides evenly is replicated."""
     found = explicit_around([array])
     if found is None:
@@ -315,7 +328,11 @@ def reshaped(array: object, shape: Sequence[int], how: Callable[[Any, Any], obje
     return with_explicit_sharding(out, found, dividing(found, shape, along))
 
 
-def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any]:
+def dividing(
+    found: Any,
+    shape: Sequence[int],
+    along: Sequence[Any],
+) -> list[Any]:
     """Return the partition spec of an array: the given mesh axes where they divide its size, each
     mesh axis once, else None (replicated).
     """

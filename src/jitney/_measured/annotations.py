@@ -37,7 +37,15 @@ class Compiling(Watch):
         # keeps those alive that the program discards.
         self.last: Data = {}
 
-    def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
+    def saw(
+        self,
+        phase: Phase,
+        name: str,
+        place: str,
+        seconds: float,
+        *,
+        hit: bool,
+    ) -> None:
         self._of_thread.seconds = self.here + seconds
 
     @property
@@ -69,7 +77,12 @@ def named_calls() -> Generator[None]:
 def _call(compiling: Compiling, call: Method) -> Method:
     @public
     @functools.wraps(call)
-    def annotated(self: Program[..., object], /, *args: object, **kwargs: object) -> object:
+    def annotated(
+        self: Program[..., object],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> object:
         # A call in another compiled function runs only while that one is traced.
         if _inside_jit():
             return call(self, *args, **kwargs)

@@ -48,7 +48,12 @@ class Put:
         )
 
 
-def put(args: tuple[object, ...], kwargs: dict[str, object], *, on_device: bool) -> Put:
+def put(
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    *,
+    on_device: bool,
+) -> Put:
     """Put NumPy arrays on the device if `on_device`.
 
     Raises:
@@ -79,7 +84,11 @@ def put(args: tuple[object, ...], kwargs: dict[str, object], *, on_device: bool)
     )
 
 
-def check_calls(where: str, functions: Mapping[str, object], kwargs: object) -> None:
+def check_calls(
+    where: str,
+    functions: Mapping[str, object],
+    kwargs: object,
+) -> None:
     """Check that functions are callable, and that keyword arguments are a dict.
 
     Args:

@@ -25,7 +25,10 @@ _FIX = (
 
 
 def largest_difference(
-    ours: object, theirs: object, names: tuple[str, str], tolerance: float | None
+    ours: object,
+    theirs: object,
+    names: tuple[str, str],
+    tolerance: float | None,
 ) -> float:
     """Return the largest difference of two results, relative to the largest element of each array.
 
@@ -42,7 +45,13 @@ def largest_difference(
     return worst
 
 
-def _leaf(path: str, a: Any, b: Any, names: tuple[str, str], tolerance: float | None) -> float:
+def _leaf(
+    path: str,
+    a: Any,
+    b: Any,
+    names: tuple[str, str],
+    tolerance: float | None,
+) -> float:
     if not hasattr(a, "dtype") or not hasattr(b, "dtype"):
         if a is b or (type(a) is type(b) and bool(a == b)):
             return 0.0

@@ -39,7 +39,12 @@ class Faster:
     rounds: int
 
 
-def faster(ways: Sequence[Side], by: float, tries: int, seconds: float) -> Faster:
+def faster(
+    ways: Sequence[Side],
+    by: float,
+    tries: int,
+    seconds: float,
+) -> Faster:
     """Test whether the first function is faster than the second by a factor.
 
     Args:
@@ -60,7 +65,9 @@ def faster(ways: Sequence[Side], by: float, tries: int, seconds: float) -> Faste
 
 
 def _one_try(
-    ways: Sequence[Side], by: float, until: float
+    ways: Sequence[Side],
+    by: float,
+    until: float,
 ) -> tuple[Literal["yes", "no", "unknown"], float, float, int]:
     ratios: list[float] = []
     low, high = 0.0, float("inf")

@@ -273,7 +273,11 @@ def ways_of(sides: Sequence[ColdCall]) -> list[Side]:
     return [side.way(copies=copies) for side in sides]
 
 
-def compared(ours: ColdCall, theirs: ColdCall, tolerance: float | None) -> float | None:
+def compared(
+    ours: ColdCall,
+    theirs: ColdCall,
+    tolerance: float | None,
+) -> float | None:
     """Return the difference of the first results, and release them; None if nothing is compared.
 
     Raises:
@@ -303,7 +307,13 @@ def names_of(f: object, against: object) -> tuple[str, str]:
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
-def _check(*, seconds: Any, rounds: object, tolerance: Any, on_device: object) -> None:
+def _check(
+    *,
+    seconds: Any,
+    rounds: object,
+    tolerance: Any,
+    on_device: object,
+) -> None:
     wrong = None
     if not is_number(seconds) or seconds <= 0:
         wrong = (

@@ -35,7 +35,11 @@ class Side:
         prepare: Preparation of each call, untimed, for functions that donate their arguments.
     """
 
-    def __init__(self, call: Callable[[], object] | None = None, prepare: Prepare | None = None):
+    def __init__(
+        self,
+        call: Callable[[], object] | None = None,
+        prepare: Prepare | None = None,
+    ):
         self._call, self._prepare = call, prepare
         self.calls = 1
 
@@ -82,7 +86,12 @@ def one_round(ways: Sequence[Side], *, turned: bool) -> list[float]:
     return seconds
 
 
-def rounds(ways: Sequence[Side], least: int, most: int, seconds: float) -> list[list[float]]:
+def rounds(
+    ways: Sequence[Side],
+    least: int,
+    most: int,
+    seconds: float,
+) -> list[list[float]]:
     """Return the seconds of a call of each function, round by round, until the time is over.
 
     Args:

@@ -191,7 +191,12 @@ _FILES, _LOCATIONS, _STACK = 1, 3, 4
 _LOCATION_FILE, _LOCATION_LINE, _FRAME_LOCATION, _PARENT = 1, 3, 1, 2
 
 
-def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -> Iterator[Span]:
+def _spans(
+    plane: Message,
+    line: Message,
+    thread: int,
+    wanted: frozenset[str],
+) -> Iterator[Span]:
     """Yield the spans of a row with any of the wanted facts.
 
     JAX records about thirty spans for each call, and two of them are wanted.

@@ -61,7 +61,12 @@ class Inbox:
             self.news.notify_all()
         return bool(message.get("why"))
 
-    def verdict(self, of: str, group: Iterable[int], timeout: float) -> str | None:
+    def verdict(
+        self,
+        of: str,
+        group: Iterable[int],
+        timeout: float,
+    ) -> str | None:
         """Wait for the verdict of a comparison; None if none comes in time."""
         end = time.monotonic() + timeout
         with self.news:
@@ -112,7 +117,13 @@ class Hub:
         self.all_here = threading.Event()
         _thread(self._accept, count)
 
-    def propose(self, index: int, of: str, group: Sequence[int], facts: Facts) -> None:
+    def propose(
+        self,
+        index: int,
+        of: str,
+        group: Sequence[int],
+        facts: Facts,
+    ) -> None:
         """Add one process's facts to a comparison; the last proposal triggers the verdict."""
         with self._lock:
             proposed = self._proposed.setdefault(of, {})
@@ -218,7 +229,12 @@ class Channel:
         # Whether this process ends in order.
         self._quiet = False
 
-    def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
+    def serve(
+        self,
+        count: int,
+        host: str,
+        compare: Callable[[Mapping[int, Facts]], str],
+    ) -> Hub:
         """Act as process 0."""
         self.hub = Hub(count, host, compare, self._told, self.timeout)
         return self.hub

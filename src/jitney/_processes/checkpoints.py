@@ -175,7 +175,12 @@ class Checkpoints:
             manager.save(step, args=content)
 
     @public
-    def restore(self, like: object, *, step: int | None = None) -> tuple[int, Any]:
+    def restore(
+        self,
+        like: object,
+        *,
+        step: int | None = None,
+    ) -> tuple[int, Any]:
         """Read a checkpoint into a tree of the same arrays and Python values.
 
         Args:
@@ -299,7 +304,11 @@ class Checkpoints:
             raise self._damaged(place, "its numbers of Python are not those that were saved")
         return rows
 
-    def _without_values(self, step: int, values: Sequence[tuple[str, object]]) -> list[Row]:
+    def _without_values(
+        self,
+        step: int,
+        values: Sequence[tuple[str, object]],
+    ) -> list[Row]:
         """Values of the tree, for a checkpoint of jitney 0.2, which saved arrays only."""
         if values:
             names = shortlist([name for name, _ in values])
@@ -405,7 +414,10 @@ class Checkpoints:
         compare(range(jax.process_count()), facts, self._where)
 
     def _check(
-        self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, object]]
+        self,
+        step: int,
+        saved: Sequence[Sequence[str]],
+        leaves: Sequence[tuple[str, object]],
     ) -> None:
         """Check that a checkpoint has these arrays and values.
 

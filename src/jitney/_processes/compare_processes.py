@@ -166,7 +166,11 @@ def refuse_padding(
         )
 
 
-def _explaining(run: Fn, where: Where, split: Sequence[tuple[int, str]]) -> Fn:
+def _explaining(
+    run: Fn,
+    where: Where,
+    split: Sequence[tuple[int, str]],
+) -> Fn:
     """Wrap `run` so that a failure after another process has stopped is reported as that, and NumPy
     arrays in place of those that `split` names are refused in later calls too.
     """

@@ -72,7 +72,11 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def authenticate(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
+def authenticate(
+    came: socket.socket,
+    secret: bytes,
+    claim: Callable[[int], bool],
+) -> int | None:
     """Authenticate a connection; return the number of its process, or None.
 
     Args:
@@ -102,7 +106,11 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
 
 
 def connect(
-    index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float
+    index: int,
+    hosts: Sequence[str],
+    port: int,
+    secret: bytes,
+    timeout: float,
 ) -> Connection:
     """Connect to process 0, which may be reached by any of these names: all are tried at once, and
     again until the time is over.
@@ -153,7 +161,11 @@ class _Attempt:
         self.over = threading.Event()
         self._index, self._port, self._secret = index, port, secret
 
-    def until(self, end: float, reached: queue.SimpleQueue[Connection | None]) -> None:
+    def until(
+        self,
+        end: float,
+        reached: queue.SimpleQueue[Connection | None],
+    ) -> None:
         """Try until the time is over; put the connection, or None, into the queue."""
         reached.put(self._reached(end))
 

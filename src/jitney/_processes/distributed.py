@@ -59,7 +59,12 @@ class Processes:
     def __enter__(self) -> Processes:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: object,
+        error: BaseException | None,
+        trace: object,
+    ) -> None:
         # `sys.exit(0)` is an end in order.
         if isinstance(error, SystemExit) and not error.code:
             error = None
@@ -161,7 +166,11 @@ def distributed(
     return processes
 
 
-def _open_channel(processes: Processes, channel: Channel, address: str | None) -> None:
+def _open_channel(
+    processes: Processes,
+    channel: Channel,
+    address: str | None,
+) -> None:
     """Open the connections between the processes.
 
     Raises:
@@ -249,7 +258,11 @@ def _tell_of_errors(grace: float) -> None:
     """Tell the other processes of an exception that ends this one; it is printed as before."""
     before = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def hook(
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
         RUN.leave(_why(error))
         before(kind, error, trace)
         # JAX waits at its exit for all processes: some may never come there.

@@ -23,7 +23,12 @@ _WHERE = "jitney.from_processes()"
 
 @public
 def from_processes(
-    tree: object, /, along: str | Sequence[str], *, axis: int = 0, mesh: object = None
+    tree: object,
+    /,
+    along: str | Sequence[str],
+    *,
+    axis: int = 0,
+    mesh: object = None,
 ) -> Any:
     """Combine arrays of which each process has a part. In a run of one process the part is the
     whole.
@@ -117,7 +122,12 @@ def _owned(part: Array) -> Array:
     return np.array(part) if isinstance(part, np.ndarray) else part
 
 
-def _check(name: str, part: Array, axis: int, to: jax.sharding.NamedSharding) -> None:
+def _check(
+    name: str,
+    part: Array,
+    axis: int,
+    to: jax.sharding.NamedSharding,
+) -> None:
     if not is_local(part):
         raise ProcessError(
             _WHERE,

@@ -43,7 +43,11 @@ class RunRequest:
         return self.address is None and self.count is None and self.index is None
 
 
-def given_of(address: str | None, count: int | None, index: int | None) -> RunRequest:
+def given_of(
+    address: str | None,
+    count: int | None,
+    index: int | None,
+) -> RunRequest:
     """Read the arguments, and the variables for those that are left out.
 
     Raises:

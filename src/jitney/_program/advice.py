@@ -148,7 +148,11 @@ class Advice:
         advised = tuple(tuple(map(with_remedy, each)) for each in causes)
         return Advised(advised, {each.remedy: each.saves for each in proven if each.saves})
 
-    def _proven(self, core: CompiledFunction, asked: set[_About]) -> Sequence[_Proven]:
+    def _proven(
+        self,
+        core: CompiledFunction,
+        asked: set[_About],
+    ) -> Sequence[_Proven]:
         seen = _seen(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:

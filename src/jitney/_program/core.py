@@ -110,7 +110,11 @@ class CompiledFunction(FunctionInfo):
             self.serve(fn)
         return self
 
-    def of(self, fn: Callable[..., object], options: Options) -> CompiledFunction:
+    def of(
+        self,
+        fn: Callable[..., object],
+        options: Options,
+    ) -> CompiledFunction:
         """Return the core of another function of the same arguments, whose result may be
         anything.
         """
@@ -120,7 +124,11 @@ class CompiledFunction(FunctionInfo):
         same.usual = _NOBODY
         return same
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    def bind(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> tuple[object, ...]:
         """Return one value per parameter; whole static arguments are wrapped."""
         values = self.binder.bind(args, kwargs)
         if not self.options.static:
@@ -136,7 +144,9 @@ class CompiledFunction(FunctionInfo):
             ) from None
 
     def find(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> tuple[Specialization, Sequence[Array]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
         # Look the call up by the types of its arguments.
@@ -175,7 +185,11 @@ class CompiledFunction(FunctionInfo):
             )
         return entry, arrays
 
-    def entry_of(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
+    def entry_of(
+        self,
+        layout: Layout,
+        leaves: Sequence[object],
+    ) -> Specialization:
         """Return the entry of a call: the one that its layout knows, if the objects among the
         static values are unchanged, else one that is looked up or created.
         """
@@ -189,7 +203,11 @@ class CompiledFunction(FunctionInfo):
             entry = layout.remember(key, self.entry(layout, leaves))
         return entry
 
-    def layout(self, key: tuple[Hashable, ...], values: tuple[object, ...]) -> Layout:
+    def layout(
+        self,
+        key: tuple[Hashable, ...],
+        values: tuple[object, ...],
+    ) -> Layout:
         """Return the layout of a call, created if this is the first of its kind.
 
         It is stored under the key alone, which is what warm calls look up, only if no call of
@@ -220,7 +238,11 @@ class CompiledFunction(FunctionInfo):
                 )
             return layout
 
-    def entry(self, layout: Layout, leaves: Sequence[object]) -> Specialization:
+    def entry(
+        self,
+        layout: Layout,
+        leaves: Sequence[object],
+    ) -> Specialization:
         """Return the entry of a call, created if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock, unwatched():

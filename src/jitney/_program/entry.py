@@ -284,7 +284,9 @@ class Specialization(CallPlanner):
         return jitted
 
     def made(
-        self, mesh: AnyMesh, arrays: Sequence[object]
+        self,
+        mesh: AnyMesh,
+        arrays: Sequence[object],
     ) -> tuple[Jitted, Sequence[NamedSharding | None]]:
         """Return JAX's function of arrays on a mesh, and the shardings of its arguments; no
         shardings if the function does not shard.
@@ -432,7 +434,9 @@ class Specialization(CallPlanner):
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
     def lowered(
-        self, arrays: Sequence[object], step: Literal["lower", "trace", "run"] = "lower"
+        self,
+        arrays: Sequence[object],
+        step: Literal["lower", "trace", "run"] = "lower",
     ) -> Any:
         """Return JAX's lowered (or traced) program for these arrays or abstract values; for the
         step "run", the program that calls run, with its checks as data.
@@ -487,7 +491,11 @@ class Specialization(CallPlanner):
             warn_refused(self.core, refusal)
             return self.lowered(arrays, "run").compile()
 
-    def _trace(self, given: Sequence[object], mesh: AnyMesh | None = None) -> object:
+    def _trace(
+        self,
+        given: Sequence[object],
+        mesh: AnyMesh | None = None,
+    ) -> object:
         """Trace the body for JAX, one thread at a time for each key; a second thread waits, and
         raises Retry to be called once more.
         """

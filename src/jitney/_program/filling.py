@@ -81,7 +81,11 @@ class Filling:
         kept: How many were not filled, since the padded original was there.
     """
 
-    def __init__(self, near: Callable[[jax.Array], bool] = is_near, program: float = PROGRAM):
+    def __init__(
+        self,
+        near: Callable[[jax.Array], bool] = is_near,
+        program: float = PROGRAM,
+    ):
         self.near, self.program = near, program
         self.crossings = self.programs = self.kept = 0
         # Seconds spent so far by going through the host, for each size.
@@ -201,7 +205,11 @@ class Filling:
             return device_put(part)
         return device_put(part, next(iter(result.devices())))
 
-    def _whole(self, part: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
+    def _whole(
+        self,
+        part: jax.Array,
+        shape: tuple[int, ...],
+    ) -> jax.Array | None:
         """Return the padded result that an array was cut from, if it has this shape and can be
         used.
         """

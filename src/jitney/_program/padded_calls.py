@@ -68,7 +68,12 @@ class PaddingRecipe:
     # Cache of `_cut`: one entry, or none.
     cut: list[_CutShapes] = field(default_factory=list[_CutShapes])
 
-    def arrays(self, arrays: Sequence[object], *, whole: bool) -> list[object]:
+    def arrays(
+        self,
+        arrays: Sequence[object],
+        *,
+        whole: bool,
+    ) -> list[object]:
         """Return the arrays for the program, filled.
 
         If no outer transform traces the call (`whole`), an array that another padded program
@@ -174,7 +179,11 @@ class PaddedCalls:
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
 
-    def _first(self, key: Hashable, arrays: Sequence[object]) -> PaddingRecipe | SizeRefused | None:
+    def _first(
+        self,
+        key: Hashable,
+        arrays: Sequence[object],
+    ) -> PaddingRecipe | SizeRefused | None:
         """Work out and store how calls of these shapes are padded."""
         if len(self.known) >= MAX_ENTRIES:
             self.known = {}

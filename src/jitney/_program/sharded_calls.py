@@ -94,7 +94,12 @@ class ShardedCalls:
                 self._context, self._only, self._shapes = None, self._keyed, ()
         return run(*arrays)
 
-    def arrived(self, arrays: Sequence[object], *, abstract: bool = False) -> tuple[object, ...]:
+    def arrived(
+        self,
+        arrays: Sequence[object],
+        *,
+        abstract: bool = False,
+    ) -> tuple[object, ...]:
         """Return the arrays of a first call, with donated arrays already sharded as the results
         will be.
 
@@ -147,7 +152,11 @@ class ShardedCalls:
             return nullcontext()
         return jax.set_mesh(automatic(mesh))
 
-    def runner(self, arrays: Sequence[object], given: Sequence[object] | None = None) -> Run:
+    def runner(
+        self,
+        arrays: Sequence[object],
+        given: Sequence[object] | None = None,
+    ) -> Run:
         """Return the function that runs calls of these shapes; `given` are the arguments before
         `arrived`.
 

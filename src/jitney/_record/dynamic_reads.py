@@ -47,7 +47,11 @@ class LookedUp:
         key: Function from a list of reads to the key that includes them.
     """
 
-    def __init__(self, followed: Codes, key: Callable[[Sequence[Read]], Keyed]):
+    def __init__(
+        self,
+        followed: Codes,
+        key: Callable[[Sequence[Read]], Keyed],
+    ):
         self._followed = followed
         self._key = key
         self.reads: list[Read] = []

@@ -70,7 +70,11 @@ def globals_of(fn: types.FunctionType, reads: CodeReads) -> Iterator[Global]:
         yield from _followed(fn, chain)
 
 
-def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]:
+def _imported(
+    fn: types.FunctionType,
+    name: str,
+    level: int,
+) -> Iterator[Global]:
     package = str(fn.__globals__.get("__package__") or "")
     if level < 0 or (level > 0 and not package):
         raise NotDeterministic(f"`{fn.__name__}` imports while it is traced")

@@ -237,7 +237,11 @@ def _steps(code: CodeType) -> _Steps:
     return _Steps(numbers, arguments, code)
 
 
-def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Steps:
+def _extended(
+    numbers: bytes,
+    arguments: Sequence[int],
+    code: CodeType,
+) -> _Steps:
     """Merge EXTENDED_ARG prefixes into the arguments of the instructions that follow."""
     short = bytearray()
     whole: list[int] = []

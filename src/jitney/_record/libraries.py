@@ -97,7 +97,11 @@ class Libraries:
         return None
 
 
-def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) -> None:
+def _names_used(
+    code: types.CodeType,
+    module: str,
+    used: dict[str, set[str]],
+) -> None:
     """Add the globals that code reads to `used`, and the names that it may read of modules among
     them.
     """

@@ -126,7 +126,11 @@ class TracedCacheEntries:
         digest: Digest of a value and of everything that it reads.
     """
 
-    def __init__(self, remembering: Sequence[Any], digest: Callable[[object], str]):
+    def __init__(
+        self,
+        remembering: Sequence[Any],
+        digest: Callable[[object], str],
+    ):
         self._remembering: Sequence[Memoised] = remembering
         self._digest = digest
         self._before = {id(one): list(LruCacheContents.of(one).entries) for one in remembering}
@@ -150,14 +154,21 @@ class TracedCacheEntries:
         self._returned[id(value)] = (value, digest if before[1] == digest else None)
 
     def before(
-        self, remembering: object, entries: Sequence[tuple[object, object]]
+        self,
+        remembering: object,
+        entries: Sequence[tuple[object, object]],
     ) -> list[tuple[object, object]]:
         """Return the entries without those that the trace has added."""
         return [
             (key, result) for key, result in entries if not self._is_new(remembering, key, result)
         ]
 
-    def _is_new(self, remembering: object, key: object, result: object) -> bool:
+    def _is_new(
+        self,
+        remembering: object,
+        key: object,
+        result: object,
+    ) -> bool:
         before = self._before.get(id(remembering))
         return (
             before is not None
@@ -200,7 +211,9 @@ class TracedCacheEntries:
 
 
 def is_as_computed(
-    remembering: Memoised, entries: Sequence[tuple[object, object]], digest: Callable[[object], str]
+    remembering: Memoised,
+    entries: Sequence[tuple[object, object]],
+    digest: Callable[[object], str],
 ) -> bool:
     """Return whether all given entries are known to be what the function would compute now."""
     known = _KNOWN.get(remembering)

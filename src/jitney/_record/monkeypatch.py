@@ -20,7 +20,12 @@ class Fingerprinter:
         self._told: dict[tuple[bool, int], tuple[object, str]] = {}
         self._kinds: dict[type, _WrapperClass] = {}
 
-    def described(self, values: Iterable[object], *, is_core: bool) -> list[str]:
+    def described(
+        self,
+        values: Iterable[object],
+        *,
+        is_core: bool,
+    ) -> list[str]:
         """Return a fingerprint of each value, which differs from that of a replacement. With
         `is_core`, numbers and texts are left out, since those of JAX and packages like it may be
         state.

@@ -57,7 +57,12 @@ class TraceMonitor:
         traced: Recorder of results that memoised functions compute.
     """
 
-    def __init__(self, followed: Codes, looked_up: LookedUp, traced: TracedCacheEntries):
+    def __init__(
+        self,
+        followed: Codes,
+        looked_up: LookedUp,
+        traced: TracedCacheEntries,
+    ):
         self.followed = followed
         self.traced = traced
         self.remembered = Codes()
@@ -112,7 +117,12 @@ class TraceMonitor:
             self.libraries.add((code,), module)
         return True
 
-    def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
+    def _problem(
+        self,
+        code: types.CodeType,
+        whose: str,
+        module: str,
+    ) -> str | None:
         """Return why code may read something that was not hashed, or None."""
         if whose == "user" and code in self.followed:
             return self.followed[code]
@@ -134,7 +144,12 @@ class TraceMonitor:
         """
         return owner(code.co_filename) not in CORE
 
-    def called(self, called: object, frame: types.FrameType, first: object = UNTOLD) -> None:
+    def called(
+        self,
+        called: object,
+        frame: types.FrameType,
+        first: object = UNTOLD,
+    ) -> None:
         """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
@@ -150,7 +165,12 @@ class TraceMonitor:
                 " something else in another process"
             )
 
-    def on_open(self, event: str, about: tuple[object, ...], frame: types.FrameType) -> None:
+    def on_open(
+        self,
+        event: str,
+        about: tuple[object, ...],
+        frame: types.FrameType,
+    ) -> None:
         """Note that the trace opens something outside of the process, whose content is in
         no key.
         """
@@ -295,7 +315,9 @@ def _asker(frame: types.FrameType | None) -> str:
 
 @contextmanager
 def watched(
-    followed: Codes, looked_up: LookedUp, traced: TracedCacheEntries
+    followed: Codes,
+    looked_up: LookedUp,
+    traced: TracedCacheEntries,
 ) -> Generator[TraceMonitor]:
     """Watch the code that this thread runs.
 
@@ -364,7 +386,12 @@ class Follower:
         self._known = Codes()
         self._heard = Codes()
 
-    def __call__(self, frame: types.FrameType, what: str, value: object) -> None:
+    def __call__(
+        self,
+        frame: types.FrameType,
+        what: str,
+        value: object,
+    ) -> None:
         code = frame.f_code
         if what == "call":
             if code not in self._known and self._ran.started(frame):
@@ -404,7 +431,12 @@ def _monitored(ran: TraceMonitor) -> Generator[None]:
         # one event.
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
-    def call(_: types.CodeType, __: int, value: object, first: object) -> None:
+    def call(
+        _: types.CodeType,
+        __: int,
+        value: object,
+        first: object,
+    ) -> None:
         if ran.here():
             ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
 

@@ -110,7 +110,11 @@ class ContentHasher:
             digest.
     """
 
-    def __init__(self, scope: str | None = None, traced: TracedCacheEntries | None = None) -> None:
+    def __init__(
+        self,
+        scope: str | None = None,
+        traced: TracedCacheEntries | None = None,
+    ) -> None:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         # strong references: an id must not be used for a second object during the traversal
@@ -713,7 +717,11 @@ def _checked(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
         yield read
 
 
-def _is_harmless(code: types.CodeType, names: CodeReads, read: Global) -> bool:
+def _is_harmless(
+    code: types.CodeType,
+    names: CodeReads,
+    read: Global,
+) -> bool:
     """Return whether a builtin that is barred elsewhere is used for its own purpose here: in code
     that `dataclasses` generates, `hash` in a `__hash__`, or `getattr` where its operands are known
     (`dynamic_attrs.py`).

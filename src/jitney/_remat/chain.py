@@ -61,7 +61,12 @@ class Chain:
     written: tuple[NumPyArray | None, ...]
 
     @classmethod
-    def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | Broken:
+    def of(
+        cls,
+        flat: FlatProgram,
+        stack: Stack,
+        layers: int,
+    ) -> Chain | Broken:
         """Chain of these layers, or the reason why there is none.
 
         They are not a chain if they differ, or if one reads a value of a layer other than the one
@@ -129,7 +134,9 @@ class Chain:
         return [self.sources[0][p] for p in self.carried]
 
     def layer(
-        self, flat: FlatProgram, value_of: Callable[[int], Array]
+        self,
+        flat: FlatProgram,
+        value_of: Callable[[int], Array],
     ) -> tuple[LoopBody, list[Array]]:
         """Body of the loop, a function of the carry and of a row, with its initial carry."""
         start, stop = self.stack.bounds[:2]
@@ -165,7 +172,10 @@ class Chain:
 
 
 def _run(
-    steps: Sequence[Step], env: dict[int, Array], written: Sequence[object], own: Arrays
+    steps: Sequence[Step],
+    env: dict[int, Array],
+    written: Sequence[object],
+    own: Arrays,
 ) -> None:
     """Run one layer on the steps of the first, with its own literals in place of those of the
     first.

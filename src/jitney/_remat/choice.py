@@ -75,7 +75,11 @@ def choose(problem: Problem, budget: int) -> Chosen:
     return Chosen(fn, best, tuple(problem.points.values()))
 
 
-def _searched(problem: Problem, budget: int, most: MeasuredOption) -> MeasuredOption:
+def _searched(
+    problem: Problem,
+    budget: int,
+    most: MeasuredOption,
+) -> MeasuredOption:
     layers = layers_of(problem.flat, problem.stacks)
     guess = Guess(problem, Estimate(layers, most.bytes))
     options = problem.options()
@@ -110,7 +114,11 @@ def _searched(problem: Problem, budget: int, most: MeasuredOption) -> MeasuredOp
     return best
 
 
-def not_fitting(where: Where, points: Sequence[MeasuredOption], budget: int) -> BudgetError:
+def not_fitting(
+    where: Where,
+    points: Sequence[MeasuredOption],
+    budget: int,
+) -> BudgetError:
     """Error for a gradient that no option brings below its budget, with all that was measured."""
     least = min(points, key=lambda point: point.bytes)
     most = next(point for point in points if point.option == EVERYTHING)

@@ -168,7 +168,11 @@ def _layer(
     )
 
 
-def kept_by(fn: Callable[..., object], avals: Sequence[Aval], saved: Saved = "everything") -> int:
+def kept_by(
+    fn: Callable[..., object],
+    avals: Sequence[Aval],
+    saved: Saved = "everything",
+) -> int:
     """Bytes that the backward pass of a function saves in addition to its arguments."""
     arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     remat = fn if saved == "everything" else jax.checkpoint(fn, policy=policy_of(saved))

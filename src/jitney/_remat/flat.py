@@ -205,7 +205,11 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
     steps: list[Step] = []
     avals: dict[int, Aval] = {}
 
-    def step(eqn: JaxprEqn, reads: list[Ref], _: CallStack) -> tuple[int, ...]:
+    def step(
+        eqn: JaxprEqn,
+        reads: list[Ref],
+        _: CallStack,
+    ) -> tuple[int, ...]:
         makes = numbered(eqn.outvars, avals)
         steps.append(Step(eqn, tuple(reads), makes))
         return makes

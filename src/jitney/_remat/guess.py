@@ -41,7 +41,11 @@ class Guess:
             return float(_on_line(layers, [point.flops for point in kin], option.layers))
         return self.estimate.flops(option)
 
-    def firsts(self, options: Sequence[Option], best: MeasuredOption | None) -> list[Option]:
+    def firsts(
+        self,
+        options: Sequence[Option],
+        best: MeasuredOption | None,
+    ) -> list[Option]:
         """Options of each kind that may beat the best one, however little its kind has saved so
         far.
 

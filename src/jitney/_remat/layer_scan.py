@@ -50,7 +50,10 @@ _NO_KERNEL = "conv_general_dilated"
 
 
 def rolling(
-    traced: object, *, differentiated: bool = False, derived: bool = False
+    traced: object,
+    *,
+    differentiated: bool = False,
+    derived: bool = False,
 ) -> RolledProgram:
     """Find the identical layers of a program, and decide which become loops.
 
@@ -107,7 +110,12 @@ def rolling(
 
 
 def _decided(
-    flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: bool, derived: bool
+    flat: FlatProgram,
+    stack: Stack,
+    parts: Parts,
+    *,
+    differentiated: bool,
+    derived: bool,
 ) -> Layers:
     """Decide whether repeated layers become a loop."""
     steps = flat.steps[stack.bounds[0] : stack.bounds[1]]
@@ -245,7 +253,11 @@ class RolledFunction:
 
     @classmethod
     def of(
-        cls, fn: Callable[..., object], arrays: Sequence[object], *, differentiated: bool = False
+        cls,
+        fn: Callable[..., object],
+        arrays: Sequence[object],
+        *,
+        differentiated: bool = False,
     ) -> RolledFunction:
         # A new function for each trace: JAX caches traces by function, and the side effects of
         # tracing are wanted each time.

@@ -163,7 +163,13 @@ def _best(labels: NumPyArray, weights: NumPyArray) -> tuple[float, int, int, int
     return best
 
 
-def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
+def _cut(
+    flat: FlatProgram,
+    crossing: Sequence[int],
+    first: int,
+    end: int,
+    period: int,
+) -> Stack:
     """Cut a repetition where the fewest bytes cross."""
     # Steps by which the cuts may move: the incomplete layer, and a whole one if there are enough.
     count, spare = divmod(end - first, period)
@@ -264,7 +270,11 @@ class CanonicalForm:
     numbers: list[NumPyArray]
 
 
-def canonical_form(flat: FlatProgram, start: int, stop: int) -> CanonicalForm:
+def canonical_form(
+    flat: FlatProgram,
+    start: int,
+    stop: int,
+) -> CanonicalForm:
     """Canonical form of a range of steps.
 
     Functions among the parameters are compared by identity: two derivative rules may differ

@@ -221,7 +221,9 @@ def remat_scan(
 
 
 def program_of(
-    flat: FlatProgram, stacks: Sequence[Stack], option: Option
+    flat: FlatProgram,
+    stacks: Sequence[Stack],
+    option: Option,
 ) -> Callable[[Arrays], list[Array]]:
     """Program as a function of its constants and arguments that saves what the option says."""
 

@@ -139,7 +139,11 @@ class _RolledInterpreter:
         self.values.env.update(chain.final_carry(last))
 
 
-def _loop(step: Step, operands: list[Array], inner: RolledProgram) -> list[Array]:
+def _loop(
+    step: Step,
+    operands: list[Array],
+    inner: RolledProgram,
+) -> list[Array]:
     """Run a loop whose body has rolled layers."""
     fixed, carry, rows = scan_parts(step.eqn, operands)
     params = step.eqn.params

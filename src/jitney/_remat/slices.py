@@ -83,7 +83,11 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
     return replace(flat, steps=tuple(step for step in steps if step is not None))
 
 
-def _addends(flat: FlatProgram, maker: dict[int, int], root: int) -> tuple[list[int], list[int]]:
+def _addends(
+    flat: FlatProgram,
+    maker: dict[int, int],
+    root: int,
+) -> tuple[list[int], list[int]]:
     """Numbers of the values that are added up to one value, and the sums on the way, which
     nothing else reads.
     """
@@ -131,7 +135,11 @@ def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
     return int(low) if is_row else None
 
 
-def _one_behind_the_other(flat: FlatProgram, rows: Sequence[int], step: Step) -> Step:
+def _one_behind_the_other(
+    flat: FlatProgram,
+    rows: Sequence[int],
+    step: Step,
+) -> Step:
     """Step that concatenates rows to the result of another step."""
     avals = [flat.avals[n] for n in rows]
     arguments = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]

@@ -69,7 +69,13 @@ def _row_index(step: Step, shape: tuple[int, ...]) -> int | None:
     return first if end == first + 1 else None
 
 
-def is_at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: bool) -> bool:
+def is_at_hand(
+    flat: FlatProgram,
+    row: Sequence[int],
+    parts: Parts,
+    *,
+    is_last: bool,
+) -> bool:
     """Return whether an operand that differs between layers is one array already, so that no
     copy is needed.
     """
@@ -119,7 +125,13 @@ class Values:
         is_last: Whether layers may index arrays of more elements than they read.
     """
 
-    def __init__(self, flat: FlatProgram, env: dict[int, Array], *, is_last: bool):
+    def __init__(
+        self,
+        flat: FlatProgram,
+        env: dict[int, Array],
+        *,
+        is_last: bool,
+    ):
         self.env = env
         self.parts: Parts = dict(parts_of(flat))
         self._is_last = is_last

@@ -85,7 +85,9 @@ _LARGEST = 4096
 
 
 def facts_of(
-    entry: Specialization, arrays: Sequence[Array], buckets: Mapping[str, Bucket] | None = None
+    entry: Specialization,
+    arrays: Sequence[Array],
+    buckets: Mapping[str, Bucket] | None = None,
 ) -> dict[str, AxisFacts]:
     """Return the facts of each named axis of a call, the other axes at their sizes.
 
@@ -123,7 +125,13 @@ def facts_of(
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 
 
-def _facts(entry: Specialization, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
+def _facts(
+    entry: Specialization,
+    mask: Mask,
+    plan: Plan,
+    name: str,
+    size: int,
+) -> AxisFacts:
     fn = entry.body_inside(plan, Mask)
     try:
         program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))

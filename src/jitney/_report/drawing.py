@@ -54,7 +54,11 @@ class _Pen:
 
 
 def draw(
-    function: str, plan: Plan, view: View, cut: Cut | None, told: Mapping[str, str]
+    function: str,
+    plan: Plan,
+    view: View,
+    cut: Cut | None,
+    told: Mapping[str, str],
 ) -> Picture:
     """Draw one call.
 

@@ -36,7 +36,11 @@ class JoinedControlFlow:
     is_loop: bool
 
 
-def joined_lanes(plan: Plan, entry: Specialization, view: View) -> list[JoinedControlFlow]:
+def joined_lanes(
+    plan: Plan,
+    entry: Specialization,
+    view: View,
+) -> list[JoinedControlFlow]:
     """Find the branches and loops that differ between the elements of the mapped axes.
 
     The body is traced for one element, and mapped: `vmap` turns a `cond` whose predicate is mapped

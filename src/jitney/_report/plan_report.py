@@ -278,7 +278,12 @@ def _derivative(
 
 
 def _rematerialised(
-    core: CompiledFunction, plan: Plan, entry: Specialization, view: View, *, compiles: bool
+    core: CompiledFunction,
+    plan: Plan,
+    entry: Specialization,
+    view: View,
+    *,
+    compiles: bool,
 ) -> list[PlanLine]:
     """Return the line on recomputation in the backward pass of a derivative."""
     derived = core.fn()
@@ -301,7 +306,11 @@ def _rematerialised(
 
 
 def _recomputed(
-    core: CompiledFunction, derived: Derived, entry: Specialization, plan: Plan, view: View
+    core: CompiledFunction,
+    derived: Derived,
+    entry: Specialization,
+    plan: Plan,
+    view: View,
 ) -> str:
     """Return what a policy of `remat` gains, by compiling the gradient with and without it."""
     if core.options.chunk or core.options.pad:
@@ -324,7 +333,11 @@ def _recomputed(
     )
 
 
-def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+def _rolled(
+    plan: Plan,
+    entry: Specialization,
+    arrays: Sequence[Array],
+) -> list[PlanLine]:
     """Return the layers of the body that become loops, and those that do not; traces the body."""
     if plan.of(Roll) is None:
         return []
@@ -347,7 +360,11 @@ def _rolled(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> list[
     ]
 
 
-def _products(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+def _products(
+    plan: Plan,
+    entry: Specialization,
+    arrays: Sequence[Array],
+) -> list[PlanLine]:
     """Return what an autocast does with the products of the body; traces the body."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
@@ -368,7 +385,11 @@ def _products(plan: Plan, entry: Specialization, arrays: Sequence[Array]) -> lis
     return [PlanLine("products", bool(counts[0].cast), text) for text in counts[0].lines]
 
 
-def _constants(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
+def _constants(
+    plan: Plan,
+    entry: Specialization,
+    view: View,
+) -> list[PlanLine]:
     """Return the constants of the body that overflow to infinity in its compute dtype.
 
     Traces the body twice, in the dtype of the arguments and in the compute dtype.
@@ -460,7 +481,11 @@ def _lanes(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     return lines
 
 
-def _donation(entry: Specialization, view: View, arrays: Sequence[Array]) -> list[PlanLine]:
+def _donation(
+    entry: Specialization,
+    view: View,
+    arrays: Sequence[Array],
+) -> list[PlanLine]:
     """Return the bytes that donation saves, and the buffers that no result can take over.
 
     JAX pairs buffers with results by shape and dtype, one result for each buffer; the compiler's
@@ -510,7 +535,10 @@ def _listing(leaves: Sequence[Leaf]) -> str:
 
 
 def _around(
-    core: CompiledFunction, notes: Sequence[str], verified: PlanLine, late: PlanLine
+    core: CompiledFunction,
+    notes: Sequence[str],
+    verified: PlanLine,
+    late: PlanLine,
 ) -> list[PlanLine]:
     """Return the decisions besides the stages."""
     options = core.options
@@ -559,7 +587,9 @@ def _around(
 
 
 def _serialized_line(
-    core: CompiledFunction, entry: Specialization, arrays: Sequence[Array]
+    core: CompiledFunction,
+    entry: Specialization,
+    arrays: Sequence[Array],
 ) -> list[PlanLine]:
     """Return the state of the serialised program of `cache="program"`."""
     if core.options.cache != "program":
@@ -580,7 +610,12 @@ def _serialized_line(
         ]
 
 
-def _verified(entry: Specialization, arrays: Sequence[Array], *, ready: bool) -> PlanLine:
+def _verified(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    *,
+    ready: bool,
+) -> PlanLine:
     """Return whether the plain function is run too, for comparison; traces it."""
     options = entry.core.options
     if options.disabled is not None:

@@ -55,7 +55,13 @@ def bucket(axis: PaddedAxis, x: float, y: float, wide: float) -> Sketch:
     return parts, _HIGH + 4 + 15 * len(told)
 
 
-def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> Sketch:
+def chunks(
+    cut: Cut,
+    passes: _axes.Passes,
+    x: float,
+    y: float,
+    wide: float,
+) -> Sketch:
     """Draw a row for each pass over the data, with its chunks in order."""
     # Each device cuts its own part of a sharded axis into chunks.
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
@@ -123,7 +129,13 @@ def _does(passes: _axes.Passes, number: int) -> str:
     return "; ".join(filter(None, [names and f"carries {names}", given, kept])) or "reads"
 
 
-def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
+def shards(
+    place: Place,
+    view: View,
+    x: float,
+    y: float,
+    wide: float,
+) -> Sketch:
     """Draw a row for each sharded array, a column for each device, and the number of its part."""
     sizes: dict[str, int] = dict(place.mesh.shape)
     count = math.prod(sizes.values())

@@ -61,7 +61,11 @@ class SerializedPrograms:
         # Call key and mesh -> whether its program is cached, and the outcome in words.
         self.notes: dict[Hashable, tuple[bool, str]] = {}
 
-    def __call__(self, given: Sequence[object], laid: MeshLayout | None = None) -> object:
+    def __call__(
+        self,
+        given: Sequence[object],
+        laid: MeshLayout | None = None,
+    ) -> object:
         if jit_is_off() or plain_run() is not None or at_any_size():
             return self._on_mesh(given, laid)
 
@@ -82,7 +86,11 @@ class SerializedPrograms:
         self.notes[key] = (True, FOUND)
         return self._call(request, stored)
 
-    def note(self, given: Sequence[object], mesh: object = None) -> tuple[bool, str]:
+    def note(
+        self,
+        given: Sequence[object],
+        mesh: object = None,
+    ) -> tuple[bool, str]:
         """Return whether the program of a call on a mesh, padded if it is, is cached, and the
         reason if not.
         """
@@ -92,7 +100,11 @@ class SerializedPrograms:
         with self._body.numbers():
             return self.notes.get(_key_of_note(given, mesh), (True, "not called yet"))
 
-    def _request(self, given: Sequence[object], laid: MeshLayout | None) -> CacheRequest:
+    def _request(
+        self,
+        given: Sequence[object],
+        laid: MeshLayout | None,
+    ) -> CacheRequest:
         arrays, counts = split_counts(given)
         # The cached program takes true sizes, and no numbers that Python computes from them.
         if counts is not None:
@@ -101,7 +113,11 @@ class SerializedPrograms:
             )
         return CacheRequest.make(self._body, given, laid)
 
-    def _call(self, request: CacheRequest, stored: SerializedProgram) -> object:
+    def _call(
+        self,
+        request: CacheRequest,
+        stored: SerializedProgram,
+    ) -> object:
         arrays, counts = split_counts(request.given)
         self._body.warn_lost(stored.updates)
 
@@ -145,10 +161,18 @@ class SerializedPrograms:
         as_written = core.called_as_written(trace, self._body.paths)
         return ExportableTrace(as_written, core.name, request.given, laid)
 
-    def _on_mesh(self, given: Sequence[object], laid: MeshLayout | None) -> object:
+    def _on_mesh(
+        self,
+        given: Sequence[object],
+        laid: MeshLayout | None,
+    ) -> object:
         return self._trace(given, None if laid is None else laid.mesh)
 
-    def _stored(self, request: CacheRequest, trace: ExportableTrace) -> SerializedProgram:
+    def _stored(
+        self,
+        request: CacheRequest,
+        trace: ExportableTrace,
+    ) -> SerializedProgram:
         # The trace comes first: it fills the form, the cuts and the mutations that are read below.
         recorded = request.record_trace(trace.exported)
         exported = recorded.made
@@ -169,14 +193,22 @@ class SerializedPrograms:
             updates=self._body.updates,
         )
 
-    def _cuts_of(self, arrays: Sequence[Array], counts: TrueSizes | None) -> Sequence[object]:
+    def _cuts_of(
+        self,
+        arrays: Sequence[Array],
+        counts: TrueSizes | None,
+    ) -> Sequence[object]:
         if counts is None:
             return ()
         key = padded_cuts.program_key(arrays, counts)
         padded_cuts.demand_one_for_all(self._proofs.get(key))
         return padded_cuts.written(self._cuts[key])
 
-    def _verify(self, request: CacheRequest, stored: SerializedProgram) -> None:
+    def _verify(
+        self,
+        request: CacheRequest,
+        stored: SerializedProgram,
+    ) -> None:
         """Trace as well, and compare.
 
         Raises:

@@ -76,7 +76,9 @@ class MeshLayout:
             )
 
     def _results(
-        self, flat: Callable[..., object], specs: Sequence[object]
+        self,
+        flat: Callable[..., object],
+        specs: Sequence[object],
     ) -> list[tuple[jax.sharding.Sharding, int]]:
         lowered = self.jitted(flat, len(specs)).lower(*specs)
         ranks = [len(result.shape) for result in jax.tree.leaves(lowered.out_info)]

@@ -164,7 +164,11 @@ class CacheRequest:
             traced.remember()
         return Recorded(made, libraries, looked_up.reads, second)
 
-    def check_same(self, fresh: SerializedProgram, stored: SerializedProgram) -> None:
+    def check_same(
+        self,
+        fresh: SerializedProgram,
+        stored: SerializedProgram,
+    ) -> None:
         """Compare a fresh trace with the cached program.
 
         Raises:
@@ -183,7 +187,11 @@ class CacheRequest:
                 " and leave `cache` out.",
             )
 
-    def _again(self, reads: Sequence[Read] = (), traced: TracedCacheEntries | None = None) -> Key:
+    def _again(
+        self,
+        reads: Sequence[Read] = (),
+        traced: TracedCacheEntries | None = None,
+    ) -> Key:
         """Return the current key; with attributes looked up by computed names, the second key."""
         return key_of(
             self.body,

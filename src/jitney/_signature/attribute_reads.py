@@ -81,7 +81,11 @@ class Statics:
         reads: None if nothing in the values can change.
     """
 
-    def __init__(self, values: Sequence[object], reads: AttributeReads | None = None):
+    def __init__(
+        self,
+        values: Sequence[object],
+        reads: AttributeReads | None = None,
+    ):
         objects: dict[int, object] = {}
         for value in values:
             objects.update((id(each), each) for each in objects_by_identity(value))
@@ -486,7 +490,12 @@ class AttributeReads:
             self._count += 1
             self._quick = None
 
-    def refuse_unreadable(self, value: object, name: str, part: object) -> None:
+    def refuse_unreadable(
+        self,
+        value: object,
+        name: str,
+        part: object,
+    ) -> None:
         """Check that the value of an attribute can be read for more than one call.
 
         Raises:

@@ -207,7 +207,11 @@ class Binder:
         given = bound.arguments
         return tuple(self._take(parameter, given) for parameter in self.parameters)
 
-    def misfit(self, error: TypeError, keywords: Sequence[str]) -> ContractError:
+    def misfit(
+        self,
+        error: TypeError,
+        keywords: Sequence[str],
+    ) -> ContractError:
         """Error for a call that does not fit the signature.
 
         Args:
@@ -218,7 +222,11 @@ class Binder:
             misfit(self.where, self.signature, error, keywords, self._elsewhere), code="J215"
         )
 
-    def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:
+    def _take(
+        self,
+        parameter: inspect.Parameter,
+        given: Mapping[str, Any],
+    ) -> _Take:
         value = given.get(parameter.name)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             if not value:

@@ -248,7 +248,12 @@ def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
     """Yield the lines of the table: name, figure and remark."""
     device, times = simulation.device, simulation.times
 
-    def row(name: str, figure: str, said: str = "", style: str = "") -> list[tuple[str, str]]:
+    def row(
+        name: str,
+        figure: str,
+        said: str = "",
+        style: str = "",
+    ) -> list[tuple[str, str]]:
         return [(name, ""), (figure, style), (said, "")]
 
     yield row("mesh", str(simulation.devices), _mesh(simulation.mesh))

@@ -38,7 +38,12 @@ _LARGEST = 3
 class Case:
     """Program on a mesh, exported for another process."""
 
-    def __init__(self, entry: Specialization, arrays: Sequence[Any], mesh: Sizes):
+    def __init__(
+        self,
+        entry: Specialization,
+        arrays: Sequence[Any],
+        mesh: Sizes,
+    ):
         self.entry, self.mesh = entry, mesh
         self._has_checks = False
         with self._scope():
@@ -105,7 +110,12 @@ class Case:
             finally:
                 entry.land()
 
-    def simulation(self, program: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
+    def simulation(
+        self,
+        program: CompiledElsewhere,
+        device: Device,
+        seconds: float,
+    ) -> Simulation:
         """Return the figures of the compiled program."""
         work = ProgramCost(program.text)
         traffic = tuple(
@@ -129,7 +139,10 @@ class Case:
         )
 
     def _traffic(
-        self, operations: Sequence[Transfer], work: ProgramCost, device: Device
+        self,
+        operations: Sequence[Transfer],
+        work: ProgramCost,
+        device: Device,
     ) -> Iterator[Traffic]:
         shard = self.entry.core.options.shard
         rules = shard and shard.over(self.mesh)
@@ -179,7 +192,10 @@ class Case:
         return tuple(sorted(shares, key=lambda share: -share.bytes)[:_LARGEST])
 
     def _notes(
-        self, work: ProgramCost, traffic: Sequence[Traffic], device: Device
+        self,
+        work: ProgramCost,
+        traffic: Sequence[Traffic],
+        device: Device,
     ) -> Iterator[str]:
         """Yield the assumptions behind the figures, in words."""
         count = math.prod(self.mesh.values())
@@ -241,7 +257,11 @@ def _has_narrow(jaxpr: AnyJaxpr) -> bool:
     )
 
 
-def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, int]:
+def _parted(
+    total: int,
+    shares: Mapping[str, int],
+    device: Device,
+) -> dict[str, int]:
     """Split the operations of one device by type, in the proportions of the whole program."""
     kinds: dict[str, int] = {}
     for kind, count in (shares or {"tf32": 1}).items():

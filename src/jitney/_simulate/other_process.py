@@ -143,7 +143,10 @@ def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
 
 
 def _compile(
-    exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path
+    exported: Any,
+    sizes: dict[str, int],
+    donated: tuple[int, ...],
+    folder: Path,
 ) -> tuple[Any, ...]:
     """Compile one program into a dump folder, and return the fields of `CompiledElsewhere`."""
     import jax

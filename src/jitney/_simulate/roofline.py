@@ -39,7 +39,11 @@ class Links:
     latency: float
 
 
-def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Links:
+def links(
+    mesh: Mapping[str, int],
+    along: Sequence[str],
+    device: Device,
+) -> Links:
     """Return the links along axes of a mesh.
 
     Devices are counted row by row: the last axis is within a node as far as that is large. In a

@@ -34,7 +34,11 @@ class Transfer:
     computation: str
 
 
-def transfers_of(text: str, divided: str, mesh: Mapping[str, int]) -> list[Transfer]:
+def transfers_of(
+    text: str,
+    divided: str,
+    mesh: Mapping[str, int],
+) -> list[Transfer]:
     """Return the collectives of a compiled program, as they are on other devices.
 
     Args:
@@ -88,7 +92,10 @@ def _by_size(
 
 
 def _reduced_form(
-    collective: HloCollective, count: int, cuts: Mapping[str, int], sizes: Sequence[int]
+    collective: HloCollective,
+    count: int,
+    cuts: Mapping[str, int],
+    sizes: Sequence[int],
 ) -> tuple[str, int]:
     """Return the kind of a collective on other devices, and the elements that each device gets."""
     # The device cuts out a part, and the parts of all devices are the whole: a reduce-scatter.

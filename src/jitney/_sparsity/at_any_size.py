@@ -95,7 +95,10 @@ class _Tables:
 
 
 def coloured(
-    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[PassMode, ...]
+    fn: Callable[[Leaves], Leaves],
+    at: Leaves,
+    mode: Mode,
+    ways: tuple[PassMode, ...],
 ) -> JacobianResult | None:
     """Jacobian of a function of lists of arrays, in a trace that holds for all sizes of a bucket.
 
@@ -128,7 +131,10 @@ def coloured(
 
 
 def _wish(
-    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[PassMode, ...]
+    fn: Callable[[Leaves], Leaves],
+    at: Leaves,
+    mode: Mode,
+    ways: tuple[PassMode, ...],
 ) -> _Wish | None:
     """Pattern and modes at one size; None if dense passes are cheap, or no pattern is found.
 
@@ -319,7 +325,11 @@ def _stand_ins(form: _Form, symbol: object) -> _Tables:
 # Below: the Jacobian, traced alike at a symbolic size and at a known one.
 
 
-def _blocks(linearized: Linearized, form: _Form, tables: _Tables) -> tuple[Leaves, Blocks]:
+def _blocks(
+    linearized: Linearized,
+    form: _Form,
+    tables: _Tables,
+) -> tuple[Leaves, Blocks]:
     forward = form.by == "forward"
     if forward:
         along, across = linearized.at, linearized.out
@@ -375,7 +385,11 @@ def _leads(tables: Sequence[Array], stacks: Leaves) -> list[Array]:
     return [_lead(table, stack.shape) for table, stack in zip(tables, stacks, strict=True)]
 
 
-def _directions(tables: Sequence[Array], leaves: AbstractLeaves, count: int) -> Iterator[jax.Array]:
+def _directions(
+    tables: Sequence[Array],
+    leaves: AbstractLeaves,
+    count: int,
+) -> Iterator[jax.Array]:
     """Stacks of directions: direction i is the sum of all elements with table entry i."""
     for table, leaf in zip(tables, leaves, strict=True):
         shape = (count, *leaf.shape)

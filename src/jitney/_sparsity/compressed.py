@@ -149,7 +149,11 @@ def _ends(shapes: Sequence[Shape]) -> Ints:
 
 
 def dense(
-    linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None = None
+    linearized: Linearized,
+    by: str,
+    *,
+    as_sparse: bool,
+    batch: int | None = None,
 ) -> tuple[Leaves, Blocks]:
     """Value, and Jacobian by one direction per element of the arguments, or of the results in
     reverse.
@@ -255,7 +259,12 @@ def _taken(stacks: Leaves, at: Ints) -> jax.Array:
     return data
 
 
-def _sparse(data: jax.Array, here: _Block, out: Shape, taken: Shape) -> object:
+def _sparse(
+    data: jax.Array,
+    here: _Block,
+    out: Shape,
+    taken: Shape,
+) -> object:
     shape = (*out, *taken)
     flat = here.rows * math.prod(taken) + here.columns
     none = np.zeros((len(flat), 0))

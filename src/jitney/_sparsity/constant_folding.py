@@ -57,7 +57,13 @@ class FoldedValues:
         decided: Whether decisions count as known.
     """
 
-    def __init__(self, flat: FlatProgram, given: Mapping[int, object], *, decided: bool):
+    def __init__(
+        self,
+        flat: FlatProgram,
+        given: Mapping[int, object],
+        *,
+        decided: bool,
+    ):
         self.flat = flat
         self.given = {number: value for number, value in given.items() if _is_value(value)}
         self.decisions: list[Step] = []
@@ -222,7 +228,11 @@ class Programs:
         # Keeps objects alive whose ids are memo keys.
         self._held: list[object] = []
 
-    def known(self, jaxpr: object, values: Sequence[object] = ()) -> FoldedValues:
+    def known(
+        self,
+        jaxpr: object,
+        values: Sequence[object] = (),
+    ) -> FoldedValues:
         """Known values of a program, decisions left out.
 
         Args:

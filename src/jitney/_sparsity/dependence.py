@@ -90,7 +90,11 @@ def dependence(
     return [pattern(ref) for ref in flat.gives]
 
 
-def _is_blurred(name: str, patterns: Sequence[MaybePattern], values: Sequence[object]) -> bool:
+def _is_blurred(
+    name: str,
+    patterns: Sequence[MaybePattern],
+    values: Sequence[object],
+) -> bool:
     """Return whether an equation reads or writes at positions that are unknown and do not vary
     themselves.
     """
@@ -163,7 +167,9 @@ def _folded_operands(step: Step) -> Sequence[Ref]:
 
 
 def _plain(
-    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[object]
+    eqn: JaxprEqn,
+    patterns: Sequence[MaybePattern],
+    values: Sequence[object],
 ) -> Sequence[MaybePattern]:
     op = _operation(eqn, patterns, values)
     rule = RULES.get(op.name, everything)
@@ -171,7 +177,9 @@ def _plain(
 
 
 def _operation(
-    eqn: JaxprEqn, patterns: Sequence[MaybePattern], values: Sequence[object]
+    eqn: JaxprEqn,
+    patterns: Sequence[MaybePattern],
+    values: Sequence[object],
 ) -> SparsityOp:
     ins = [tuple(atom.aval.shape) for atom in eqn.invars]
     outs = [tuple(var.aval.shape) for var in eqn.outvars]
@@ -204,7 +212,11 @@ class _Nested:
     programs: Programs
 
     def locally(
-        self, body: object, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[object]
+        self,
+        body: object,
+        sizes: Sequence[int],
+        varying: Sequence[bool],
+        given: Sequence[object],
     ) -> list[MaybePattern]:
         """Patterns of the results of a body in terms of its own varying arguments, laid out as
         columns in their order.

@@ -43,7 +43,13 @@ class Linearized:
     out: Sequence[jax.ShapeDtypeStruct]
 
     @classmethod
-    def of(cls, fn: Callable[[Leaves], Leaves], at: Leaves, *, forward: bool) -> Linearized:
+    def of(
+        cls,
+        fn: Callable[[Leaves], Leaves],
+        at: Leaves,
+        *,
+        forward: bool,
+    ) -> Linearized:
         if not forward:
             out = jax.eval_shape(fn, at)
             return cls(fn, at, None, out)
@@ -127,7 +133,12 @@ class Linearized:
 
         return jax.make_jaxpr(pull)(list(self.at), list(self.out))
 
-    def pushed(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
+    def pushed(
+        self,
+        seeds: Leaves,
+        batch: int | None,
+        axis: int = 0,
+    ) -> tuple[Leaves, Leaves]:
         """Value, and the JVP for a stack of tangents, stacked along `axis`.
 
         At most `batch` directions run at a time.
@@ -150,7 +161,12 @@ class Linearized:
 
         return value, _in_batches(push, seeds, batch, axis)
 
-    def pulled(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
+    def pulled(
+        self,
+        seeds: Leaves,
+        batch: int | None,
+        axis: int = 0,
+    ) -> tuple[Leaves, Leaves]:
         """Value, and the VJP for a stack of cotangents, stacked along `axis`.
 
         At most `batch` directions run at a time.
@@ -189,6 +205,11 @@ def _each(
     return jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 
-def _in_batches(run: Callable[[Leaves], Leaves], seeds: Leaves, batch: int, axis: int) -> Leaves:
+def _in_batches(
+    run: Callable[[Leaves], Leaves],
+    seeds: Leaves,
+    batch: int,
+    axis: int,
+) -> Leaves:
     stacks = jax.lax.map(run, list(seeds), batch_size=batch)
     return [jnp.moveaxis(stack, 0, axis) for stack in stacks]

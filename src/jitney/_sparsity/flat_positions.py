@@ -14,7 +14,12 @@ Shape = tuple[int, ...]
 Spread = TypeVar("Spread", Ints, Bools)
 
 
-def are_sure(shape: Shape, starts: object, sizes: Sequence[int], index_map: Sequence[int]) -> bool:
+def are_sure(
+    shape: Shape,
+    starts: object,
+    sizes: Sequence[int],
+    index_map: Sequence[int],
+) -> bool:
     """Return whether every XLA backend reads the same windows of these sizes."""
     return all(
         is_sure(np.asarray(starts)[..., i], shape[axis] - sizes[axis])
@@ -22,7 +27,12 @@ def are_sure(shape: Shape, starts: object, sizes: Sequence[int], index_map: Sequ
     )
 
 
-def gathered(shape: Shape, starts: object, out: Shape, params: Mapping[str, Any]) -> Ints:
+def gathered(
+    shape: Shape,
+    starts: object,
+    out: Shape,
+    params: Mapping[str, Any],
+) -> Ints:
     """Flat position that each element of a gather's result reads; -1 where it is filled.
 
     Args:
@@ -44,7 +54,12 @@ def gathered(shape: Shape, starts: object, out: Shape, params: Mapping[str, Any]
     return _positions(shape, starts, out, params["slice_sizes"], axes, fills=fills)
 
 
-def scattered(shape: Shape, starts: object, updates: Shape, params: Mapping[str, Any]) -> Ints:
+def scattered(
+    shape: Shape,
+    starts: object,
+    updates: Shape,
+    params: Mapping[str, Any],
+) -> Ints:
     """Flat position that each element of a scatter's updates goes to; -1 where it is dropped."""
     numbers = params["dimension_numbers"]
     sizes = window_sizes(shape, updates, params)
@@ -77,7 +92,11 @@ class _Axes:
     batched: Mapping[int, int]
 
 
-def _window(shape: Shape, dropped: Sequence[int], batching: Sequence[int]) -> list[int]:
+def _window(
+    shape: Shape,
+    dropped: Sequence[int],
+    batching: Sequence[int],
+) -> list[int]:
     """Axes of an operand along which windows have an extent of their own."""
     return [axis for axis in range(len(shape)) if axis not in (*dropped, *batching)]
 
@@ -96,7 +115,11 @@ def is_sure(starts: Ints, last: int) -> bool:
     return is_signed or bool((starts <= last).all())
 
 
-def window_sizes(shape: Shape, updates: Shape, params: Mapping[str, Any]) -> list[int]:
+def window_sizes(
+    shape: Shape,
+    updates: Shape,
+    params: Mapping[str, Any],
+) -> list[int]:
     """Extent of each axis that a scatter writes at one index."""
     numbers = params["dimension_numbers"]
     window = _window(shape, numbers.inserted_window_dims, numbers.operand_batching_dims)

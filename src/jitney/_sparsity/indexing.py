@@ -37,7 +37,11 @@ def gather(op: SparsityOp) -> list[MaybePattern]:
     return [pattern.take(positions)]
 
 
-def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Pattern, Shape]:
+def _blurred(
+    pattern: Pattern,
+    shape: Shape,
+    axes: Sequence[int],
+) -> tuple[Pattern, Shape]:
     """Merge all positions along some axes into one."""
     merged = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     groups = np.arange(math.prod(merged)).reshape(merged)
@@ -66,7 +70,11 @@ def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     return [pattern.take(at)]
 
 
-def _sure(starts: Sequence[object], shape: Shape, window: Shape) -> list[Ints | None]:
+def _sure(
+    starts: Sequence[object],
+    shape: Shape,
+    window: Shape,
+) -> list[Ints | None]:
     """Starts that are known, and that every XLA backend reads alike; None for the others."""
     sure: list[Ints | None] = []
     for value, size, extent in zip(starts, shape, window, strict=True):

@@ -176,7 +176,10 @@ def jacobian(
 
 
 def _timed(
-    traced: object, at: Leaves, passes: Mapping[PassMode, float], best: PassMode
+    traced: object,
+    at: Leaves,
+    passes: Mapping[PassMode, float],
+    best: PassMode,
 ) -> tuple[PassMode, str]:
     """Faster of forward and reverse, where the counts of passes are close and large enough to
     matter.

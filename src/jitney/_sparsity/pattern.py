@@ -31,7 +31,13 @@ class Pattern:
         return cls(np.arange(size + 1), np.arange(start, start + size), columns)
 
     @classmethod
-    def of_pairs(cls, rows: Ints, cols: Ints, size: int, columns: int) -> Pattern:
+    def of_pairs(
+        cls,
+        rows: Ints,
+        cols: Ints,
+        size: int,
+        columns: int,
+    ) -> Pattern:
         """Pattern from (row, column) pairs, in any order and with repeats."""
         # A pair becomes one integer key, so that `unique` sorts by row, then column, and drops
         # repeats.

@@ -66,7 +66,9 @@ _KNOWN = Times()
 
 
 def seconds(
-    traced: object, at: AbstractLeaves, ways: Mapping[str, TimedFunction]
+    traced: object,
+    at: AbstractLeaves,
+    ways: Mapping[str, TimedFunction],
 ) -> dict[str, float] | None:
     """Seconds of a call in each mode, on made-up arguments; None if the program is too large to
     compile for this.
@@ -92,14 +94,20 @@ def seconds(
 
 
 def _measured(
-    traced: object, at: AbstractLeaves, ways: Mapping[str, TimedFunction]
+    traced: object,
+    at: AbstractLeaves,
+    ways: Mapping[str, TimedFunction],
 ) -> dict[str, float]:
     program, constants = opened(traced)
     arguments = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
     fastest: dict[str, float] = {}
     for name, timed in ways.items():
 
-        def call(constants: Leaves, at: Leaves, timed: TimedFunction = timed) -> object:
+        def call(
+            constants: Leaves,
+            at: Leaves,
+            timed: TimedFunction = timed,
+        ) -> object:
             def fn(arrays: Leaves) -> Leaves:
                 return applied(program, constants, arrays)
 

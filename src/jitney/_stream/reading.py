@@ -26,7 +26,9 @@ T = TypeVar("T")
 
 
 def open_sources(
-    data: Mapping[str, object], where: str, retries: int
+    data: Mapping[str, object],
+    where: str,
+    retries: int,
 ) -> tuple[dict[str, object], int]:
     """Open the sources of all arguments; return them and the number of failed attempts.
 

@@ -78,7 +78,11 @@ class Position:
     progress: CheckpointState | None = None
 
 
-def start_position(kept: Checkpoint | None, reader: ChunkReader, laid: StreamLayout) -> Position:
+def start_position(
+    kept: Checkpoint | None,
+    reader: ChunkReader,
+    laid: StreamLayout,
+) -> Position:
     """Return where a run starts: after the chunks of its checkpoint, or at the first chunk without
     one.
 
@@ -101,7 +105,10 @@ def start_position(kept: Checkpoint | None, reader: ChunkReader, laid: StreamLay
 
 
 def remaining_pieces(
-    pieces: Sequence[tuple[int, int]], done: int, *, back: bool
+    pieces: Sequence[tuple[int, int]],
+    done: int,
+    *,
+    back: bool,
 ) -> list[tuple[int, int]]:
     """The chunks of a pass that are still to do; with `back`, from the last to the first."""
     if not back:

@@ -256,7 +256,10 @@ def _by_length(steps: StreamProgram, parts: Sequence[Step]) -> Step:
     plan = steps.schedule
 
     def step(
-        values: object, state: object, chunk: Values, *more: object
+        values: object,
+        state: object,
+        chunk: Values,
+        *more: object,
     ) -> tuple[Carry, Sequence[jax.Array]]:
         n = plan.streamed[0]
         is_whole = chunk[n].shape[plan.axes[n]] == plan.size

@@ -262,7 +262,11 @@ class CompiledSteps(StreamProgram):
         following = sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
         return most + boundaries + following
 
-    def _cut(self, n: int, aval: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    def _cut(
+        self,
+        n: int,
+        aval: jax.ShapeDtypeStruct,
+    ) -> jax.ShapeDtypeStruct:
         axis = self.passes.axis(n)
         shape = (*aval.shape[:axis], self.size, *aval.shape[axis + 1 :])
         return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
@@ -327,7 +331,10 @@ class CompiledSteps(StreamProgram):
 
 
 def longest_chunk_steps(
-    entry: Specialization, stage: Chunk, laid: StreamLayout, budget: int
+    entry: Specialization,
+    stage: Chunk,
+    laid: StreamLayout,
+    budget: int,
 ) -> tuple[CompiledSteps, Fit]:
     """Steps with the longest chunks that the budget allows, and the fit on one device.
 

@@ -333,7 +333,10 @@ def _steps(
 
 
 def _planned(
-    entry: Specialization, stage: Chunk, laid: StreamLayout, size: int | None
+    entry: Specialization,
+    stage: Chunk,
+    laid: StreamLayout,
+    size: int | None,
 ) -> CompiledSteps:
     if size:
         return CompiledSteps(entry, stage, laid, size)
@@ -415,7 +418,11 @@ class _StreamRun:
             kept=kept,
         )
 
-    def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
+    def _refuse_sequential(
+        self,
+        sources: Mapping[int, Source],
+        where: str,
+    ) -> None:
         axis = self.steps.stage.axis
         back = any(turn.back for turn in self.schedule.turns)
         for source in sources.values():
@@ -549,7 +556,12 @@ class _StreamRun:
             missing.update(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
         return self.reader.known([piece not in missing for piece in pieces])
 
-    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, NumPyArray]]]:
+    def _chunks(
+        self,
+        done: int,
+        *,
+        back: bool,
+    ) -> Iterator[tuple[int, int, dict[int, NumPyArray]]]:
         """The chunks that are still to do, with start and length; each is read during the step
         before it.
         """
@@ -601,7 +613,10 @@ class _StreamRun:
 
 
 def _bar(
-    steps: StreamProgram, done: int, *, show: bool
+    steps: StreamProgram,
+    done: int,
+    *,
+    show: bool,
 ) -> AbstractContextManager[Callable[[], None]]:
     """Progress bar, or nothing; its value is called after each chunk."""
     if not show:

@@ -96,7 +96,11 @@ class StreamLayout:
         """Round a chunk size up to a multiple of the number of devices."""
         return -(-size // self.parts) * self.parts
 
-    def sharding(self, argument: int, axis: int | None) -> jax.sharding.NamedSharding | None:
+    def sharding(
+        self,
+        argument: int,
+        axis: int | None,
+    ) -> jax.sharding.NamedSharding | None:
         """Sharding of an argument, or of its chunk, whose streamed axis is at `axis`; without
         `axis` it is replicated over the devices that share chunks.
         """
@@ -163,7 +167,10 @@ class StreamLayout:
             return fn
 
         def here(
-            values: Values, state: Carry, chunk: Values, start: jax.Array
+            values: Values,
+            state: Carry,
+            chunk: Values,
+            start: jax.Array,
         ) -> tuple[Carry, Sequence[jax.Array]]:
             n = next(iter(chunk))
             index = devices.index()

@@ -32,7 +32,11 @@ def elementwise(closed: object) -> list[bool]:
     )
 
 
-def _results(eqn: JaxprEqn, inside: Sequence[bool], _: CallStack) -> Sequence[bool]:
+def _results(
+    eqn: JaxprEqn,
+    inside: Sequence[bool],
+    _: CallStack,
+) -> Sequence[bool]:
     name = eqn.primitive.name
     is_alone = all(inside) and (name in _ALONE or name in _MOVED)
     return [is_alone] * len(eqn.outvars)

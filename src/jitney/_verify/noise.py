@@ -81,7 +81,12 @@ class _Noise:
         down = jnp.asarray(1 - size, dtype)
         return array * jnp.where(is_up, up, down)
 
-    def results(self, eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[Array]:
+    def results(
+        self,
+        eqn: JaxprEqn,
+        operands: list[Array],
+        _: CallStack,
+    ) -> list[Array]:
         """Return the results of an operation, changed."""
         out, name = bound(eqn, operands), eqn.primitive.name
         if name in _EXACT:

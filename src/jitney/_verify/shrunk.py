@@ -156,7 +156,12 @@ class EachOperation:
         self.__signature__ = signature_of(fn)
         self.__name__ = getattr(fn, "__name__", "steps")
 
-    def __call__(self, /, *args: object, **kwargs: object) -> list[list[jax.Array]]:
+    def __call__(
+        self,
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> list[list[jax.Array]]:
         leaves, treedef = tree_flatten((args, kwargs))
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) or is_array(leaf)]
 
@@ -173,7 +178,11 @@ class EachOperation:
         self.labels.clear()
         steps: list[list[jax.Array]] = []
 
-        def results(eqn: JaxprEqn, operands: list[Array], _: CallStack) -> list[jax.Array]:
+        def results(
+            eqn: JaxprEqn,
+            operands: list[Array],
+            _: CallStack,
+        ) -> list[jax.Array]:
             out = bound(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)

@@ -87,7 +87,11 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(self, arrays: Sequence[Array], allowed: Allowed) -> Iterator[object]:
+    def spread(
+        self,
+        arrays: Sequence[Array],
+        allowed: Allowed,
+    ) -> Iterator[object]:
         """Yield results with other last bits, or with the rounding of low dtypes."""
         with self.body.numbers():
             run = jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
@@ -224,7 +228,11 @@ class Verification:
         """
         return _verified(self, arrays, ours, Counters("verify"))
 
-    def difference(self, arrays: Sequence[Array], ours: object) -> tuple[Difference | None, str]:
+    def difference(
+        self,
+        arrays: Sequence[Array],
+        ours: object,
+    ) -> tuple[Difference | None, str]:
         """Return the difference between a result and the plain one, if any, and the outcome in
         words.
         """

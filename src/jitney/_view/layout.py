@@ -169,7 +169,11 @@ class Layout:
         self.entries[key] = entry
         return entry
 
-    def _picker(self, leaves: Sequence[object], hints: Sequence[LeafHint]) -> _Pick:
+    def _picker(
+        self,
+        leaves: Sequence[object],
+        hints: Sequence[LeafHint],
+    ) -> _Pick:
         """Function from the leaves of a call to its arrays, with as little work as the types
         allow.
         """
@@ -210,7 +214,11 @@ class Layout:
         if unhashed:
             raise self._unkeyed(leaves, unhashed) from None
 
-    def _unkeyed(self, leaves: Sequence[object], at: Sequence[int]) -> StaticError:
+    def _unkeyed(
+        self,
+        leaves: Sequence[object],
+        at: Sequence[int],
+    ) -> StaticError:
         single = [i for i in at if not isinstance(leaves[i], Opaque)]
         arguments = [(self.names[i][1], leaves[i]) for i in single]
         return unkeyed(self._where, arguments)

@@ -57,7 +57,12 @@ def to_int32(positions: jax.Array) -> jax.Array:
     return lax.convert_element_type(positions, np.int32)
 
 
-def _bounded(walk: PaddedInterpreter, start: jax.Array, dim: Dim, window: Dim) -> jax.Array:
+def _bounded(
+    walk: PaddedInterpreter,
+    start: jax.Array,
+    dim: Dim,
+    window: Dim,
+) -> jax.Array:
     """Clamp a start so that the window lies inside the true size, as XLA clamps it by the size that
     it sees.
 
@@ -88,7 +93,11 @@ def _slice_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.params["slice_sizes"])
 
 
-def _dynamic_slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _dynamic_slice(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     x, *starts = values
     windows = op.params["slice_sizes"]
     inside = _starts(walk, op.ins[0], windows, starts)
@@ -111,7 +120,11 @@ def _update_uses(op: Op) -> Iterator[Use]:
     return _dynamic_uses(op, op.ins[1])
 
 
-def _dynamic_update(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _dynamic_update(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     x, update, *starts = values
     dims, windows, *_ = op.ins
     inside = _starts(walk, dims, windows, starts)
@@ -129,7 +142,11 @@ def _dynamic_update(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 # gather and scatter.
 
 
-def _windows(op: Op, sizes: Sequence[Dim], indexed: Sequence[int]) -> Iterator[Use]:
+def _windows(
+    op: Op,
+    sizes: Sequence[Dim],
+    indexed: Sequence[int],
+) -> Iterator[Use]:
     """Yield the uses of the operand's axes that positions index."""
     how = "read at positions" if op.name == "gather" else "written at positions"
     for axis in indexed:
@@ -216,7 +233,10 @@ def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
 
 def _gather_in_bounds(
-    walk: PaddedInterpreter, op: Op, x: jax.Array, indices: jax.Array
+    walk: PaddedInterpreter,
+    op: Op,
+    x: jax.Array,
+    indices: jax.Array,
 ) -> tuple[jax.Array, jax.Array] | None:
     """An array and positions for a gather that promises positions in bounds; None where clamping
     them is enough, since the gather is not differentiated.

@@ -51,14 +51,22 @@ def _refusing(why: str) -> Rule:
     return Rule(uses, evaluate_unchanged)
 
 
-def _pad_with_zeros(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
+def _pad_with_zeros(
+    walk: PaddedInterpreter,
+    x: jax.Array,
+    dims: Sequence[Dim],
+) -> jax.Array:
     """Replace the padding of matrices by zeros."""
     last = len(dims) - 1
     axes = [last - 1, last]
     return walk.keep(x, dims, axes, _zero(x))
 
 
-def _pad_with_identity(walk: PaddedInterpreter, x: jax.Array, dims: Sequence[Dim]) -> jax.Array:
+def _pad_with_identity(
+    walk: PaddedInterpreter,
+    x: jax.Array,
+    dims: Sequence[Dim],
+) -> jax.Array:
     """Replace the padding of square matrices so that they are diag(valid part, identity)."""
     rows = len(dims) - 2
     size = dims[rows]

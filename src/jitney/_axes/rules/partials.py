@@ -115,7 +115,11 @@ def _values(op: Op, count: int) -> Sequence[int]:
     return range(_AT_POSITIONS.get(op.name, count))
 
 
-def preserves_partials(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> bool:
+def preserves_partials(
+    op: Op,
+    given: Sequence[AbstractValue],
+    monoid: Monoid,
+) -> bool:
     """Return whether an operation maps partial results to partial results.
 
     Args:
@@ -151,7 +155,11 @@ def preserves_partials(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -
     return monoid is _ADD and _is_linear(op, given, parts)
 
 
-def _is_linear(op: Op, given: Sequence[AbstractValue], parts: Sequence[bool]) -> bool:
+def _is_linear(
+    op: Op,
+    given: Sequence[AbstractValue],
+    parts: Sequence[bool],
+) -> bool:
     """Return whether an operation is linear in the partial results among its operands. Integer
     operations are not, but for `neg` and `sub`: a partial may wrap where the sum does not.
     """

@@ -75,7 +75,11 @@ def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
     return not walk.start and not any(map(is_ragged, shape[1:]))
 
 
-def _encrypted(walk: PaddedInterpreter, shape: Sequence[Dim], keys: jax.Array) -> Values:
+def _encrypted(
+    walk: PaddedInterpreter,
+    shape: Sequence[Dim],
+    keys: jax.Array,
+) -> Values:
     """The two cipher words of each element's number, under each of the keys."""
     words = jax.random.key_data(keys)
     ahead = words.shape[:-1]

@@ -20,7 +20,11 @@ from ..rule import CarriedState, CarryKind, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
 
 
-def refuse_unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
+def refuse_unordered(
+    op: Op,
+    dims: Sequence[Dim],
+    monoid: Monoid,
+) -> list[Use]:
     """Refuse a maximum or minimum that depends on the order in which XLA compares elements."""
     dtype = op.eqn.invars[0].aval.dtype
     if monoid not in (MONOIDS["max"], MONOIDS["min"]) or is_ordered(dtype):
@@ -59,7 +63,11 @@ def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
     return _COMPUTATIONS.get(eqn.primitive.name)
 
 
-def _reduction(monoid: Monoid, word: str = "", way: CarryKind = "folded") -> Rule:
+def _reduction(
+    monoid: Monoid,
+    word: str = "",
+    way: CarryKind = "folded",
+) -> Rule:
     # An argmax looks through the axis by the monoid "max", but its result is an index: no monoid
     # combines the indices of two chunks.
     own = monoid if way == "folded" else None

@@ -56,7 +56,11 @@ def _empty(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, values, shape=shape)
 
 
-def _size_as_value(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _size_as_value(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     (out,) = op.eqn.outvars
     size = evaluate(op.params["dim"], walk.whole)
     value = jnp.asarray(size, np.int32)

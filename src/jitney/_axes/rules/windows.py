@@ -75,7 +75,12 @@ def shift_into(
     return lax.dynamic_update_slice(filled, x, starts)
 
 
-def cut_or_padded(size: int, windows: int, stride: int, span: int) -> tuple[int, int]:
+def cut_or_padded(
+    size: int,
+    windows: int,
+    stride: int,
+    span: int,
+) -> tuple[int, int]:
     """The number of leading elements that the windows read of an array, and the high padding that
     they need in addition.
     """

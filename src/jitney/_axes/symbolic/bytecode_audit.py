@@ -71,7 +71,9 @@ see; conversions raise, or are seen.
 
 
 def unknown(
-    code: types.CodeType, names: Mapping[str, object], given: Mapping[str, object]
+    code: types.CodeType,
+    names: Mapping[str, object],
+    given: Mapping[str, object],
 ) -> Iterator[str]:
     """Yield what a function does that is not on the allowlist, as parts of a sentence."""
     summary = _summary(code)
@@ -99,7 +101,11 @@ def unknown(
             yield f"is given `{name}`"
 
 
-def _rewords(summary: _Summary, names: Mapping[str, object], given: Mapping[str, object]) -> bool:
+def _rewords(
+    summary: _Summary,
+    names: Mapping[str, object],
+    given: Mapping[str, object],
+) -> bool:
     """Return whether a handler may turn an error into one of the user's own classes, which another
     function may catch.
     """

@@ -119,7 +119,12 @@ class Witness:
         for one, two in zip(a.roots, b.roots, strict=True):
             self._compare_next(one, two, operation)
 
-    def _compare_next(self, a: Value, b: Value, around: Value | None) -> None:
+    def _compare_next(
+        self,
+        a: Value,
+        b: Value,
+        around: Value | None,
+    ) -> None:
         self._todo.append((a, b, around))
 
     def _values(self, a: Value, b: Value) -> None:
@@ -276,13 +281,25 @@ class Witness:
         for one, two in zip(inner, other_inner, strict=True):
             self._bodies(a, b, (one, []), (two, []))
 
-    def _pairs(self, a: Value, b: Value, mine: Sequence[Value], other: Sequence[Value]) -> None:
+    def _pairs(
+        self,
+        a: Value,
+        b: Value,
+        mine: Sequence[Value],
+        other: Sequence[Value],
+    ) -> None:
         if len(mine) != len(other):
             self._differ(a, b)
         for one, two in zip(mine, other, strict=True):
             self._compare_next(one, two, a)
 
-    def _positions(self, a: Value, b: Value, mine: Value, other: Value) -> None:
+    def _positions(
+        self,
+        a: Value,
+        b: Value,
+        mine: Value,
+        other: Value,
+    ) -> None:
         """Compare the positions of a gather or scatter whose dtypes differ.
 
         With x64, JAX uses 32 bits where it knows that the positions fit, so not where a size is a
@@ -424,7 +441,12 @@ def _name(value: Value) -> str:
     return _SAME_NAME.get(value.name, value.name)
 
 
-def _body(value: Value, program: object, given: Sequence[Value], keys: Sequence[object]) -> Graph:
+def _body(
+    value: Value,
+    program: object,
+    given: Sequence[Value],
+    keys: Sequence[object],
+) -> Graph:
     """The graph of a sub-jaxpr, whose leading arguments are given."""
     values = arguments(program, value.scope, [*given, *keys])
     values[: len(given)] = given

@@ -163,7 +163,11 @@ def _is_true(size: object) -> bool:
     return True
 
 
-def _refusal(name: str, size: Dim, others: tuple[object, ...]) -> Refused | None:
+def _refusal(
+    name: str,
+    size: Dim,
+    others: tuple[object, ...],
+) -> Refused | None:
     # "stdlib" is skipped: JAX counts sizes with `collections.Counter` for its error messages.
     frame = _asker("stdlib")
     if frame is None or _may(name, frame) or _decided(name, size, *others):

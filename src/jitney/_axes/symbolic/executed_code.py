@@ -64,7 +64,11 @@ class _CodeObserver:
         outside: The frame that traces; the walk up the stack ends there.
     """
 
-    def __init__(self, report: Callable[[str], None], outside: types.FrameType | None):
+    def __init__(
+        self,
+        report: Callable[[str], None],
+        outside: types.FrameType | None,
+    ):
         self.report = report
         self.outside = outside
         self.seen: set[types.CodeType] = set()
@@ -163,7 +167,12 @@ class _ProfileFunction:
     def __init__(self, watch: _CodeObserver, outer: ProfileFunction | None):
         self.watch, self.outer = watch, outer
 
-    def __call__(self, frame: types.FrameType, what: str, value: object) -> None:
+    def __call__(
+        self,
+        frame: types.FrameType,
+        what: str,
+        value: object,
+    ) -> None:
         if what == "call" and frame.f_code not in self.watch.seen:
             self.watch.started(frame)
         elif what == "c_call" and frame.f_code in self.watch.others:
@@ -198,7 +207,12 @@ def _monitored(watch: _CodeObserver) -> Generator[None]:
         # No more events for code that has been checked; `restart_events` undoes this below.
         return monitoring.DISABLE if code in watch.seen else None
 
-    def call(code: types.CodeType, _: int, value: object, __: object) -> None:
+    def call(
+        code: types.CodeType,
+        _: int,
+        value: object,
+        __: object,
+    ) -> None:
         if threading.get_ident() == here:
             watch.called(code, value)
 

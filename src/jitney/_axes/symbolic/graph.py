@@ -94,7 +94,11 @@ def constant(value: object, aval: Aval, _eqn: object) -> Value:
     return Value(tuple(const.shape), aval.dtype, const=const, is_known=True)
 
 
-def arguments(jaxpr: object, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
+def arguments(
+    jaxpr: object,
+    sizes: Mapping[str, int],
+    keys: Sequence[object],
+) -> list[Value]:
     """Make a node for each argument of a program."""
     program, _ = opened(jaxpr)
     values: list[Value] = []
@@ -106,14 +110,21 @@ def arguments(jaxpr: object, sizes: Mapping[str, int], keys: Sequence[object]) -
 
 
 def graph_of(
-    jaxpr: object, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = ""
+    jaxpr: object,
+    given: Sequence[Value],
+    sizes: Mapping[str, int],
+    seen_at: str = "",
 ) -> Graph:
     """Build the graph of a program from the nodes of its arguments."""
     effects: list[Value] = []
 
     # An operation with effects is a root of the graph besides the results; one without results gets
     # a value of its own.
-    def results(eqn: JaxprEqn, reads: list[Value], within: CallStack) -> list[Value]:
+    def results(
+        eqn: JaxprEqn,
+        reads: list[Value],
+        within: CallStack,
+    ) -> list[Value]:
         operands, line = tuple(reads), within.line
         outs = _results(eqn, operands, sizes, line)
         if eqn.effects and outs:
@@ -140,7 +151,10 @@ def at(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _results(
-    eqn: JaxprEqn, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str
+    eqn: JaxprEqn,
+    reads: tuple[Value, ...],
+    sizes: Mapping[str, int],
+    seen_at: str,
 ) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
     of_sizes = known and (_has_dims(eqn.params) or mentions(Op(eqn)))

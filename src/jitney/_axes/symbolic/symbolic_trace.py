@@ -62,7 +62,10 @@ class SymbolicProgram:
         return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
 
     def numbers_at(
-        self, fn: Callable[..., object], avals: Avals, sizes: Mapping[str, int]
+        self,
+        fn: Callable[..., object],
+        avals: Avals,
+        sizes: Mapping[str, int],
     ) -> list[NumPyArray]:
         """The values of `numbers` at other sizes.
 
@@ -182,7 +185,12 @@ class Choices:
         self._begun: tuple[Callable[..., object], Avals, Ranges] | None = None
         self._made: list[object] | None = None
 
-    def begin(self, fn: Callable[..., object], avals: Avals, ranges: Ranges) -> None:
+    def begin(
+        self,
+        fn: Callable[..., object],
+        avals: Avals,
+        ranges: Ranges,
+    ) -> None:
         """Set the function to rehearse, its abstract arguments and its ranges of sizes."""
         self._begun = fn, avals, ranges
 

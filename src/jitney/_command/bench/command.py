@@ -126,7 +126,12 @@ def _row(run: SizeRun) -> tuple[str, ...]:
     return making, str(run.programs), median, f"{low} to {high}", *took
 
 
-def _draw(name: str, out: str | None, found: Measurements, told: Sequence[Growth]) -> None:
+def _draw(
+    name: str,
+    out: str | None,
+    found: Measurements,
+    told: Sequence[Growth],
+) -> None:
     if out is None:
         return
     picture = svg(name, found.runs, told)
@@ -145,7 +150,12 @@ def _draw(name: str, out: str | None, found: Measurements, told: Sequence[Growth
     sys.stderr.write(f"The picture is in {out}.\n")
 
 
-def _page(name: str, picture: str, found: Measurements, told: Sequence[Growth]) -> str:
+def _page(
+    name: str,
+    picture: str,
+    found: Measurements,
+    told: Sequence[Growth],
+) -> str:
     heads = "".join(f"<th>{each}</th>" for each in ("size", *_HEADS))
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (_size(run), *_row(run)))}</tr>"

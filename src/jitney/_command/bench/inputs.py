@@ -106,7 +106,11 @@ class Maker:
             )
         return dict(made)
 
-    def _check(self, sizes: Mapping[str, int], given: Mapping[str, object]) -> None:
+    def _check(
+        self,
+        sizes: Mapping[str, int],
+        given: Mapping[str, object],
+    ) -> None:
         """Raise an error, with its reason, for unknown names and for arguments without a value."""
         core = self.target.core
         parameters = {parameter.name: parameter for parameter in core.contract.parameters}
@@ -147,7 +151,10 @@ class Maker:
                 self._check_one(parameter, sizes, given)
 
     def _check_one(
-        self, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, object]
+        self,
+        parameter: Parameter,
+        sizes: Mapping[str, int],
+        given: Mapping[str, object],
     ) -> None:
         hint, name = parameter.hint, parameter.name
         what, fix = "", f"{_MAKE}."
@@ -193,7 +200,11 @@ def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
     return made
 
 
-def maker(target: Target, values: Mapping[str, object], make: str | None) -> Maker:
+def maker(
+    target: Target,
+    values: Mapping[str, object],
+    make: str | None,
+) -> Maker:
     """Return the factory for a target, with the function of `--arguments` looked up in its file.
 
     Raises:

@@ -124,7 +124,9 @@ class _WarmSize:
 
 
 def measure_sizes(
-    maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float
+    maker: Maker,
+    wanted: Sequence[Mapping[str, int]],
+    seconds: float,
 ) -> Measurements:
     """Compile and call each size.
 
@@ -163,7 +165,9 @@ def measure_sizes(
 
 
 def _compile_size(
-    maker: Maker, sizes: Mapping[str, int], before: Sequence[_WarmSize]
+    maker: Maker,
+    sizes: Mapping[str, int],
+    before: Sequence[_WarmSize],
 ) -> tuple[str, _WarmSize]:
     """Compile one size, check its memory, and call it once."""
     bound = maker.abstract(sizes)

@@ -68,7 +68,11 @@ class _Scale:
         return []
 
 
-def svg(title: str, runs: Sequence[SizeRun], growths: Sequence[Growth]) -> str:
+def svg(
+    title: str,
+    runs: Sequence[SizeRun],
+    growths: Sequence[Growth],
+) -> str:
     """Draw time and memory along the first axis with several sizes.
 
     Each combination of the other axes' sizes has a line of its own.

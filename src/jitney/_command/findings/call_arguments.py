@@ -46,7 +46,11 @@ def argument_changes(seen: Sequence[Record]) -> Iterator[ProposedChange]:
 
 
 def _copied(
-    several: Sequence[Record], place: Record, where: str, *, same: bool
+    several: Sequence[Record],
+    place: Record,
+    where: str,
+    *,
+    same: bool,
 ) -> Iterator[ProposedChange]:
     """Yield one change for NumPy arguments, which JAX puts on the device at each call.
 

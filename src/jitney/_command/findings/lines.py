@@ -348,7 +348,11 @@ class LineRecorder:
             row[0] += 1
             row[1] += time.perf_counter() - opened[1]
 
-    def _reader(self, frame: FrameType | None, name: str) -> tuple[str, int, str, str] | None:
+    def _reader(
+        self,
+        frame: FrameType | None,
+        name: str,
+    ) -> tuple[str, int, str, str] | None:
         """Return the user's line that reads; None if JAX or jitney reads for purposes of its own.
 
         `jax.device_get` is the exception: it reads in the user's name.
@@ -364,7 +368,13 @@ class LineRecorder:
             frame = frame.f_back
         return None
 
-    def _called(self, code: CodeType, offset: int, called: Any, first: object) -> Any:
+    def _called(
+        self,
+        code: CodeType,
+        offset: int,
+        called: Any,
+        first: object,
+    ) -> Any:
         if type(called) is self._jitted:
             place = self._counted(code, offset, called)
             if place is not None:
@@ -393,7 +403,13 @@ class LineRecorder:
         )
         return known and getattr(numpy, called.__name__, None) is called
 
-    def _returned(self, code: CodeType, _: int, called: object, __: object) -> None:
+    def _returned(
+        self,
+        code: CodeType,
+        _: int,
+        called: object,
+        __: object,
+    ) -> None:
         if type(called) is self._jitted:
             for passed in self._calls.pop(threading.get_ident(), ()):
                 passed.returned()
@@ -401,14 +417,25 @@ class LineRecorder:
             # A function of NumPy in C: its entry in `_open` has the code of its caller.
             self._close(code)
 
-    def _raised(self, code: CodeType, _: int, called: object, __: object) -> None:
+    def _raised(
+        self,
+        code: CodeType,
+        _: int,
+        called: object,
+        __: object,
+    ) -> None:
         thread = threading.get_ident()
         if type(called) is self._jitted:
             self._calls.pop(thread, None)
         elif thread in self._open and self._open[thread][0] is code:
             del self._open[thread]
 
-    def _counted(self, code: CodeType, offset: int, called: object) -> _CallSite | None:
+    def _counted(
+        self,
+        code: CodeType,
+        offset: int,
+        called: object,
+    ) -> _CallSite | None:
         """Count a call of a place, and return the place if this call is to be inspected."""
         at = id(code), offset
         if at not in self._places:
@@ -492,7 +519,12 @@ class LineRecorder:
             before.moved = before.moved and moved
             before.last = weakref.ref(value)
 
-    def _place(self, code: CodeType, offset: int, called: object) -> _CallSite | None:
+    def _place(
+        self,
+        code: CodeType,
+        offset: int,
+        called: object,
+    ) -> _CallSite | None:
         # Offsets are in bytes, and an instruction has two of them.
         first, last, start, end = list(code.co_positions())[offset // 2]
         found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))

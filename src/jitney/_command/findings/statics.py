@@ -61,7 +61,11 @@ def statics(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
         )
 
 
-def _by_static(each: CompileRecord, before: Sequence[CompileRecord], declared: Any) -> bool:
+def _by_static(
+    each: CompileRecord,
+    before: Sequence[CompileRecord],
+    declared: Any,
+) -> bool:
     """Return whether a static value caused a program.
 
     True if JAX reports it, or if JAX knows of no difference and an earlier program had equal

@@ -192,7 +192,10 @@ def _cost(core: CompiledFunction) -> float:
 
 
 def _program(
-    core: CompiledFunction, entry: Specialization | None, made: TraceInputs, until: float
+    core: CompiledFunction,
+    entry: Specialization | None,
+    made: TraceInputs,
+    until: float,
 ) -> Data:
     """Return the bytes of one program; None for those that are unknown."""
     row = {

@@ -169,7 +169,13 @@ def drawn(told: Record) -> str:
     )
 
 
-def _bars(node: Record, start: float, row: int, whole: float, bars: list[str]) -> int:
+def _bars(
+    node: Record,
+    start: float,
+    row: int,
+    whole: float,
+    bars: list[str],
+) -> int:
     """Append the bars of a node, from left to right, and return the deepest row."""
     name, phase, seconds = escape(node["name"]), node["phase"], node["seconds"]
     left, wide = 100 * start / whole, 100 * seconds / whole

@@ -236,7 +236,11 @@ def _drawing(plan: Record) -> str:
     )
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> str:
+def _table(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, object]],
+) -> str:
     """Return a table with a box that filters it and columns that sort it."""
     numbers = {name for name in names if name.endswith("seconds") or name in _NUMBERS}
     heads = "".join(

@@ -207,7 +207,12 @@ class FolderObserver:
             # failed read as an error.
             self._wrote()
 
-    def _duration(self, event: str, duration_secs: float, **_: object) -> None:
+    def _duration(
+        self,
+        event: str,
+        duration_secs: float,
+        **_: object,
+    ) -> None:
         if event == _COMPILED and self._said(None) == _WRITES:
             self._wrote()
 

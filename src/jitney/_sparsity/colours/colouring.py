@@ -69,7 +69,9 @@ def _count(count: int, what: str) -> str:
 
 
 def scheme_of(
-    pattern: Pattern, ways: Collection[PassMode], limit: float = math.inf
+    pattern: Pattern,
+    ways: Collection[PassMode],
+    limit: float = math.inf,
 ) -> Colouring | None:
     """Cheapest scheme found for a pattern, of the allowed modes; None if it costs more than the
     limit.
@@ -87,7 +89,13 @@ def scheme_of(
     return best
 
 
-def _coloured(pattern: Pattern, by: PassMode, limit: float, *, apart: bool) -> Colouring | None:
+def _coloured(
+    pattern: Pattern,
+    by: PassMode,
+    limit: float,
+    *,
+    apart: bool,
+) -> Colouring | None:
     mine, other = (1, REVERSE) if by == "forward" else (REVERSE, 1)
     lengths = np.sort(pattern.lengths)[::-1]
 
@@ -109,7 +117,12 @@ def _coloured(pattern: Pattern, by: PassMode, limit: float, *, apart: bool) -> C
     return _with_apart(pattern, by, best, most)
 
 
-def scheme_by(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
+def scheme_by(
+    pattern: Pattern,
+    by: PassMode,
+    apart: int,
+    most: float,
+) -> Colouring | None:
     """Scheme of a given form: mode, number of dense rows (or columns) taken out, and most
     colours.
     """
@@ -117,7 +130,12 @@ def scheme_by(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colour
     return _with_apart(columns, by, apart, most)
 
 
-def _with_apart(pattern: Pattern, by: PassMode, apart: int, most: float) -> Colouring | None:
+def _with_apart(
+    pattern: Pattern,
+    by: PassMode,
+    apart: int,
+    most: float,
+) -> Colouring | None:
     """Take out the longest rows and colour the others; None if that takes more than `most`
     colours.
     """

@@ -111,7 +111,12 @@ def _coloured(pattern: Pattern, order: Ints) -> Ints:
     return np.asarray(colours, np.int64)
 
 
-def _mirrored(pattern: Pattern, whole: Pattern, colours: Ints, count: int) -> Bools | None:
+def _mirrored(
+    pattern: Pattern,
+    whole: Pattern,
+    colours: Ints,
+    count: int,
+) -> Bools | None:
     """Elements that are read at their mirror image; None if some element can be read at neither
     position.
     """
