@@ -374,7 +374,7 @@ SENTENCES = {
         lambda: plain.compile(np.array([None])),
         "'x' is an array of object",
     ),
-    "a vector of text": (lambda: Two.of(["a", "b"]), "no vector"),
+    "a vector of text": (lambda: Two.of(["a", "b"]), "not a vector"),
 }
 
 

@@ -353,12 +353,12 @@ def check_under_transforms(program, loss, layer, x):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"compiler": "fast"}, 'programs with `compiler="fast"` are not kept yet'),
+        ({"compiler": "fast"}, 'programs with `compiler="fast"` are not cached yet'),
         (
             {"memory": "auto"},
             'programs with `memory="auto"` are not cached: what is free is another number each time',
         ),
-        ({"debug_nans": True}, "programs with `debug_nans` are not kept yet"),
+        ({"debug_nans": True}, "programs with `debug_nans` are not cached yet"),
     ],
 )
 def test_options_whose_programs_are_not_kept_say_so(options, why):

@@ -120,7 +120,7 @@ def test_a_trace_that_changes_what_is_remembered_is_not_kept(folder, tmp_path, w
             [(is_kept, why)] = lab.notes(main.changing)
             assert not is_kept
             assert (
-                why == "not kept:"
+                why == "not cached:"
                 f" {'the trace changes what it reads' if warm else 'what `listed` remembers is changed'}"
             )
 

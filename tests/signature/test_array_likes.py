@@ -1,4 +1,4 @@
-"""What looks like an array and is none is refused wherever arguments hold it; what JAX takes stays
+"""What looks like an array and is not one is refused wherever arguments hold it; what JAX takes stays
 as it is.
 """
 
@@ -117,7 +117,7 @@ def test_what_looks_like_an_array_is_refused_wherever_it_is(place, like):
     """Its numbers would be those of the first call for ever."""
     if place == "a set" and type(like).__hash__ is None:
         return
-    with pytest.raises(ContractError, match="looks like an array and is none"):
+    with pytest.raises(ContractError, match="looks like an array and is not one"):
         optimize(lambda t: jnp.ones(3))(PLACES[place](like))
 
 

@@ -182,8 +182,8 @@ def test_a_call_by_itself_says_that_no_gradient_is_asked():
     ("options", "says"),
     [
         ({}, "no memory to keep to"),
-        ({"memory": "1GiB", "chunk": {"batch": "auto"}}, "not there yet"),
-        ({"memory": "1GiB", "pad": {"batch": "pow2"}}, "not there yet"),
+        ({"memory": "1GiB", "chunk": {"batch": "auto"}}, "not supported yet"),
+        ({"memory": "1GiB", "pad": {"batch": "pow2"}}, "not supported yet"),
     ],
     ids=str,
 )

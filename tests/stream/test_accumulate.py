@@ -213,8 +213,8 @@ def test_one_thing_for_two_is_an_error():
     [
         ({}, {"axis": "rows"}, "axis='rows' is not an axis"),
         ({"vmap": "one"}, {"axis": "one"}, "that of `vmap`"),
-        ({}, {"microbatch": 0}, "no number of elements"),
-        ({}, {"microbatch": True}, "no number of elements"),
+        ({}, {"microbatch": 0}, "not a number of elements"),
+        ({}, {"microbatch": True}, "not a number of elements"),
         ({}, {"has_aux": 1}, "neither True nor False"),
         ({"pad": {"batch": "pow2"}}, {}, "the loss has `pad`"),
         ({"chunk": {"batch": 4}}, {}, "the loss has `chunk`"),

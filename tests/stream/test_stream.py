@@ -401,7 +401,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
             damage
         ]
     )
-    with pytest.raises(JitneyError, match="no checkpoint, or it is damaged"):
+    with pytest.raises(JitneyError, match="not a checkpoint, or it is damaged"):
         stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
 
 

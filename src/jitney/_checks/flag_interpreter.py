@@ -380,7 +380,6 @@ class _FlagInterpreter:
         used: Used,
     ) -> Results:
         used = self.live.loop_results(eqn, used)
-        # Live operands: constants of the condition, constants of the body, carry.
         at_test, at_body, at_carry = while_parts(eqn, list(self.live.inputs(eqn, used)))
         of_test, of_body, carry = while_parts(eqn, values)
         of_test = _select_live(of_test, at_test)

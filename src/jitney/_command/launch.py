@@ -30,9 +30,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._json import Data
+if TYPE_CHECKING:
+    from .._json import Data
+
 
 # Python 3.14 clears `__file__` of the main module before it shows an error.
 _HERE = __file__

@@ -144,7 +144,7 @@ def unsupported(core: FunctionInfo) -> str | None:
         'on_trace_error="eager"': options.on_trace_error == "eager",
     }
     named = [name for name, is_given in given.items() if is_given]
-    return f"programs with `{named[0]}` are not kept yet" if named else None
+    return f"programs with `{named[0]}` are not cached yet" if named else None
 
 
 def _budgets(core: FunctionInfo) -> tuple[int | str | None, int | str | None]:

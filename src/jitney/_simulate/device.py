@@ -85,7 +85,6 @@ class Device:
                 code="J208",
             )
 
-        # A read-only copy: the dataclass is frozen, and its mapping should be too.
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
 
     def computed_in(self, kind: str) -> str:

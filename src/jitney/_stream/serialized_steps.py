@@ -107,7 +107,7 @@ def load_or_plan_steps(
 
     def make() -> TracedParts:
         if laid.place is not None:
-            raise NotDeterministic("streams over several devices are not kept yet")
+            raise NotDeterministic("streams over several devices are not cached yet")
         planned.append(plan())
         return _parts(planned[0])
 

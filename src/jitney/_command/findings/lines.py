@@ -35,9 +35,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..._json import Data
+if TYPE_CHECKING:
+    from ..._json import Data
+
 
 _READS = (
     "__float__",
