@@ -100,7 +100,7 @@ def text_of(shown: object) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def folded(line: str) -> str:
+def wrap_line(line: str) -> str:
     """Wrap one line between words if standard output is a terminal that is not as wide."""
     return (
         textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False)
@@ -180,7 +180,7 @@ def bar(
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
         return nullcontext(_nothing)
     progress = Progress(*columns, console=console, transient=True)
-    return _drawn(
+    return _show_progress(
         progress,
         name,
         total,
@@ -191,7 +191,7 @@ def bar(
 
 
 @contextmanager
-def _drawn(
+def _show_progress(
     progress: Progress,
     name: str,
     total: int,

@@ -103,7 +103,7 @@ def names_in(text: str) -> frozenset[str]:
         return frozenset()
 
 
-def filled(text: str, arguments: Mapping[str, object]) -> str:
+def fill_braces(text: str, arguments: Mapping[str, object]) -> str:
     """Replace `{argument.attribute}` in a size by its value, as jaxtyping does with an f-string.
 
     Raises:
@@ -127,7 +127,7 @@ def filled(text: str, arguments: Mapping[str, object]) -> str:
             and part.format_spec is None
         ):
             value = _compute(part.value, arguments, attributes=True)
-            pieces.append(_written(value, ast.unparse(part.value)))
+            pieces.append(_size_text(value, ast.unparse(part.value)))
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
 
@@ -139,7 +139,7 @@ def is_known(value: object) -> bool:
     return isinstance(value, int | float | np.integer)
 
 
-def _written(value: object, source: str) -> str:
+def _size_text(value: object, source: str) -> str:
     if isinstance(value, str):
         return value
     if is_known(value):

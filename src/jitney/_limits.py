@@ -82,7 +82,7 @@ class Host:
         """Memory limit of the cgroup in bytes; None without a limit."""
         return min((limit for limit, _ in self._memory_groups()), default=None)
 
-    def memory_used(self) -> int | None:
+    def used_memory(self) -> int | None:
         """Memory used by the cgroup with the least limit in bytes, including cached files; None
         without a limit.
         """
@@ -160,7 +160,7 @@ def host_memory(host: Host | None = None) -> tuple[int, int]:
         os.sysconf("SC_AVPHYS_PAGES") * page,
     )
     # A cgroup may allow less than the machine has.
-    limit, used = host.memory_limit(), host.memory_used()
+    limit, used = host.memory_limit(), host.used_memory()
     if limit is not None:
         total, free = min(total, limit), min(free, max(0, limit - (used or 0)))
     return total, free

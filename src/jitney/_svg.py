@@ -77,7 +77,7 @@ def words(
     return f'<text{of}{at} x="{x:g}" y="{y:g}">{escape(what)}</text>'
 
 
-def folded(what: str, wide: float, most: int = 3) -> list[str]:
+def wrap_text(what: str, wide: float, most: int = 3) -> list[str]:
     """Wrap a text into lines of a width in pixels. A text of more than `most` lines ends in
     dots.
     """

@@ -21,7 +21,7 @@ from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
-from ._measured.measure import ColdCall, compared, names_of, ways_of
+from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
 from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
 
@@ -137,7 +137,7 @@ def assert_faster(
     given = put(args, dict(kwargs or {}), on_device=True)
     names = names_of(a, b)
     sides = ColdCall(a, names[0], given), ColdCall(b, names[1], given)
-    compared(*sides, tolerance)
+    compare_cold_results(*sides, tolerance)
     found = faster(
         ways_of(sides),
         float(by),

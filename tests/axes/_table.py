@@ -25,7 +25,7 @@ from jitney._axes.interpreter import Op
 from jitney._axes.rule import no_uses
 from jitney._axes.rules import RULES
 from jitney._jax.jaxprs import equations
-from jitney._jax.primitives import CALLS, REMATS, spelled
+from jitney._jax.primitives import CALLS, REMATS, public_name
 from tests.axes import _cases as cases
 
 PAGE = Path(__file__).parents[2] / "docs" / "axes.md"
@@ -123,7 +123,7 @@ def looks(name: str) -> bool:
     """Whether a rule has something to say of an axis; else each element is alone, or the rules of
     the program that is held say it.
     """
-    return RULES[name].uses is not no_uses and spelled(name) not in HOLDERS
+    return RULES[name].uses is not no_uses and public_name(name) not in HOLDERS
 
 
 def rows() -> Iterator[tuple[list[str], str, str, str]]:
@@ -137,13 +137,13 @@ def rows() -> Iterator[tuple[list[str], str, str, str]]:
         groups[looks(name), _padded(name, mine), _cut(name, mine)].append(name)
     for (along, pad, cut), names in groups.items():
         does = dict.fromkeys(how for name in names for how in about[shown(name)].hows)
-        holds = all(spelled(name) in HOLDERS for name in names)
+        holds = all(public_name(name) in HOLDERS for name in names)
         each = "what is in it" if holds else "-" if along else "each element alone"
         yield list(dict.fromkeys(map(shown, names))), "; ".join(does) or each, pad, cut
 
 
 def shown(name: str) -> str:
-    return spelled(name.replace("scatter_", "scatter-"))  # JAX's name of it by the version
+    return public_name(name.replace("scatter_", "scatter-"))  # JAX's name of it by the version
 
 
 def _padded(name: str, about: Seen) -> str:

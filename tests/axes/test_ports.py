@@ -19,13 +19,13 @@ from examples.surrogate._step import start, step_of
 from examples.surrogate._validate import predict
 from examples.surrogate.tests._small import RUN
 from examples.trf import least_squares
-from jitney._axes.symbolic.executed_code import scanned
+from jitney._axes.symbolic.executed_code import observe_code
 
 
 def looks(fn, *args):
     """What a trace of a function finds that may look at sizes."""
     found = []
-    with scanned(found.append):
+    with observe_code(found.append):
         eqx.filter_make_jaxpr(fn)(*args)
     return found
 
@@ -94,7 +94,7 @@ def test_the_fits_of_trf_are_clean():
     fitted = trf.fitted
 
     def watched(*args):
-        with scanned(found.append):
+        with observe_code(found.append):
             return fitted(*args)
 
     def residual(p, t, y):

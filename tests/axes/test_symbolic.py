@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney._axes import Refused, trace
-from jitney._axes.symbolic.executed_code import scanned
+from jitney._axes.symbolic.executed_code import observe_code
 from tests.axes._sizes import V
 
 
@@ -121,7 +121,7 @@ def test_what_is_collected_and_runs_once_more_is_not_the_bodys():
 
     circle = [generated()]
     circle += [circle, next(circle[0])]
-    with scanned(found.append):
+    with observe_code(found.append):
         del circle
         gc.collect()
         assert found == []

@@ -15,8 +15,8 @@ import pytest
 
 from jitney._command.arguments import main
 from jitney._command.bench import inputs, measuring
-from jitney._command.bench.growth import fitted, growths
-from jitney._command.bench.inputs import filled, maker
+from jitney._command.bench.growth import fit_exponents, growths
+from jitney._command.bench.inputs import fill_arguments, maker
 from jitney._command.bench.measuring import ProgramMemory, SizeRun
 from jitney._command.bench.parsing import read_sizes
 from jitney._command.bench.plot import svg
@@ -131,7 +131,7 @@ def test_arguments_are_made_from_annotations(script):
     indices, the same each time.
     """
     make = maker(find(f"{script}:every"), {}, None)
-    first, second = (filled(make.abstract({"n": 50})).arguments for _ in range(2))
+    first, second = (fill_arguments(make.abstract({"n": 50})).arguments for _ in range(2))
     shapes = {name: (value.shape, str(value.dtype)) for name, value in first.items() if name != "t"}
     assert shapes == {
         "key": ((), "key<fry>"),
@@ -229,7 +229,7 @@ def test_exponents_are_those_of_a_power_law():
     """3 n^2 sqrt(m) has the exponents 2 and a half; one axis alone agrees with NumPy's polynomials,
     spread included.
     """
-    exact = fitted(
+    exact = fit_exponents(
         [({"n": n, "m": m, "k": 3}, 3 * n**2 * m**0.5) for n in (1, 7, 30) for m in (2, 50)]
     )
     assert {axis: (round(each.value, 9), each.sizes) for axis, each in exact.items()} == {
@@ -240,9 +240,9 @@ def test_exponents_are_those_of_a_power_law():
     sizes = np.array([10, 20, 50, 90, 300])
     values = sizes**1.5 * np.random.default_rng(1).uniform(0.5, 2, 5)
     (slope, _), covariance = np.polyfit(np.log(sizes), np.log(values), 1, cov=True)
-    found = fitted([({"n": int(n)}, float(value)) for n, value in zip(sizes, values, strict=True)])[
-        "n"
-    ]
+    found = fit_exponents(
+        [({"n": int(n)}, float(value)) for n, value in zip(sizes, values, strict=True)]
+    )["n"]
     np.testing.assert_allclose(
         (found.value, found.error), (slope, covariance[0, 0] ** 0.5), rtol=1e-9
     )

@@ -81,7 +81,7 @@ def test_damaged_entries_are_found_and_left(tmp_path):
         ("d-atime", b""),
     ):
         (tmp_path / name).write_bytes(data)
-    assert [path.name for path in cache_entries.damaged(tmp_path)] == ["b-cache", "c-cache"]
+    assert [path.name for path in cache_entries.damaged_entries(tmp_path)] == ["b-cache", "c-cache"]
     assert len(list(tmp_path.iterdir())) == 4
 
 

@@ -236,7 +236,7 @@ def test_a_look_takes_those_that_were_traced_and_records_nothing():
         collect_facts(recording)
         assert "looked_at" in {each["name"] for each in recording.decorated}
         assert recording.events == []
-        with recording.paused():
+        with recording.suspend():
             recording.add(kind="hit")
         recording.add(kind="hit")
         assert len(recording.events) == 1

@@ -10,8 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._jax.evaluation import CallStack, Const, as_const, interpret, numbered, without_calls
-from jitney._jax.jaxprs import bound, called, opened
+from jitney._jax.evaluation import (
+    CallStack,
+    Const,
+    as_const,
+    interpret,
+    number_results,
+    without_calls,
+)
+from jitney._jax.jaxprs import bound, called_jaxpr, open_jaxpr
 
 TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 
@@ -108,11 +115,11 @@ def test_a_program_by_numbers():
 
     def results(eqn: Any, reads: list[Any], _: CallStack) -> tuple[int, ...]:
         steps.append((eqn.primitive.name, reads))
-        return numbered(eqn.outvars, avals)
+        return number_results(eqn.outvars, avals)
 
     program = jax.make_jaxpr(jax.jit(lambda x: (x * 2.0, 3.0)))(TABLE)
-    takes = numbered(opened(program)[0].invars, avals)
-    gives = without_calls(program, takes, results, called, constant=as_const)
+    takes = number_results(open_jaxpr(program)[0].invars, avals)
+    gives = without_calls(program, takes, results, called_jaxpr, constant=as_const)
     assert steps == [("mul", [0, Const(2.0)])]
     assert gives == [1, Const(3.0)]
     assert [aval.shape for aval in avals.values()] == [(5,), (5,)]

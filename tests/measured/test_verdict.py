@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jitney._measured.verdict import interval, judged, quartiles
+from jitney._measured.verdict import interval, judge_ratios, quartiles
 
 
 @pytest.mark.parametrize("n", [8, 16, 40, 200])
@@ -28,7 +28,7 @@ def test_a_few_values_say_nothing():
     """Seven can all lie on one side of the median more often than one time in a hundred."""
     assert interval([1.0] * 7) is None
     assert interval([1.0] * 8) == (1.0, 1.0)
-    assert str(judged([2.0] * 7)) == "unknown: too few rounds"
+    assert str(judge_ratios([2.0] * 7)) == "unknown: too few rounds"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_verdict_in_words(ratios, text):
     """Faster and slower are reciprocal; what is within 2 % of nothing is no difference."""
     import re
 
-    assert re.fullmatch(text, str(judged(list(ratios))))
+    assert re.fullmatch(text, str(judge_ratios(list(ratios))))
 
 
 def test_quartiles_are_those_of_numpy():

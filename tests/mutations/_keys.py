@@ -92,7 +92,7 @@ KEYS = [
     Mutation(
         "a call inside of another trace finds the program of one outside",
         "src/jitney/_program/core.py",
-        "key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))",
+        "key = (layout.form, layout.nested and self.depends_on_nesting, layout.key(leaves))",
         "key = (layout.form, layout.key(leaves))",
         (f"{_KEPT_KEPT}under_outer_transforms_it_is_traced",),
     ),
@@ -193,7 +193,7 @@ CONTRACT = [
     Mutation(
         "a padded call is compared with its contract at the size of the bucket alone",
         "src/jitney/_program/padded_calls.py",
-        "view = entry.planned(arrays, jit=False).view\n        fill",
+        "view = entry.plan_call(arrays, jit=False).view\n        fill",
         "view = entry.layout.view(entry.core.contract, arrays, entry.statics)\n        fill",
         (f"{_PAD}contracts_hold_at_the_true_size",),
     ),

@@ -395,14 +395,14 @@ CASES = [
         2 * HOST[None],
     ),
     Remedy(
-        f"{SIZES}:_wrong_fixed",
+        f"{SIZES}:_fixed_size_mismatch",
         "pass size …",
         lambda: optimize(of_three)(X[:2]),
         lambda: optimize(of_three)(X),
         HOST.sum(),
     ),
     Remedy(
-        f"{SIZES}:_wrong_fixed",
+        f"{SIZES}:_fixed_size_mismatch",
         "in the annotation",
         lambda: optimize(of_three)(X[:2]),
         lambda: optimize(of_any_size)(X[:2]),

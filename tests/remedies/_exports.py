@@ -29,8 +29,8 @@ HOST = np.asarray(X)
 FOUR, NINE = np.arange(4, dtype=np.float32), np.arange(9, dtype=np.float32)
 ASKED, LOWERING, TREES, VERSIONS, WRITING = (
     "_export/export_sizes.py:arrays_at",
-    "_export/lowering.py:lowered",
-    "_export/trees.py:resolved",
+    "_export/lowering.py:lower_program",
+    "_export/trees.py:resolve_tree",
     "_export/versions.py",
     "_export/writing.py",
 )
@@ -333,14 +333,14 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_serialized",
+        f"{WRITING}:_serialize_program",
         "export it without vjp_order",
         lambda: loaded(until, X, vjp_order=1),
         lambda: loaded(until, X)(X),
         8 * HOST.sum(),
     ),
     Remedy(
-        f"{WRITING}:_serialized",
+        f"{WRITING}:_serialize_program",
         "or change what cannot be differentiated",
         lambda: loaded(until, X, vjp_order=1),
         lambda: jax.grad(loaded(for_three, X, vjp_order=1))(X),
@@ -370,7 +370,7 @@ CASES = [
         now,
         HOST @ HOST,
     ),
-    Remedy("_export/container.py:_parted", "export it anew", longer, now, HOST @ HOST),
+    Remedy("_export/container.py:_split_members", "export it anew", longer, now, HOST @ HOST),
     Remedy(
         "_export/header.py:_foreign",
         "export it anew; its digest is right",
@@ -402,7 +402,7 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{VERSIONS}:_exported",
+        f"{VERSIONS}:_deserialize_member",
         "export it anew, or load it with a JAX of its time",
         of_other_jax,
         now,

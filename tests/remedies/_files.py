@@ -306,14 +306,14 @@ CASES = [
         np.full(3, 2.0),
     ),
     Remedy(
-        f"{RUNNING}:_unmapped",
+        f"{RUNNING}:_vmap_error",
         "export it with jitney.optimize(vmap=...)",
         lambda: jax.vmap(again(mapped, X[0]))(X),
         lambda: (optimize(vmap="b")(mapped).export("g.jitney", X), jitney.load("g.jitney")(X))[1],
         HOST**2,
     ),
     Remedy(
-        f"{RUNNING}:_unmapped",
+        f"{RUNNING}:_vmap_error",
         "with `jax.lax.map`",
         lambda: jax.vmap(again(mapped, X[0]))(X),
         lambda: jax.lax.map(again(mapped, X[0]), X),
@@ -410,7 +410,7 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_described",
+        f"{WRITING}:_portable_data",
         "define a function or a class at the top of its module",
         lambda: again(lambda x, f: f(x), X, local()),
         lambda: again(lambda x, f: f(x), X, jnp.sin)(X, jnp.sin),

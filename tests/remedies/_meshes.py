@@ -218,14 +218,14 @@ CASES = [
         TWICE_SCALED,
     ),
     Remedy(
-        f"{PIPELINE}:_stacked",
+        f"{PIPELINE}:_stack_layers",
         "pass at least one",
         lambda: piped(layers=[]),
         lambda: piped(layers=[Scale(X)]),
         ROWS * HOST,
     ),
     Remedy(
-        f"{PIPELINE}:_stacked",
+        f"{PIPELINE}:_stack_layers",
         "put what differs before or behind the pipeline",
         lambda: piped(layers=[*LAYERS, Offset(X)]),
         lambda: piped() + X,

@@ -208,7 +208,7 @@ CASES = [
         3.0,
     ),
     Remedy(
-        f"{STEPS}:_Loop._fitted",
+        f"{STEPS}:_Loop._fit_carry",
         "return the same tree, with None where there was None",
         lambda: scan_steps(lambda s: (tree_step(s), 0), 3)({"a": ZERO, "b": None}),
         lambda: scan_steps(tree_step_whole, 3)({"a": ZERO, "b": None})["a"],
@@ -279,7 +279,7 @@ CASES = [
         np.ones((2, 3)),
     ),
     Remedy(
-        f"{VECTOR}:_solved",
+        f"{VECTOR}:_solve_size",
         "pass a vector that fits, such as one of",
         lambda: Odd.of(np.ones(4, np.float32)),
         lambda: Odd.of(np.ones(3, np.float32)).u,

@@ -259,21 +259,21 @@ CASES = [
     ),
     # The cache of compiled programs.
     Remedy(
-        f"{CACHE}:_malformed",
+        f"{CACHE}:_option_message",
         "correct or remove `…`",
         lambda: jitney.configure(cache="perhaps"),
         lambda: process("jitney.configure(cache=False)\n"),
         SQUARES,
     ),
     Remedy(
-        f"{CACHE}:_wanted",
+        f"{CACHE}:_cache_choice",
         "set JITNEY_CACHE=off",
         lambda: cached(JITNEY_CACHE="perhaps"),
         process,
         SQUARES,
     ),
     Remedy(
-        f"{CACHE}:_overruled",
+        f"{CACHE}:_conflict_warning",
         "give one of the two, `cache_dir` or",
         lambda: cached(OF_JAX + OF_JITNEY),
         lambda: cached(OF_JITNEY),
@@ -307,9 +307,9 @@ CASES = [
         lambda: cached(_NO_FILELOCK, JAX_COMPILATION_CACHE_MAX_SIZE="-1"),
         SQUARES,
     ),
-    Remedy(f"{FOLDER}:_cramped", "free some space", lambda: cached(_FULL), cached, SQUARES),
+    Remedy(f"{FOLDER}:_check_space", "free some space", lambda: cached(_FULL), cached, SQUARES),
     Remedy(
-        "_export/versions.py:_exported",
+        "_export/versions.py:_deserialize_member",
         'install it: pip install "jitney[export]"',
         lambda: loaded_elsewhere(_NO_FLATBUFFERS),
         loaded_elsewhere,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._view.result import Mixed, Outcome, unmixed
+from jitney._view.result import Mixed, Outcome, unmix
 from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
@@ -290,9 +290,9 @@ def test_a_mixed_result_is_unmixed_once():
     arrays = outcome.take_apart((X, "text"))
     mixed = outcome.output(arrays)
     assert isinstance(mixed, Mixed)
-    assert unmixed(mixed)[1] == "text"
-    assert unmixed(jax.tree.map(lambda x: x, mixed))[1] == "text"
-    assert unmixed((X, "text"))[1] == "text"
+    assert unmix(mixed)[1] == "text"
+    assert unmix(jax.tree.map(lambda x: x, mixed))[1] == "text"
+    assert unmix((X, "text"))[1] == "text"
 
 
 @pytest.mark.parametrize(

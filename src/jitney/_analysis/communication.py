@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_called
 from .._jax.hlo import HloCollective, collectives
-from .._jax.mesh import described
+from .._jax.mesh import mesh_text
 from .._owners import public
 from .._program.padded_calls import PaddedCalls
 from .._program.tolerance import with_policy
@@ -54,7 +54,7 @@ def communication(
         )
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
-        planned = entry.planned(*split_counts(runs))
+        planned = entry.plan_call(*split_counts(runs))
     place = planned.plan.of(Place)
     # A program whose mesh is optional has no `Place` without one.
     if place is None:
@@ -64,14 +64,14 @@ def communication(
     operations = collectives(text, dict(place.mesh.shape))
     return Communication(
         str(entry.core.where),
-        described(place.mesh),
-        _grouped(
+        mesh_text(place.mesh),
+        _group_collectives(
             operations, place, planned.view, program.options.shard.over(place.mesh.axis_names)
         ),
     )
 
 
-def _grouped(
+def _group_collectives(
     operations: Sequence[HloCollective],
     place: Place,
     view: View,
@@ -79,7 +79,7 @@ def _grouped(
 ) -> tuple[Collective, ...]:
     groups: dict[_Group, list[HloCollective]] = {}
     for operation in operations:
-        whole = _gathered(operation, place, view)
+        whole = _replicated_argument(operation, place, view)
         # FSDP gathers parameters on purpose: not flagged.
         is_parameter = whole is not None and whole.in_module and rules.fsdp
         if is_parameter:
@@ -129,7 +129,7 @@ def _bytes(operations: Sequence[HloCollective]) -> int:
     return sum(operation.bytes for operation in operations)
 
 
-def _gathered(
+def _replicated_argument(
     operation: HloCollective,
     place: Place,
     view: View,

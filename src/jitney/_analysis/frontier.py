@@ -73,7 +73,7 @@ def frontier(
     names = named(core.where, "wrt", wrt)[0] if wrt is not None else None
     check_names(core.where, names or (), core)
     with entry.numbers(), entry.scope():
-        planned = entry.planned(arrays)
+        planned = entry.plan_call(arrays)
         view, place = planned.view, planned.plan.of(Place)
         request = replace(
             entry.on_mesh(),
@@ -93,11 +93,11 @@ def frontier(
                 "A gradient is of real results with respect to floating-point arguments.",
                 "name arguments that hold such arrays with `wrt`.",
             )
-        point = _explored(problem, budget)
+        point = _explore_limits(problem, budget)
     return _frontier(str(core.where), problem, budget, point)
 
 
-def _explored(problem: Problem, budget: int | None) -> MeasuredOption | None:
+def _explore_limits(problem: Problem, budget: int | None) -> MeasuredOption | None:
     """Compile the gradient for several memory limits, or for the budget, which gives the choice;
     the compiled points are collected in `problem`.
     """

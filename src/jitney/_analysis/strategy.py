@@ -65,7 +65,7 @@ def strategy(
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():
-        planned = entry.planned(arrays)
+        planned = entry.plan_call(arrays)
         view = planned.view
         on_mesh = replace(entry.on_mesh(), nested=False, outer=planned.plan.stages)
         stage = Chunk.any(view, on_mesh)
@@ -98,13 +98,13 @@ def strategy(
                 f"{text(whole)} by the compiler",
                 whole <= budget,
             ),
-            _chunked(stage, body, avals, budget),
+            _chunked_way(stage, body, avals, budget),
             _way(STREAMED, streamed),
         ]
     return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
 
 
-def _chunked(
+def _chunked_way(
     stage: Chunk,
     body: Fn,
     avals: Sequence[jax.ShapeDtypeStruct],

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import jax
 
 from .._jax.equinox_checks import Insides, is_callback, is_of_check
-from .._jax.jaxprs import effectful_equations, opened, programs, source_of
+from .._jax.jaxprs import effectful_equations, open_jaxpr, programs, source_of
 from .._jax.primitives import CALLBACKS
 from .._jax.typed import AnyJaxpr
 from .interpreter import Op, PaddedInterpreter, zero_results
@@ -91,7 +91,7 @@ def callback_result_is_read(op: Op, *, is_used: bool) -> bool:
 
 
 def _is_read(program: AnyJaxpr) -> bool:
-    plain, _ = opened(program)
+    plain, _ = open_jaxpr(program)
     read = {id(atom) for atom in plain.outvars}
     for eqn in plain.eqns:
         read.update(map(id, eqn.invars))
@@ -119,7 +119,7 @@ def run_with_callbacks(
     if when is True:
         return walk.make(op, values)
     if when is False:
-        return walk.muted().make(op, values)
+        return walk.without_callbacks().make(op, values)
 
     # A `cond`, since a `select` would evaluate both and call back in any case.
     def loud() -> list[jax.Array]:
@@ -128,6 +128,6 @@ def run_with_callbacks(
     def quiet() -> list[jax.Array]:
         if callback_result_is_read(op, is_used=True):
             return zero_results(op)
-        return walk.muted().make(op, values)
+        return walk.without_callbacks().make(op, values)
 
     return list(lax.cond(when, loud, quiet))

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, inside, opened, programs, source_of
+from .._jax.jaxprs import bound, inside, open_jaxpr, programs, source_of
 from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
@@ -196,7 +196,7 @@ class PaddedInterpreter:
             return bind_partition_safe(eqn, values)
         return bound(eqn, values)
 
-    def muted(self) -> PaddedInterpreter:
+    def without_callbacks(self) -> PaddedInterpreter:
         """The same evaluation, without callbacks."""
         other = copy(self)
         other.is_mute = True
@@ -276,7 +276,7 @@ def mentions(op: Op) -> bool:
     if op.is_ragged:
         return True
     for program in programs(op.params):
-        if any(mentions(Op(eqn)) for eqn in opened(program)[0].eqns):
+        if any(mentions(Op(eqn)) for eqn in open_jaxpr(program)[0].eqns):
             return True
     return False
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from .._jax.jaxprs import is_literal, opened, programs
+from .._jax.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.primitives import CALLS
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Atom, ClosedJaxpr, Var
@@ -73,7 +73,7 @@ class _Finite(PaddedInterpreter):
         # outside of it.
         outside, self._masks = self._masks, dict(self._masks)
         try:
-            atoms = opened(jaxpr)[0].invars
+            atoms = open_jaxpr(jaxpr)[0].invars
             finite = [self._finite(x, atom) for x, atom in zip(values, atoms, strict=True)]
             return super().run(jaxpr, finite)
         finally:
@@ -123,7 +123,7 @@ class _Finite(PaddedInterpreter):
         results.
         """
         # Calls may share a jaxpr, hence its variables: each call starts with a fresh set.
-        program = opened(op.params[CALLS[op.name]])[0]
+        program = open_jaxpr(op.params[CALLS[op.name]])[0]
         arguments = zip(program.invars, linear, strict=True)
         outside = self._linear
         self._linear = {var for var, is_linear in arguments if is_linear}
@@ -178,7 +178,7 @@ def run_differentiable(
         valid: Mapping[str, object],
         tangents: Sequence[jax.Array],
     ) -> list[jax.Array]:
-        linear = opened(program)[0].invars[len(arrays) :]
+        linear = open_jaxpr(program)[0].invars[len(arrays) :]
         finite = _Finite(allocated, valid, linear)
         return finite.run(program, [*arrays, *tangents])
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, equations, inside, opened
+from .._jax.jaxprs import bound, equations, inside, open_jaxpr
 from .._jax.primitives import HOLDERS
 from .._jax.typed import Aval, JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
@@ -121,13 +121,13 @@ def _rewritten(value: object) -> Any:
         return value
     if not any(map(_is_changed, equations(value))):
         return value
-    avals = [_abstract(atom.aval) for atom in opened(value)[0].invars]
+    avals = [_abstract(atom.aval) for atom in open_jaxpr(value)[0].invars]
 
     def run(*arguments: jax.Array) -> list[jax.Array]:
         return interpret(value, arguments, bind_partition_safe)
 
     rewritten = make_jaxpr(run)(*avals)
-    return rewritten if hasattr(value, "consts") else opened(rewritten)[0]
+    return rewritten if hasattr(value, "consts") else open_jaxpr(rewritten)[0]
 
 
 def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:

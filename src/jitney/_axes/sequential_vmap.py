@@ -54,14 +54,14 @@ def map_sequentially(
             dtypes[:] = [x.dtype for x in results]
             return [movable(x) for x in results]
 
-        body = _recomputed(one, parts) if is_differentiated else one
+        body = _rematerialise(one, parts) if is_differentiated else one
         results = lax.map(body, parts)
         return [from_bits(x, dtype) for x, dtype in zip(results, dtypes, strict=True)]
 
     return looped
 
 
-def _recomputed(
+def _rematerialise(
     one: Callable[[Parts], list[jax.Array]], parts: Parts
 ) -> Callable[[Parts], list[jax.Array]]:
     """Rematerialise the function of one element; unless it calls Python, since the callback would

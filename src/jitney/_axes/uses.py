@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from .._jax.jaxprs import opened
-from .._jax.primitives import spelled
+from .._jax.jaxprs import open_jaxpr
+from .._jax.primitives import public_name
 from .._jax.typed import AnyJaxpr
 from .dims import is_countable
 from .interpreter import Op, Ranges, grows, mentions
@@ -36,14 +36,14 @@ def uses_of(
         seen_at: The user's line of the operation that holds the program, for equations without a
             line of their own.
     """
-    for eqn in opened(jaxpr)[0].eqns:
+    for eqn in open_jaxpr(jaxpr)[0].eqns:
         op = Op(eqn, ranges, seen_at)
         if not mentions(op):
             continue
         rule = RULES.get(op.name)
         if rule is None:
             dims = ragged_dims(chain.from_iterable((*op.ins, *op.outs)))
-            yield refuse(op, dims, f"`{spelled(op.name)}` has no rule")
+            yield refuse(op, dims, f"`{public_name(op.name)}` has no rule")
             continue
 
         # Padding needs a valid part that fits into what is allocated, and sizes that int32 holds.
@@ -75,6 +75,6 @@ def demand(jaxpr: AnyJaxpr, ranges: Ranges) -> tuple[Use, ...]:
     uses: list[Use] = []
     for use in uses_of(jaxpr, ranges):
         if use.refused is not None:
-            raise Refused(use.place, f"{use.refused} (`{spelled(use.op)}`)")
+            raise Refused(use.place, f"{use.refused} (`{public_name(use.op)}`)")
         uses.append(use)
     return tuple(uses)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 import jax
 import numpy as np
 
-from .._jax.jaxprs import opened, programs
+from .._jax.jaxprs import open_jaxpr, programs
 from .._jax.settings import x64_is_on
 from .._jax.typed import Atom, JaxprEqn
 
@@ -31,7 +31,7 @@ def x64_scope(*eqns: JaxprEqn) -> AbstractContextManager[object]:
 def _is_wide(eqn: JaxprEqn) -> bool:
     if any(_has_64_bits(atom) for atom in (*eqn.invars, *eqn.outvars)):
         return True
-    return any(any(map(_is_wide, opened(program)[0].eqns)) for program in programs(eqn.params))
+    return any(any(map(_is_wide, open_jaxpr(program)[0].eqns)) for program in programs(eqn.params))
 
 
 def _has_64_bits(atom: Atom) -> bool:

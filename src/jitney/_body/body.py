@@ -43,8 +43,8 @@ from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
 from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
-from .._view.result import Outcome, refuse_used_up, unmixed
-from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known
+from .._view.result import Outcome, refuse_used_up, unmix
+from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
 from .function import FunctionInfo
@@ -102,7 +102,7 @@ class CallPlanner:
             core.where,
             core.options,
             donated,
-            nested=layout.nested and core.differs_nested,
+            nested=layout.nested and core.depends_on_nesting,
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}
@@ -163,14 +163,14 @@ class CallPlanner:
         results = plan.build(body, outcome)(*arrays)
         return outcome.output(results)
 
-    def as_written(self, *arrays: object) -> object:
+    def run_without_jit(self, *arrays: object) -> object:
         """Run the function without any `jit` of jitney's. Its arrays are JAX's, as they are inside
         `jit`.
         """
         numpy = jax.numpy
-        return unmixed(self.plainly(*map(numpy.asarray, arrays)))
+        return unmix(self.plainly(*map(numpy.asarray, arrays)))
 
-    def planned(
+    def plan_call(
         self,
         arrays: Sequence[object],
         counts: TrueSizes | None = None,
@@ -280,9 +280,9 @@ class CallPlanner:
 
     def called(self, *arrays: object) -> object:
         """Run the body with every stage inside Jit around it, on tracers or on arrays."""
-        return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
+        return self.apply_plan(self.plan_call(arrays, jit=False), arrays, Outcome())
 
-    def applied(
+    def apply_plan(
         self,
         planned: Planned,
         arrays: Sequence[object],
@@ -302,7 +302,7 @@ class CallPlanner:
         if counts is None:
             flat = body(*arrays)
         else:
-            with knowing(replace(known(), numbers=counts.numbers)):
+            with knowing(replace(known_sizes(), numbers=counts.numbers)):
                 flat = body(*arrays, *counts.values)
         if planned.sizes is not None:
             check_result(
@@ -350,7 +350,7 @@ class CallPlanner:
             except Unkeyed as problem:
                 raise problem.of(core.where, "the result") from None
 
-        return core.called_as_written(body, self.paths)
+        return core.with_user_names(body, self.paths)
 
     def _result(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .._jax.mesh import automatically, dividing, explicit_around, spec, with_explicit_sharding
+from .._jax.mesh import automatically, dividing, explicit_mesh, spec, with_explicit_sharding
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
 from .._jax.typed import AnyMesh
 from .._stages import Place, Vmap
@@ -105,7 +105,7 @@ class Explicit:
 def without_explicit(body: CallPlanner, arrays: Sequence[object]) -> Generator[Explicit]:
     """Scope of a trace in which no axis is explicit, if an option rewrites the program."""
     flat, treedef = tree_flatten(arrays)
-    mesh = explicit_around(flat) if is_rewritten(body) else None
+    mesh = explicit_mesh(flat) if is_rewritten(body) else None
     if mesh is None:
         yield Explicit(None, arrays)
         return

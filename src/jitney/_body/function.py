@@ -47,7 +47,7 @@ class FunctionInfo:
 
         self.contract: Contract = self._read(fn, namespace)
         unresolved = self.contract.unresolved
-        self._namespace = _mentioned(fn, namespace or {}) if unresolved else None
+        self._namespace = _annotation_namespace(fn, namespace or {}) if unresolved else None
 
         self.counters = Counters(self.name)
         self.log = TraceLog()
@@ -65,7 +65,7 @@ class FunctionInfo:
                 return fn
         raise ReferenceError(f"{self.where} is gone")
 
-    def called_as_written(self, flat: Flat, paths: Sequence[str]) -> Flat:
+    def with_user_names(self, flat: Flat, paths: Sequence[str]) -> Flat:
         """Return this function of flat arrays, with the name and the argument paths of the user's
         function in JAX's messages.
         """
@@ -124,7 +124,7 @@ class FunctionInfo:
         return self._namespace
 
     @property
-    def differs_nested(self) -> bool:
+    def depends_on_nesting(self) -> bool:
         options = self.options
         # Options that mean something else under an outer transform: such calls have an entry of
         # their own.
@@ -143,7 +143,9 @@ class FunctionInfo:
         return any(map(bool, nested))
 
 
-def _mentioned(fn: Callable[..., object], namespace: Mapping[str, object]) -> dict[str, object]:
+def _annotation_namespace(
+    fn: Callable[..., object], namespace: Mapping[str, object]
+) -> dict[str, object]:
     """Return the names that annotations may mean.
 
     The rest of the namespace is dropped: one of its values may be the function itself, which

@@ -32,14 +32,14 @@ from .._jax.evaluation import interpret
 from .._jax.jaxprs import (
     bound,
     effectful_equations,
-    opened,
+    open_jaxpr,
     runs,
     scan_parts,
     solve_operands,
     standing_at,
     while_parts,
 )
-from .._jax.mesh import explicit_around
+from .._jax.mesh import explicit_mesh
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, issubdtype
 from .._jax.typed import AnyJaxpr, Atom, Aval, JaxprEqn
@@ -82,10 +82,10 @@ def evaluate_flagged(
     ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]
     if ordered:
         raise Unflaggable("what it does in order would be done after a check that failed")
-    plain, _ = opened(closed)
+    plain, _ = open_jaxpr(closed)
     if any(True for _ in effectful_equations(plain.eqns)):
         raise Unflaggable("it changes references in place")
-    if explicit_around(arrays) is not None:
+    if explicit_mesh(arrays) is not None:
         raise Unflaggable("where its arrays lie is a part of their types")
     all_live = (True,) * len(plain.outvars)
     out, flag = _FlagInterpreter(table).run(closed, arrays, None, all_live)
@@ -120,12 +120,12 @@ class _FlagInterpreter:
             # checks.
             mine = needed.get(id(eqn))
             if mine is None:
-                return _filled([None] * len(eqn.outvars), eqn.outvars)
+                return _fill_empty([None] * len(eqn.outvars), eqn.outvars)
             out, flag = self.operation(eqn, inputs, flag, mine)
-            return _filled(out, eqn.outvars)
+            return _fill_empty(out, eqn.outvars)
 
-        plain, _ = opened(program)
-        out = interpret(program, _filled(values, plain.invars), results)
+        plain, _ = open_jaxpr(program)
+        out = interpret(program, _fill_empty(values, plain.invars), results)
         return out, flag
 
     def operation(
@@ -163,7 +163,7 @@ class _FlagInterpreter:
         # below. The index may be traced, if the message is chosen at run time.
         index = which(eqn, values)
         if isinstance(index, jax.Array):
-            least, most = _typed(LEAST_INDEX, index), _typed(MOST_INDEX, index)
+            least, most = _clamp_to_dtype(LEAST_INDEX, index), _clamp_to_dtype(MOST_INDEX, index)
             index = jax.lax.clamp(least, index, most)
             number = np.int32(number)
             lower = jax.lax.convert_element_type(index, np.int32)
@@ -172,7 +172,7 @@ class _FlagInterpreter:
         else:
             code = np.int32(number | message_bits(int(index)))
         branch = values[0]
-        has_failed = jax.lax.ne(branch, _typed(0, branch))
+        has_failed = jax.lax.ne(branch, _clamp_to_dtype(0, branch))
         failed = jax.lax.select(has_failed, code, np.int32(0))
 
         # Operand 0 of a `cond` chooses the branch. Branch 0 is the one in which the check holds.
@@ -321,7 +321,7 @@ class _FlagInterpreter:
         at = self.live.inputs(eqn, used)
         operands = [_int32(flag), *_select_live(values, at)]
         part = self.part(eqn.params["jaxpr"], used, at)
-        plain, constants = opened(_program(_flat(part), operands))
+        plain, constants = open_jaxpr(_program(_flat(part), operands))
         if constants:
             raise Unflaggable("it has a check in what is computed again, with constants")
         *out, flag = bound(eqn, operands, jaxpr=plain)
@@ -420,7 +420,7 @@ class _FlagInterpreter:
                 out = _where(go, out, carry)
             return _int32(flag), out
 
-        result = opened(condition)[0].outvars[0]
+        result = open_jaxpr(condition)[0].outvars[0]
         is_mapped = bool(result.aval.shape)
         flag, last = jax.lax.while_loop(goes, step, (_int32(flag), carry))
         return _scatter_live(last, used), flag
@@ -515,7 +515,7 @@ def _int32(flag: Flag) -> Code:
     return np.int32(0) if flag is None else flag
 
 
-def _typed(number: int, like: jax.Array) -> ArrayLike:
+def _clamp_to_dtype(number: int, like: jax.Array) -> ArrayLike:
     """Return a number in the dtype of another value, clamped to its limits."""
     dtype = jax.typeof(like).dtype
     if dtype == np.bool_:
@@ -544,7 +544,7 @@ def _with_constants(
     return turn(flag, *constants, *carry)
 
 
-def _filled(values: Sequence[Value], atoms: Sequence[Atom]) -> list[Value]:
+def _fill_empty(values: Sequence[Value], atoms: Sequence[Atom]) -> list[Value]:
     """Replace dead values without elements by empty arrays of their type.
 
     Liveness never asks for an empty array, since its type is enough to build one.

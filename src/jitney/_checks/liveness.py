@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from jax.dtypes import float0
 
-from .._jax.jaxprs import is_literal, opened, runs, scan_parts
+from .._jax.jaxprs import is_literal, open_jaxpr, runs, scan_parts
 from .._jax.trees import extended, issubdtype
 from .._jax.typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn
 
@@ -62,7 +62,7 @@ class Liveness:
         used: Sequence[bool],
     ) -> Live:
         """Return what the given results of a program need."""
-        plain, _ = opened(program)
+        plain, _ = open_jaxpr(program)
         # The entry holds the program, so that its id is not given to another object.
         key = (id(plain), tuple(used))
         if key not in self._known:
@@ -70,7 +70,7 @@ class Liveness:
         return self._known[key][1]
 
     def _of(self, plain: Jaxpr, used: Used) -> Live:
-        needed = set(_needed(plain.outvars, used))
+        needed = set(_live_atoms(plain.outvars, used))
 
         # Walk backwards. An equation is live if one of its results is, or if it has effects.
         results: dict[int, Used] = {}
@@ -78,7 +78,7 @@ class Liveness:
             mine = tuple(atom in needed for atom in eqn.outvars)
             if any(mine) or eqn.effects:
                 results[id(eqn)] = mine
-                needed.update(_needed(eqn.invars, self.inputs(eqn, mine)))
+                needed.update(_live_atoms(eqn.invars, self.inputs(eqn, mine)))
         inputs = tuple(atom in needed for atom in plain.invars)
         return Live(inputs, results)
 
@@ -152,7 +152,7 @@ class Liveness:
             used = tuple(more)
 
 
-def _needed(atoms: Sequence[Atom], live: Used) -> Iterator[Atom]:
+def _live_atoms(atoms: Sequence[Atom], live: Used) -> Iterator[Atom]:
     """Live atoms, without literals and arrays that have no elements."""
     for atom, is_live in zip(atoms, live, strict=True):
         if is_live and _is_needed(atom):

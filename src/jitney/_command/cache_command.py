@@ -17,7 +17,7 @@ from pathlib import Path
 from .._errors import OptionError, plural
 from .._extent import read_bytes
 from .._jax.compile_cache import cache
-from .._jax.compile_cache.entries import damaged
+from .._jax.compile_cache.entries import damaged_entries
 from .contents import CacheEntry, delete, entries
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -36,12 +36,12 @@ def carry_out(given: argparse.Namespace) -> int:
     kept = entries(facts.directory) if facts.directory.is_dir() else []
     if given.what in ("ls", "info"):
         sys.stdout.write(
-            _listed(kept, as_json=given.json)
+            _format_entries(kept, as_json=given.json)
             if given.what == "ls"
             else _info(facts, kept, as_json=given.json)
         )
         return 0
-    gone = kept if given.what == "clear" else _pruned(given, facts.directory, kept)
+    gone = kept if given.what == "clear" else _entries_to_delete(given, facts.directory, kept)
     return _delete(gone, len(kept), facts.directory, sure=given.yes)
 
 
@@ -56,7 +56,7 @@ def _delete(
         sys.stdout.write(f"Nothing to delete: {plural(of, 'program')} in {folder}.\n")
         return 0
     told = f"{len(gone)} of {of} programs ({_size(sum(entry.bytes for entry in gone))}) in {folder}"
-    if not sure and not _agreed(f"Delete {told}? [y/N] "):
+    if not sure and not _confirm(f"Delete {told}? [y/N] "):
         sys.stdout.write("Nothing was deleted; --yes does not ask.\n")
         return 1
     delete(gone)
@@ -64,7 +64,7 @@ def _delete(
     return 0
 
 
-def _agreed(question: str) -> bool:
+def _confirm(question: str) -> bool:
     """Ask a question, and return whether the answer is yes; without anyone to answer it is no."""
     sys.stdout.write(question)
     sys.stdout.flush()
@@ -85,7 +85,7 @@ def _check(given: argparse.Namespace) -> None:
         )
 
 
-def _pruned(
+def _entries_to_delete(
     given: argparse.Namespace,
     folder: Path,
     kept: Sequence[CacheEntry],
@@ -96,7 +96,7 @@ def _pruned(
     entries that the other options leave.
     """
     age, size = _age(given.older_than), _bytes(given.larger_than)
-    spoilt = set(damaged(folder)) if given.damaged else set[Path]()
+    spoilt = set(damaged_entries(folder)) if given.damaged else set[Path]()
     since = None if age is None else time.time() - age
     gone = [
         entry
@@ -145,7 +145,7 @@ def _bytes(text: str | None) -> float | None:
     return size
 
 
-def _listed(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
+def _format_entries(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
     if as_json:
         data = [
             {"program": e.program, "bytes": e.bytes, "used": e.used, "file": e.path.name}

@@ -93,10 +93,10 @@ def changes(
         lines: Events recorded by `findings/lines.py`.
     """
     found = [
-        *_recreated(compiled),
+        *_recreated_functions(compiled),
         *_sizes(compiled),
         *_operations(compiled),
-        *_not_kept(compiled, settings),
+        *_uncached_programs(compiled, settings),
     ]
     found += [
         *statics(compiled),
@@ -115,7 +115,7 @@ def changes(
     )
 
 
-def _recreated(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
+def _recreated_functions(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield the functions that were created again on the same line with an equal program.
 
     All programs but the first of each function were compiled for nothing.
@@ -167,7 +167,7 @@ def _sizes(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
         if not group or each.cause is None or each.cause.why != "a new function":
             group.setdefault(tuple(shape for _, shape in arrays), each)
     for (file, line, name, kinds), programs in groups.items():
-        change = _padded(name, f"{short(file)}:{line}", kinds, programs)
+        change = _padding_change(name, f"{short(file)}:{line}", kinds, programs)
         if change is not None:
             yield change
 
@@ -190,7 +190,7 @@ def _defined_at(each: CompileRecord) -> tuple[str, int] | None:
     return each.place.file, each.place.line
 
 
-def _padded(
+def _padding_change(
     name: str,
     where: str,
     kinds: object,
@@ -286,7 +286,7 @@ def _pad_line(
             " why sizes share no program"
         )
     cause = programs[0].cause
-    if paths is None or cause is None or not _jitted(cause.file, cause.line):
+    if paths is None or cause is None or not _has_only_jit(cause.file, cause.line):
         return (
             f"jitney.optimize(pad={{{pad}}}) of what is compiled there, with these axes named in"
             " its annotations; it is proven, or refused"
@@ -311,7 +311,7 @@ def _pad_line(
     )
 
 
-def _jitted(file: str, line: int) -> bool:
+def _has_only_jit(file: str, line: int) -> bool:
     """Return whether a function's decorators have `jit` and no other transform of JAX.
 
     Only then are the parameters of the function those of the compiled program.
@@ -401,7 +401,9 @@ def _is_jaxs(name: str, file: str) -> bool:
     )
 
 
-def _not_kept(compiled: Sequence[CompileRecord], settings: Record) -> Iterator[ProposedChange]:
+def _uncached_programs(
+    compiled: Sequence[CompileRecord], settings: Record
+) -> Iterator[ProposedChange]:
     """Yield the programs that a later run could read from the persistent cache instead."""
     missed = [each for each in compiled if not each.hit]
     least = settings.get(_SECONDS, 0.0)

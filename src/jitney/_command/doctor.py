@@ -21,7 +21,7 @@ import jax
 
 from .._errors import JitneyWarning, plural
 from .._jax.compile_cache import cache
-from .._jax.compile_cache.entries import damaged
+from .._jax.compile_cache.entries import damaged_entries
 from .._jax.settings import x64_is_on
 from .._limits import Host
 from .._version import __version__
@@ -41,7 +41,7 @@ def carry_out(given: argparse.Namespace) -> int:
             json.dumps({"checks": [check.to_dict() for check in checks]}, indent=1) + "\n"
         )
     else:
-        sys.stdout.write(_shown(checks))
+        sys.stdout.write(_format_checks(checks))
     return int(any(check.state == "fail" for check in checks))
 
 
@@ -62,7 +62,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
         yield from measured.measurements()
 
 
-def _shown(checks: list[Check]) -> str:
+def _format_checks(checks: list[Check]) -> str:
     from .._console import table, text_of
 
     rows = [
@@ -114,7 +114,7 @@ def _devices() -> Check:
         for kind in kinds
     )
 
-    if devices[0].platform == "cpu" and _unused():
+    if devices[0].platform == "cpu" and _has_unused_gpu():
         return Check(
             "devices",
             f"{value}; there is an NVIDIA GPU that JAX has no plugin for",
@@ -131,7 +131,7 @@ def _bytes(device: Any) -> int | None:
     return told["bytes_limit"] if told and "bytes_limit" in told else None
 
 
-def _unused() -> bool:
+def _has_unused_gpu() -> bool:
     # A GPU's device file, but no plugin of JAX for it, and no choice of platforms by the user.
     plugins = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     return os.path.exists("/dev/nvidia0") and not plugins and not os.environ.get("JAX_PLATFORMS")  # noqa: PTH110 - one name
@@ -164,7 +164,7 @@ def _cache() -> Check:
     limit = (
         "no limit" if facts.size_limit is None else f"a limit of {facts.size_limit / 2**30:.2g} GiB"
     )
-    broken = damaged(facts.directory)
+    broken = damaged_entries(facts.directory)
     value = (
         f"{plural(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory}"
         f" ({facts.reason})"

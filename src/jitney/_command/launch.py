@@ -128,7 +128,7 @@ class Recording:
             taken.restore()
 
     @contextlib.contextmanager
-    def paused(self) -> Generator[None]:
+    def suspend(self) -> Generator[None]:
         """Record nothing in the body of the `with` statement."""
         jax, self._jax = self._jax, ""
         try:

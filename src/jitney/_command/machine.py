@@ -36,7 +36,7 @@ def threads(host: Host) -> Check:
 
 def memory(host: Host) -> Check:
     """Report the free memory of the machine, and use and limit of the cgroup."""
-    whole, limit, used = host.memory(), host.memory_limit(), host.memory_used()
+    whole, limit, used = host.memory(), host.memory_limit(), host.used_memory()
     parts: list[str] = []
     shares: list[float] = []
     if whole is not None:

@@ -105,7 +105,7 @@ def _fit_array(
     scope: BindingScope,
 ) -> Mismatch | None:
     if not is_array(value):
-        if not scope.strict or (hint.array_like and _number_allowed(hint, value)):
+        if not scope.strict or (hint.array_like and _accepts_number(hint, value)):
             return None
         return _not_an_array(hint, value, path)
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
@@ -138,7 +138,7 @@ def _in_32_bits(
     )
 
 
-def _number_allowed(hint: ArrayHint, value: object) -> bool:
+def _accepts_number(hint: ArrayHint, value: object) -> bool:
     if not is_number(value):
         return False
     kinds = {bool: "bool", int: "int", float: "float", complex: "complex"}

@@ -115,7 +115,7 @@ def check_arguments(
 
     # Expressions may refer to axes that a later argument binds, so they are evaluated last.
     _raise(contract.where, settle(sizes, arguments))
-    _tell_unresolved(contract, sizes.notes)
+    _warn_unresolved_fields(contract, sizes.notes)
     return sizes, tuple(dict.fromkeys(sizes.notes))
 
 
@@ -125,7 +125,7 @@ def _first_name(note: str) -> str:
     return "" if found is None else found[1]
 
 
-def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
+def _warn_unresolved_fields(contract: Contract, notes: Sequence[str]) -> None:
     """Warn about fields whose annotations cannot be resolved. Parameters have their own warning."""
     unresolved = [note for note in notes if isinstance(note, Unresolved)]
     fields = [note for note in unresolved if _first_name(note) not in contract.unresolved]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._extent import Unreadable, filled, names_in, read
+from .._extent import Unreadable, fill_braces, names_in, read
 from .._signature.hints import ArrayHint, Dim
 
 
@@ -166,7 +166,7 @@ def _fit_axis(
     if dim.kind == "anonymous" or (dim.broadcast and size == 1):
         return None
     if dim.kind == "fixed":
-        return None if size == dim.size else _wrong_fixed(dim, size, axis, who, text)
+        return None if size == dim.size else _fixed_size_mismatch(dim, size, axis, who, text)
     if dim.expr is not None:
         value = evaluate(dim.expr, sizes.known, arguments)
         if isinstance(value, Unknown):
@@ -269,7 +269,7 @@ def _axes(count: int) -> str:
     return "1 axis" if count == 1 else f"{count} axes"
 
 
-def _wrong_fixed(
+def _fixed_size_mismatch(
     dim: Dim,
     size: int,
     axis: int,
@@ -316,6 +316,6 @@ def evaluate(
     first, as in an f-string: `{self.dim}+1`.
     """
     try:
-        return read(filled(expr, arguments)).at(sizes)
+        return read(fill_braces(expr, arguments)).at(sizes)
     except Unreadable as error:
         return Unknown(str(error))

@@ -77,7 +77,7 @@ class Fetch(Generic[T]):
             # error.
             parcel = self._parcels[-1]
             types = [leaf for _, leaf in parcel.places]
-            values = _unpacked(np.asarray(parcel.packed), types)
+            values = _unpack_leaves(np.asarray(parcel.packed), types)
             for (i, _), value in zip(parcel.places, values, strict=True):
                 self._leaves[i] = value
             self._parcels.pop()
@@ -237,7 +237,7 @@ def _whole_byte_dtype(dtype: DType) -> np.dtype:
     return np.dtype(np.int8)
 
 
-def _unpacked(raw: NumPyArray, leaves: Sequence[jax.ShapeDtypeStruct]) -> list[object]:
+def _unpack_leaves(raw: NumPyArray, leaves: Sequence[jax.ShapeDtypeStruct]) -> list[object]:
     values: list[object] = []
     start = 0
     for leaf in leaves:

@@ -30,8 +30,8 @@ from .._jax.mesh import (
     automatically,
     context,
     current,
-    described,
-    explicit_around,
+    explicit_mesh,
+    mesh_text,
     spec,
     with_explicit_sharding,
 )
@@ -158,7 +158,7 @@ class Pipeline(eqx.Module):
         if copies > 1:
             parts += f" times {copies} devices along {self.batch!r}"
         _check_divides(f"a batch of {size}", size, self.microbatches * copies, parts)
-        if explicit_around([*_arrays(self.layers), x]) is None:
+        if explicit_mesh([*_arrays(self.layers), x]) is None:
             return self.through(x)
         return _ON_EXPLICIT(self, x)
 
@@ -219,8 +219,8 @@ class Pipeline(eqx.Module):
         if not around.empty and dict(around.shape) != dict(mesh.shape):
             raise MeshError(
                 _WHERE,
-                f"its mesh is {described(mesh)}, and it is called inside another:"
-                f" {described(around)}.",
+                f"its mesh is {mesh_text(mesh)}, and it is called inside another:"
+                f" {mesh_text(around)}.",
                 "Its devices hand on to each other by `shard_map`, which takes the mesh that it"
                 " stands in.",
                 "leave mesh= out, or call it outside of the other mesh.",
@@ -231,7 +231,7 @@ class Pipeline(eqx.Module):
                 raise MeshError(
                     _WHERE,
                     f"the mesh has no axis {axis!r}.",
-                    f"Its axes are {described(mesh)}.",
+                    f"Its axes are {mesh_text(mesh)}.",
                     "correct the name, or make a mesh that has it.",
                     code="J251",
                 )
@@ -243,7 +243,7 @@ def _on_explicit(piped: Pipeline, x: jax.Array) -> jax.Array:
     the batch is.
     """
     arrays, rest = eqx.partition((piped, x), eqx.is_array)
-    mesh, along = explicit_around(_arrays(arrays)), spec(x)
+    mesh, along = explicit_mesh(_arrays(arrays)), spec(x)
     # `jax.sharding.auto_axes` does the same, but requires the sharding of results beforehand.
     with automatically(mesh) as brought:
         here, batch = eqx.combine(tree_map(brought, arrays), rest)
@@ -346,7 +346,7 @@ def pipeline(
         )
     chosen = mesh.mesh if isinstance(mesh, Mesh) else mesh
     stacked = (
-        _stacked([_of_jax(layer) for layer in layers])
+        _stack_layers([_of_jax(layer) for layer in layers])
         if isinstance(layers, (list, tuple))
         else _of_jax(layers)
     )
@@ -421,7 +421,7 @@ def _batch(x: object) -> jax.Array:
     return x
 
 
-def _stacked(layers: Sequence[object]) -> object:
+def _stack_layers(layers: Sequence[object]) -> object:
     parts = [eqx.partition(layer, eqx.is_array) for layer in layers]
     if not parts:
         raise OptionError(

@@ -86,11 +86,11 @@ def place(tree: object, /, *, shard: object, mesh: object = None) -> Any:
         for leaf, axes in zip(view.leaves, named, strict=True)
     ]
     leaves = zip(arrays, shardings, strict=True)
-    placed = iter([_placed(leaf, to) for (_, leaf, _), to in leaves])
+    placed = iter([_put_leaf(leaf, to) for (_, leaf, _), to in leaves])
     return tree_unflatten(treedef, [next(placed) if is_array(leaf) else leaf for _, leaf in paths])
 
 
-def _placed(leaf: object, to: jax.sharding.Sharding) -> jax.Array | jax.ShapeDtypeStruct:
+def _put_leaf(leaf: object, to: jax.sharding.Sharding) -> jax.Array | jax.ShapeDtypeStruct:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(
             leaf.shape,

@@ -56,7 +56,7 @@ class Placement(Shown):
             [
                 (held.path, ""),
                 (f"{held.dtype}{list(held.shape)}", ""),
-                (_drawn(held), "green" if held.parts > 1 else "dim"),
+                (_placement_text(held), "green" if held.parts > 1 else "dim"),
             ]
             for held in self.arrays
         ]
@@ -72,7 +72,7 @@ class Placement(Shown):
         return table("who holds what", rows)
 
 
-def _drawn(held: ArrayPlacement) -> str:
+def _placement_text(held: ArrayPlacement) -> str:
     if held.devices == 1:
         return f"on one device, {bytes_text(held.bytes)}"
     if held.parts == 1:

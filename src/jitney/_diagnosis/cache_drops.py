@@ -31,11 +31,11 @@ def _taken_apart(result: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
     return (), result.mark
 
 
-def _again(mark: _CacheMark, _: object) -> _MarkedResult:
+def _rebuild_result(mark: _CacheMark, _: object) -> _MarkedResult:
     return _MarkedResult(mark)
 
 
-register_pytree_node(_MarkedResult, _taken_apart, _again)
+register_pytree_node(_MarkedResult, _taken_apart, _rebuild_result)
 
 
 class Dropped:

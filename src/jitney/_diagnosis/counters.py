@@ -94,7 +94,7 @@ class Stats(Shown):
     advise: Callable[[], Advised] = field(default=Advised, compare=False)
 
     @functools.cached_property
-    def _advised(self) -> Advised:
+    def _computed_advice(self) -> Advised:
         return self.advise()
 
     @property
@@ -102,7 +102,7 @@ class Stats(Shown):
         """Differences, for each trace and each compile without one, with remedies that were
         proven.
         """
-        return self._advised.causes
+        return self._computed_advice.causes
 
     def to_dict(self) -> dict[str, Any]:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
@@ -112,7 +112,7 @@ class Stats(Shown):
     def __reduce__(self) -> tuple[object, ...]:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         # Pickling and copying prove the remedies first, since `advise` refers to the program.
-        return _again, (figures, self._advised)
+        return _rebuild_stats, (figures, self._computed_advice)
 
     def __rich__(self) -> Table:
         from .._console import table
@@ -164,7 +164,7 @@ class Stats(Shown):
         """Remedies with what they save: programs if they were counted, else the number of programs
         with that cause.
         """
-        saves = self._advised.saves
+        saves = self._computed_advice.saves
         return [
             f"{remedy} ({seconds:.3f} s, {saves.get(remedy) or plural(times, 'program')})"
             for remedy, (seconds, times) in self._remedies()[:_SHOWN]
@@ -184,7 +184,7 @@ class Stats(Shown):
         return sorted(cost.items(), key=lambda item: -item[1][0])
 
 
-def _again(figures: Mapping[str, Any], advised: Advised) -> Stats:
+def _rebuild_stats(figures: Mapping[str, Any], advised: Advised) -> Stats:
     return Stats(**figures, advise=lambda: advised)
 
 
@@ -242,7 +242,7 @@ class Counters:
                 return event if event.call == call else None
         return None
 
-    def uncompiled(
+    def pending_trace(
         self,
         identity: Hashable | None,
         thread: int,

@@ -112,7 +112,7 @@ class History:
         traced.
         """
         with self._lock:
-            traced = self.counters.uncompiled(
+            traced = self.counters.pending_trace(
                 None if record.padded else record.identity, threading.get_ident()
             )
             if traced is not None:
@@ -152,21 +152,22 @@ class History:
             if not differing:
                 given_up = (
                     traced
-                    and self.counters.uncompiled(each.identity, threading.get_ident()) is not None
+                    and self.counters.pending_trace(each.identity, threading.get_ident())
+                    is not None
                 )
                 words = "a trace that came to no end", _AGAIN
                 return each, (
                     Cause("decision", None, None, *words) if given_up else Cause("unknown"),
                 )
-            if old is None or (len(differing), _replanned(each, record)) < (
+            if old is None or (len(differing), _plan_distance(each, record)) < (
                 len(found),
-                _replanned(old, record),
+                _plan_distance(old, record),
             ):
                 old, found = each, differing
             if (
                 len(found) == 1
                 and record.identity not in self._seen
-                and not _replanned(old, record)
+                and not _plan_distance(old, record)
             ):
                 # No earlier call can be nearer than by a single cause.
                 break
@@ -215,7 +216,7 @@ class History:
         _LINES.remember(self.fn(), self.asked(), record)
 
 
-def _replanned(old: TraceRecord, new: TraceRecord) -> int:
+def _plan_distance(old: TraceRecord, new: TraceRecord) -> int:
     """Number of stages that are planned differently, to break ties between equally near calls."""
     return 0 if old.plan is None or new.plan is None else len(difference(old.plan, new.plan))
 
@@ -230,7 +231,7 @@ def _before(
     made = _LINES.find(fn(), asked())
     if made is None:
         return None, (Cause("first call"),)
-    written = _written(fn())
+    written = _user_function(fn())
     # The function is new, but its line and code are known: name the values that it closes over.
     now, before = dict(cells(written)), dict(made.cells)
     changed = changed_cells(made.cells, cells(written))
@@ -262,7 +263,7 @@ class _FunctionsByLine:
         functions.
         """
         key = _line(fn, asked)
-        written = _written(fn)
+        written = _user_function(fn)
         earlier = None if key is None else self._made.get(key)
         if earlier is None or earlier.code != written.__code__:
             return None
@@ -285,7 +286,7 @@ class _FunctionsByLine:
         key = _line(fn, asked)
         if key is None:
             return
-        written = _written(fn)
+        written = _user_function(fn)
         with self._lock:
             if len(self._made) >= _FUNCTIONS:
                 del self._made[next(iter(self._made))]
@@ -299,7 +300,7 @@ class _FunctionsByLine:
 _LINES = _FunctionsByLine()
 
 
-def _written(fn: object) -> Any:
+def _user_function(fn: object) -> Any:
     """The user's function, under any derivatives."""
     return fn.fn if isinstance(fn, Derived) else fn
 

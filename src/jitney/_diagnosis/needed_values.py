@@ -154,16 +154,16 @@ def _suspects(error: BaseException, kind: Kind) -> list[object]:
         (i for i, frame in enumerate(frames) if owner_of(frame) == "user"), default=len(frames)
     )
     for frame in frames[innermost + 1 :]:
-        values = _handed(frame, kind)
+        values = _frame_tracers(frame, kind)
         if values:
             return values
     if innermost == len(frames):
         return []
-    own = _handed(frames[innermost], "mask" if kind == "mask" else "value")
+    own = _frame_tracers(frames[innermost], "mask" if kind == "mask" else "value")
     return own if len(own) == 1 else []
 
 
-def _handed(frame: FrameType, kind: Kind) -> list[object]:
+def _frame_tracers(frame: FrameType, kind: Kind) -> list[object]:
     values: list[Any] = []
     for name, value in frame.f_locals.items():
         if name != "self":

@@ -34,8 +34,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitney._errors import NonFiniteError, Where, format_error
-from jitney._jax.evaluation import applied, interpret
-from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
+from jitney._jax.evaluation import evaluate_jaxpr, interpret
+from jitney._jax.jaxprs import (
+    called_jaxpr,
+    open_jaxpr,
+    scan_parts,
+    solve_operands,
+    source_of,
+    while_parts,
+)
 from jitney._jax.primitives import ARITHMETIC
 
 from .._jax.typed import AnyJaxpr, JaxprEqn, NumPyArray
@@ -404,7 +411,7 @@ class _NonfiniteInterpreter:
     ) -> list[_Value]:
         """Evaluate one equation; a call, branch, solve or loop is interpreted inside."""
         name = eqn.primitive.name
-        program = called(eqn)
+        program = called_jaxpr(eqn)
         if program is not None:
             inside = (*path, f"jit {eqn.params['name']}") if "name" in eqn.params else path
             return self.follow(program, operands, inside, source)
@@ -419,7 +426,7 @@ class _NonfiniteInterpreter:
         if name in ("scan", "while"):
             marks = _Loop.read(eqn, operands).marks(self, results, path, source)
             results = [
-                _kept(value.data, kinds) for value, kinds in zip(results, marks, strict=True)
+                _mark_value(value.data, kinds) for value, kinds in zip(results, marks, strict=True)
             ]
         return [self.judge(eqn, operands, value, path, source) for value in results]
 
@@ -560,12 +567,12 @@ class _Loop:
         # Alternate: run compiled until the next such iteration, then interpret it to find the
         # operation.
         carry, i = self.carry, 0
-        ys: list[dict[Kind, _Mark]] = [{} for _ in opened(self.body)[0].outvars[len(carry) :]]
+        ys: list[dict[Kind, _Mark]] = [{} for _ in open_jaxpr(self.body)[0].outvars[len(carry) :]]
         stride = self.stride(kinds)
         for _ in range(_VISITS):
             # Slots whose maker is known do not stop the run again.
             settled = [
-                [_maker_is_known(marks, kind) for kind in kinds]
+                [_has_maker(marks, kind) for kind in kinds]
                 for marks in (*(value.marks for value in carry), *ys)
             ]
             at, data, stopped = stride(
@@ -576,12 +583,16 @@ class _Loop:
                 [x.data for x in self.xs],
             )
             # A slot keeps its marks as long as it still has a NaN or an infinity.
-            carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
+            carry = [_mark_value(new, old.marks) for new, old in zip(data, carry, strict=True)]
             if not bool(stopped):
                 return [*(value.marks for value in carry), *ys]
             i = int(at)
             position = self.position(i)
-            inputs = [*self.constants, *carry, *(_kept(x.data[position], x.marks) for x in self.xs)]
+            inputs = [
+                *self.constants,
+                *carry,
+                *(_mark_value(x.data[position], x.marks) for x in self.xs),
+            ]
             outputs = tracer.follow(
                 self.body, inputs, (*path, f"{self.name} iteration {position}"), source
             )
@@ -660,7 +671,7 @@ def _news(
     return news
 
 
-def _maker_is_known(marks: dict[Kind, _Mark], kind: Kind) -> bool:
+def _has_maker(marks: dict[Kind, _Mark], kind: Kind) -> bool:
     """Return whether a maker that is worth reporting is known, so that later ones are not looked
     for.
     """
@@ -671,7 +682,7 @@ def _lasting(marks: dict[Kind, _Mark]) -> dict[Kind, _Mark]:
     return {kind: mark for kind, mark in marks.items() if not mark.rank[0]}
 
 
-def _kept(data: object, marks: dict[Kind, _Mark]) -> _Value:
+def _mark_value(data: object, marks: dict[Kind, _Mark]) -> _Value:
     value = _Value(data)
     value.marks.update({kind: mark for kind, mark in marks.items() if value.has(kind)})
     return value
@@ -735,7 +746,7 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[object]:
 
 
 def _evaluate(jaxpr: AnyJaxpr, arguments: Sequence[object]) -> list[jax.Array]:
-    return applied(*opened(jaxpr), arguments)
+    return evaluate_jaxpr(*open_jaxpr(jaxpr), arguments)
 
 
 def _is_inexact(x: Any) -> bool:

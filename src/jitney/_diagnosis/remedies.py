@@ -77,7 +77,7 @@ def for_dtype(leaf: Leaf, old: object, new: object) -> str:
             f"make the keys of {leaf.path!r} with one implementation: jax.random.key(seed,"
             " impl=...)"
         )
-    return _made(leaf, max(old, new, key=_width))
+    return _suggest_cast(leaf, max(old, new, key=_width))
 
 
 _ORDER = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -94,7 +94,7 @@ def _width(dtype: Any) -> tuple[int, int]:
     )
 
 
-def _made(leaf: Leaf, dtype: object) -> str:
+def _suggest_cast(leaf: Leaf, dtype: object) -> str:
     name = "bool_" if str(dtype) == "bool" else str(dtype)
     maker = "np" if hasattr(np, name) else "jnp"
     if leaf.path != leaf.argument:

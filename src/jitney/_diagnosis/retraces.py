@@ -449,7 +449,7 @@ def sentence_of(
 ) -> str:
     """Text of the differences from the nearest earlier trace, in one line."""
     if old is None or found[0].kind in ("cache eviction", "unknown"):
-        return "first call" if found[0].kind == "first call" else "; ".join(map(_told, found))
+        return "first call" if found[0].kind == "first call" else "; ".join(map(_cause_text, found))
     before = dict(old.surroundings)
     beside = ("function", "static value")
     plans = [] if old.plan is None or new.plan is None else difference(old.plan, new.plan)
@@ -473,7 +473,7 @@ def sentence_of(
     return "; ".join(told)
 
 
-def _told(cause: Cause) -> str:
+def _cause_text(cause: Cause) -> str:
     return f"unknown: {_UNKNOWN}" if cause.kind == "unknown" else str(cause)
 
 

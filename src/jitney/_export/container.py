@@ -160,7 +160,7 @@ def read(path: Path) -> Content:
             "copy or export it anew.",
             code="J290",
         )
-    return _parted(body, digest.hex(), _LINE + len(digest) + len(body), where)
+    return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
 
 
 def _check_line(line: bytes, where: str) -> None:
@@ -188,7 +188,7 @@ def _check_line(line: bytes, where: str) -> None:
         )
 
 
-def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
+def _split_members(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
     broken = format_error(
         where, "its parts do not have the lengths that it says.", _ONLY, "export it anew."

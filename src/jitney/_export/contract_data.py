@@ -24,7 +24,7 @@ from .._signature.hints import (
     TreeHint,
     UnionHint,
 )
-from .values import Find, LeftOut, NoData, data_of, imported, value_of
+from .values import Find, LeftOut, NoData, data_of, import_object, value_of
 
 Json = Mapping[str, Any]
 """A JSON object."""
@@ -135,7 +135,7 @@ def _dtype(dtype: str | re.Pattern[str]) -> object:
     return dtype if isinstance(dtype, str) else {"pattern": dtype.pattern}
 
 
-def contract_of(data: Json, find: Find = imported) -> Contract:
+def contract_of(data: Json, find: Find = import_object) -> Contract:
     """Convert data back to a contract."""
     parameters = tuple(
         Parameter(

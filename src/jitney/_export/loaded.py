@@ -24,11 +24,11 @@ from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import BoundEntry, ProgramEntry, check_header, made_of_header
-from .running import Run, check_x64, guarded, runner
+from .running import Run, check_x64, guard_call, runner
 from .sizes import fits, nearest, one_line
-from .trees import Taking, Tree, built, missing_classes, resolved
-from .values import Find, imported, unseen
-from .versions import check_platform, check_version, deserialized
+from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
+from .values import Find, import_object, unseen
+from .versions import check_platform, check_version, deserialize_program
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,7 +74,7 @@ class Loaded(Shown):
         missing: The classes that cannot be imported here.
     """
 
-    def __init__(self, path: Path, content: Content, find: Find = imported):
+    def __init__(self, path: Path, content: Content, find: Find = import_object):
         header = content.header
         self.file = path
         self.sha256 = content.digest
@@ -89,7 +89,8 @@ class Loaded(Shown):
         self._binder = Binder(self._where, self.__signature__)
         # Classes and static values are resolved once; a call only compares with them.
         self._arguments = {
-            name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()
+            name: resolve_tree(tree, self._where, find)
+            for name, tree in header["arguments"].items()
         }
         self._header, self._members = header, content.members
         self.programs = tuple(
@@ -120,7 +121,7 @@ class Loaded(Shown):
             len(self._members[f"program {number}"]),
             told["plan_text"],
             told,
-            resolved(told["result"], self._where, find),
+            resolve_tree(told["result"], self._where, find),
         )
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
@@ -169,7 +170,7 @@ class Loaded(Shown):
         # The contract explains a mismatch in terms of the annotations, if it finds one.
         if self._header["checks_contract"]:
             stand_ins = [jax.ShapeDtypeStruct(*aval_parts(array)[:2]) for array in arrays]
-            values = {name: built(tree, stand_ins) for name, tree in self._arguments.items()}
+            values = {name: build_tree(tree, stand_ins) for name, tree in self._arguments.items()}
             check_arguments(self.contract, values)
         given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
@@ -193,8 +194,10 @@ class Loaded(Shown):
         # The lowering of the exported program may call LAPACK.
         if "cpu" in told["platforms"]:
             look_up()
-        exported = deserialized(self._members[f"program {number}"], self._header, told, where)
-        call = guarded(exported.call, where, derivatives=self._header["vjp_order"])
+        exported = deserialize_program(
+            self._members[f"program {number}"], self._header, told, where
+        )
+        call = guard_call(exported.call, where, derivatives=self._header["vjp_order"])
         return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property
@@ -288,7 +291,9 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
     content, where = read(path), f"jitney.load({str(path)!r})"
     check_header(content.header, where)
     check_version(content.header, where)
-    return made_of_header(lambda: Loaded(path, content, imported if imports else unseen), where)
+    return made_of_header(
+        lambda: Loaded(path, content, import_object if imports else unseen), where
+    )
 
 
 def _size(size: int | list[int]) -> str:

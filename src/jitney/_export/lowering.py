@@ -16,8 +16,8 @@ from .._body.body import CallPlanner
 from .._checks import CheckTable, Unflaggable, evaluate_flagged
 from .._errors import ExportError, Where, shortlist
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
-from .._jax.evaluation import applied
-from .._jax.jaxprs import opened, source_of
+from .._jax.evaluation import evaluate_jaxpr
+from .._jax.jaxprs import open_jaxpr, source_of
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr
 from .._program.entry import Specialization
@@ -45,7 +45,7 @@ class ExportTrace:
     result: object
 
 
-def traced(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
+def trace_program(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
     """Trace the program for these shapes."""
     try:
         made = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
@@ -155,7 +155,7 @@ class ExportLowered:
     checks: tuple[tuple[str, ...], ...]
 
 
-def lowered(
+def lower_program(
     program: ExportTrace,
     where: Where,
     platforms: Sequence[str] | None,
@@ -171,7 +171,7 @@ def lowered(
 
     def flat(*arrays: object) -> Sequence[object]:
         if not has_checks:
-            return applied(opened(closed)[0], opened(closed)[1], arrays)
+            return evaluate_jaxpr(open_jaxpr(closed)[0], open_jaxpr(closed)[1], arrays)
         out, flag = evaluate_flagged(closed, arrays, table)
         # Checks of dead values are dropped, so there may be none left.
         return [*out, flag] if len(table) else out

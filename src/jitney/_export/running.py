@@ -18,7 +18,7 @@ from .._jax.settings import x64_is_on
 from .._jax.trees import Tracer
 from .._jax.typed import Array
 from .header import ProgramEntry
-from .trees import Taking, Tree, built
+from .trees import Taking, Tree, build_tree
 
 T = TypeVar("T")
 Gradients = tuple[Array, ...]
@@ -49,20 +49,23 @@ def runner(
     def flat(*arrays: Array) -> list[jax.Array]:
         out = call(*arrays)
         # With checks there is one result more, the flag, which stays as it is.
-        typed = [_weakened(x) if is_weak else x for x, is_weak in zip(out, weak, strict=not checks)]
+        typed = [
+            _restore_weak_type(x) if is_weak else x
+            for x, is_weak in zip(out, weak, strict=not checks)
+        ]
         return [*typed, *out[len(weak) :]]
 
     flat.__name__ = flat.__qualname__ = name
     jitted = jax.jit(flat)
 
     def run(taken: Taking) -> object:
-        # Errors of JAX's own, in cases that the rules of `guarded` do not cover.
+        # Errors of JAX's own, in cases that the rules of `guard_call` do not cover.
         try:
             out = jitted(*taken.arrays)
         except NotImplementedError as error:
             if "Batching rule" not in str(error):
                 raise
-            raise _unmapped(where) from error
+            raise _vmap_error(where) from error
         except TypeError as error:
             if "forward-mode" not in str(error):
                 raise
@@ -70,17 +73,17 @@ def runner(
         if checks:
             *out, flag = out
             _look_at(flag, checks, where)
-        return built(result, out, taken.functions)
+        return build_tree(result, out, taken.functions)
 
     return run
 
 
-def _weakened(x: jax.Array) -> jax.Array:
+def _restore_weak_type(x: jax.Array) -> jax.Array:
     """Restore the weak type of a result: an exported program does not record it."""
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def guarded(
+def guard_call(
     call: Callable[..., T],
     where: str,
     *,
@@ -97,36 +100,36 @@ def guarded(
         where: Beginning of messages.
         derivatives: Order of the highest exported derivative.
     """
-    return _differentiated(call, where, derivatives, lambda: _no_gradient(where))
+    return _guard_derivatives(call, where, derivatives, lambda: _no_gradient(where))
 
 
-def _differentiated(
+def _guard_derivatives(
     call: Callable[..., T],
     where: str,
     derivatives: int,
     error: Callable[[], Exception],
 ) -> Callable[..., T]:
-    plain = _not_mapped(call, where)
+    plain = _refuse_vmap(call, where)
     return (
         _with_gradient(plain, call, where, derivatives)
         if derivatives
-        else _not_differentiated(plain, error)
+        else _refuse_derivative(plain, error)
     )
 
 
-def _not_mapped(call: Callable[..., T], where: str) -> Callable[..., T]:
+def _refuse_vmap(call: Callable[..., T], where: str) -> Callable[..., T]:
     @jax.custom_batching.custom_vmap
     def called(*arrays: object) -> T:
         return call(*arrays)
 
     def refuse(_size: int, _mapped: object, *_arrays: object) -> NoReturn:
-        raise _unmapped(where)
+        raise _vmap_error(where)
 
     called.def_vmap(refuse)
     return called
 
 
-def _not_differentiated(call: Callable[..., T], error: Callable[[], Exception]) -> Callable[..., T]:
+def _refuse_derivative(call: Callable[..., T], error: Callable[[], Exception]) -> Callable[..., T]:
     @jax.custom_jvp
     def called(*arrays: object) -> T:
         return call(*arrays)
@@ -160,7 +163,7 @@ def _with_gradient(
         return jax.vjp(call, *given[:-1])[1](given[-1])
 
     # The gradient is a call of an exported program too, with one derivative less.
-    once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
+    once = _guard_derivatives(gradient, where, derivatives - 1, lambda: _no_further(where))
     called.defvjp(forward, backward)
     return called
 
@@ -186,7 +189,7 @@ def _no_further(where: str) -> DerivativeError:
     )
 
 
-def _unmapped(where: str) -> ExportError:
+def _vmap_error(where: str) -> ExportError:
     return ExportError(
         where,
         "a loaded program cannot be mapped by `jax.vmap`.",

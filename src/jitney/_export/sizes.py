@@ -98,7 +98,7 @@ def nearest(
         key=lambda number: (len(differing[number]), _distance(programs[number], given)),
     )
     program = programs[closest]
-    at = differing[closest] or _misplaced(program, given) or range(len(arrays))
+    at = differing[closest] or _mismatched_arrays(program, given) or range(len(arrays))
     told = [one_line({**given[i], "path": program["arrays"][i]["path"]}, {}) for i in at]
     ranges = " and ".join(
         f"{name} from {low} to {high}" for name, low, high in program["symbols"].values()
@@ -120,7 +120,7 @@ def _distance(program: ProgramEntry, given: Sequence[GivenArray]) -> int:
     )
 
 
-def _misplaced(program: ProgramEntry, given: Sequence[GivenArray]) -> list[int]:
+def _mismatched_arrays(program: ProgramEntry, given: Sequence[GivenArray]) -> list[int]:
     """Return the arrays with a size that is outside of its symbol's range, contradicts the same
     symbol in another array, or differs from the value of its expression.
     """

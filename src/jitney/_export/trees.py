@@ -24,7 +24,7 @@ import jax
 from .._errors import ContractError, ExportError, Where, repr_of
 from .._jax.trees import is_number
 from .._signature.copies import snapshot
-from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, text_of, value_of
+from .values import Data, Find, LeftOut, NoData, data_of, import_object, is_same, text_of, value_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +55,10 @@ class Unportable(Exception):
 
 _NONE: Mapping[str, object] = MappingProxyType({})
 Tree = Mapping[str, Any]
-"""A tree as JSON data, as `described` returns it."""
+"""A tree as JSON data, as `tree_to_data` returns it."""
 
 
-def described(tree: Any, path: str) -> Tree:
+def tree_to_data(tree: Any, path: str) -> Tree:
     """Convert a tree of slots and held values to data.
 
     Raises:
@@ -74,16 +74,17 @@ def described(tree: Any, path: str) -> Tree:
     if kind in (tuple, list):
         return {
             "is": kind.__name__,
-            "items": [described(part, f"{path}[{i}]") for i, part in enumerate(tree)],
+            "items": [tree_to_data(part, f"{path}[{i}]") for i, part in enumerate(tree)],
         }
     if kind in (dict, OrderedDict):
         items = [
-            [_data(name, path), described(part, f"{path}[{name!r}]")] for name, part in tree.items()
+            [_data(name, path), tree_to_data(part, f"{path}[{name!r}]")]
+            for name, part in tree.items()
         ]
         return {"is": "dict" if kind is dict else "ordered", "items": items}
     if isinstance(tree, tuple) and hasattr(kind, "_fields"):
         items = [
-            [name, described(part, f"{path}.{name}")]
+            [name, tree_to_data(part, f"{path}.{name}")]
             for name, part in zip(kind._fields, tree, strict=True)
         ]
         return {
@@ -105,7 +106,7 @@ def _module(tree: eqx.Module, kind: type, path: str) -> Tree:
         if field.metadata.get("static")
     ]
     items = [
-        [f.name, described(getattr(tree, f.name), f"{path}.{f.name}")]
+        [f.name, tree_to_data(getattr(tree, f.name), f"{path}.{f.name}")]
         for f in there
         if not f.metadata.get("static")
     ]
@@ -136,7 +137,7 @@ def slots(tree: Tree) -> Iterable[Tree]:
         yield from slots(part[1] if isinstance(part, list) else part)
 
 
-def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
+def resolve_tree(tree: Tree, where: object, find: Find = import_object) -> Tree:
     """Return the tree with its static values, and with the classes that can be imported here.
 
     Raises:
@@ -148,7 +149,9 @@ def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
     if "items" in tree:
         is_named = tree["is"] not in ("tuple", "list")
         known["items"] = [
-            [part[0], resolved(part[1], where, find)] if is_named else resolved(part, where, find)
+            [part[0], resolve_tree(part[1], where, find)]
+            if is_named
+            else resolve_tree(part, where, find)
             for part in tree["items"]
         ]
     if tree["is"] in ("dict", "ordered"):
@@ -195,7 +198,7 @@ def _has_fields(cls: object, tree: Tree) -> bool:
     return fields.keys() >= {*unset} and there == exported
 
 
-def built(
+def build_tree(
     tree: Tree,
     arrays: Sequence[object],
     functions: Mapping[str, object] = _NONE,
@@ -215,14 +218,14 @@ def built(
         return None
     if kind in ("tuple", "list"):
         return (tuple if kind == "tuple" else list)(
-            built(part, arrays, functions) for part in tree["items"]
+            build_tree(part, arrays, functions) for part in tree["items"]
         )
     if kind in ("dict", "ordered"):
         return (dict if kind == "dict" else OrderedDict)(
-            (name, built(part, arrays, functions))
+            (name, build_tree(part, arrays, functions))
             for name, (_, part) in zip(tree["names"], tree["items"], strict=True)
         )
-    fields = {name: built(part, arrays, functions) for name, part in tree["items"]}
+    fields = {name: build_tree(part, arrays, functions) for name, part in tree["items"]}
     fields |= snapshot(tree["held"])
     cls = tree["cls"]
     if cls is None:
@@ -260,7 +263,7 @@ class Taking:
             if not is_same(tree["value"], tree["held"], value):
                 raise self._static(tree["value"], value, path)
             if tree["value"][0] == "code":
-                # The result may contain the same function: `built` inserts the caller's.
+                # The result may contain the same function: `build_tree` inserts the caller's.
                 self.functions[tree["value"][-1]] = value
         elif kind == "none":
             self._demand(value is None, value, path, "None")

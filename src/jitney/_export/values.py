@@ -156,12 +156,12 @@ def _name_of(value: object) -> list[str]:
         raise NoData(
             f"a {type(value).__qualname__}, which is neither plain data nor found by a name"
         )
-    if _reached(sys.modules.get(module), name) is not value:
+    if _lookup_attribute(sys.modules.get(module), name) is not value:
         raise NoData(f"{module}.{name}, which is not found by that name")
     return [module, name]
 
 
-def _reached(module: object, name: str) -> object:
+def _lookup_attribute(module: object, name: str) -> object:
     reached = module
     for part in name.split("."):
         reached = getattr(reached, part, None)
@@ -214,10 +214,10 @@ def unseen(_module: str, _name: str) -> None:
     """Return None without importing anything; the `Find` of `imports=False`."""
 
 
-def imported(module: str, name: str) -> object:
+def import_object(module: str, name: str) -> object:
     """Import the object of a name; None if there is none, as when its package is not installed."""
     try:
-        return _reached(importlib.import_module(module), name)
+        return _lookup_attribute(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             return None
@@ -225,7 +225,7 @@ def imported(module: str, name: str) -> object:
         raise
 
 
-def value_of(data: Data, find: Find = imported) -> Any:
+def value_of(data: Data, find: Find = import_object) -> Any:
     """Convert data back to a value. An object that is known by name and cannot be imported becomes
     its name; a record of such a class becomes a dict.
     """

@@ -53,7 +53,7 @@ def check_version(header: Header, where: str) -> None:
             )
 
 
-def deserialized(
+def deserialize_program(
     member: bytes,
     header: Header,
     told: ProgramEntry,
@@ -70,7 +70,7 @@ def deserialized(
     Raises:
         ExportError: JAX does not load it, or its arrays are not those in the header.
     """
-    exported = _exported(member, header, where)
+    exported = _deserialize_member(member, header, where)
     arguments, results = (
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
@@ -93,7 +93,7 @@ def _no_program(where: str) -> str:
     )
 
 
-def _exported(
+def _deserialize_member(
     member: bytes,
     header: Header,
     where: str,

@@ -37,9 +37,9 @@ from .export_sizes import (
     size_combinations,
 )
 from .header import ArrayEntry, BoundEntry, ProgramEntry
-from .lowering import ExportLowered, ExportTrace, lowered, traced_for
-from .lowering import traced as traced_at
-from .trees import Slot, StaticLeaf, Tree, Unportable, described
+from .lowering import ExportLowered, ExportTrace, lower_program, traced_for
+from .lowering import trace_program as traced_at
+from .trees import Slot, StaticLeaf, Tree, Unportable, tree_to_data
 
 _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
@@ -150,14 +150,14 @@ class _Writer:
             )
         try:
             with entry.numbers():
-                return self._lowered(entry, examples, at)
+                return self._lower_part(entry, examples, at)
         except CAUGHT as error:
             explained = trace_error(error, self.program.core.where, entry.paths, examples)
             if explained is None:
                 raise
             raise explained from error
 
-    def _lowered(
+    def _lower_part(
         self,
         entry: Specialization,
         examples: Sequence[object],
@@ -169,16 +169,16 @@ class _Writer:
             trace = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
         else:
             trace = traced_at(entry, arrays)
-        program = lowered(trace, self.program.core.where, self.platforms)
+        program = lower_program(trace, self.program.core.where, self.platforms)
         return _Part(
             _program_entry(self.program, entry, arrays, at, trace, program, self.where),
             _arguments(entry, arrays, self.bound, self.where),
             _bound_arrays(entry, examples, arrays, self.bound, self.where),
-            _serialized(program, self.vjp_order, self.where),
+            _serialize_program(program, self.vjp_order, self.where),
         )
 
 
-def _serialized(known: ExportLowered, vjp_order: int, where: Where) -> bytes:
+def _serialize_program(known: ExportLowered, vjp_order: int, where: Where) -> bytes:
     """Serialise a program with its derivatives, which JAX computes here.
 
     Raises:
@@ -292,12 +292,12 @@ def _arguments(
     names = [parameter.name for parameter in entry.core.contract.parameters]
     arguments = tree_unflatten(layout.treedef, leaves)
     trees = zip(names, arguments, strict=True)
-    return {name: _described(tree, name, where) for name, tree in trees if name not in bound}
+    return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
 
 
-def _described(tree: object, path: str, where: Where) -> Tree:
+def _portable_data(tree: object, path: str, where: Where) -> Tree:
     try:
-        return described(tree, path)
+        return tree_to_data(tree, path)
     except Unportable as part:
         raise ExportError(
             where,
@@ -334,7 +334,7 @@ def _program_entry(
             for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
         ],
         "results": [_aval(aval, "") for aval in made.closed.out_avals],
-        "result": _described(made.result, "result", where),
+        "result": _portable_data(made.result, "result", where),
         "checks": [list(messages) for messages in known.checks],
         "platforms": list(known.exported.platforms),
         "calling_convention": known.exported.calling_convention_version,

@@ -555,16 +555,16 @@ def lazy_derivatives(
 
     defaults = Defaults(names, left_out, single, mode, sparse)
     if fn is None:
-        return functools.partial(_decorated, defaults=defaults)
-    return _decorated(fn, defaults)
+        return functools.partial(_apply_defaults, defaults=defaults)
+    return _apply_defaults(fn, defaults)
 
 
 @public
-def _decorated(fn: Any, defaults: Defaults) -> Any:
+def _apply_defaults(fn: Any, defaults: Defaults) -> Any:
     from .optimize import optimize
     from .program import Program
 
-    method = around_method(fn, lambda fn: _decorated(fn, defaults))
+    method = around_method(fn, lambda fn: _apply_defaults(fn, defaults))
     if method is not None:
         return method
     program = fn if isinstance(fn, Program) else optimize(fn)

@@ -91,7 +91,7 @@ class DerivedCaches:
 
 def _lasting(state: object) -> DerivedCache:
     """Return the cache in a state; a new one if its contents have changed."""
-    held = _held(state)
+    held = _constant_parts(state)
     kept: DerivedCache | None = getattr(state, KEPT, None)
     if kept is None or held is None or kept.held is None or not _same(kept.held, held):
         kept = DerivedCache(held)
@@ -108,7 +108,7 @@ class _CouldChange(Exception):
     """A value that could change unnoticed."""
 
 
-def _held(state: object) -> list[object] | None:
+def _constant_parts(state: object) -> list[object] | None:
     try:
         return list(_parts(state))
     except _CouldChange:

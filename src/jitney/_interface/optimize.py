@@ -207,7 +207,7 @@ def _decorate(
         )
 
     # Refuse callables that cannot be traced.
-    function, args, kwargs = _unwrapped(fn)
+    function, args, kwargs = _unwrap_callable(fn)
     where = where_of(function)
     if isinstance(function, np.ufunc):
         raise OptionError(
@@ -238,19 +238,19 @@ def _decorate(
     return Program(core, function, args, kwargs)
 
 
-def _unwrapped(fn: Callable[..., object]) -> Unwrapped:
+def _unwrap_callable(fn: Callable[..., object]) -> Unwrapped:
     """Return the function of a callable, and the arguments that it is bound to. They are traced
     like all others, and do not become constants.
     """
     if isinstance(fn, functools.partial):
-        inner, args, kwargs = _unwrapped(fn.func)
+        inner, args, kwargs = _unwrap_callable(fn.func)
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, types.MethodType):
         return fn.__func__, (fn.__self__,), {}
     if isinstance(fn, Program):
         return fn, (), {}
     if isinstance(fn, eqx.Partial):
-        inner, args, kwargs = _unwrapped(fn.func)
+        inner, args, kwargs = _unwrap_callable(fn.func)
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, eqx.Module):
         bound = getattr(fn, "__self__", None)

@@ -50,7 +50,7 @@ from .._signature.option_text import option_texts
 from .._signature.options import Options
 from .._view.fitting import demand_floats_fit
 from .._view.layout import is_nested_trace, unwrap_statics
-from .._view.result import Mixed, unmixed
+from .._view.result import Mixed, unmix
 from .derivatives import Defaults, Derivative
 from .tools import Tools
 
@@ -158,7 +158,7 @@ class Program(Tools[R], Generic[P, R]):
 
                 # A failed check of Equinox that nobody had looked for: the repeated call reports
                 # it.
-                if not entry.overlooked(error):
+                if not entry.note_missed_check(error):
                     raise
                 core.counters.calls -= 1
             finally:
@@ -324,7 +324,7 @@ class Program(Tools[R], Generic[P, R]):
         entry, arrays = self.abstract(args, kwargs, None)
         try:
             with entry.numbers():
-                return unmixed(
+                return unmix(
                     with_policy(entry, arrays, lambda: jax.eval_shape(entry.called, *arrays))
                 )
         except CAUGHT as error:
@@ -721,7 +721,7 @@ def _counters(names: _Locals) -> Counters:
     return names["self"].core.counters
 
 
-def _given(names: _Locals) -> Sequence[Array]:
+def _call_arrays(names: _Locals) -> Sequence[Array]:
     return names["arrays"]
 
 
@@ -730,5 +730,9 @@ def _given(names: _Locals) -> Sequence[Array]:
 for _method in (_program.__call__, _program.ahead, _program.trace, _program.lower):
     LISTENER.attribute_to(
         _method,
-        Owner(_counters, lambda names, call: names["entry"].compiled(_given(names), call), _given),
+        Owner(
+            _counters,
+            lambda names, call: names["entry"].compiled(_call_arrays(names), call),
+            _call_arrays,
+        ),
     )

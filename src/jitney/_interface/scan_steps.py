@@ -104,7 +104,7 @@ def scan_steps(
     # A signature without annotations: those of `step` are checked in each step, by its own program.
     bare = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
-        for name in _names_of_held(inner.body, count, names)
+        for name in _operand_names(inner.body, count, names)
     ]
     bare += [
         parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()
@@ -117,7 +117,7 @@ def scan_steps(
     return optimize(**options)(steps).bound_as(inner)
 
 
-def _names_of_held(
+def _operand_names(
     body: Callable[..., object],
     count: int,
     others: Sequence[str],
@@ -231,7 +231,7 @@ class _Loop:
             stacked, self.beside = eqx.partition(out, eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
-            return (at + np.int32(1), self._fitted(new)), stacked
+            return (at + np.int32(1), self._fit_carry(new)), stacked
 
         start = (np.int32(0), self.arrays)
         (_, arrays), stacked = jax.lax.scan(body, start, data, length=self.n)
@@ -273,7 +273,7 @@ class _Loop:
             )
         return result[:count], result[count:]
 
-    def _fitted(self, new: tuple[object, ...]) -> tuple[object, ...]:
+    def _fit_carry(self, new: tuple[object, ...]) -> tuple[object, ...]:
         """Return the arrays of the new carry, which must fit the old one."""
         state = eqx.combine(self.arrays, self.rest)
         before = tree_flatten_with_path(dict(zip(self.carried, state, strict=True)))

@@ -104,8 +104,9 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
         for (path, one), (_, other) in zip(first[0], leaves, strict=True):
             if not _alike(one, other):
                 _fail(
-                    f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}: {_said(other)}"
-                    f" for {_said(one)}.",
+                    f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}:"
+                    f" {_leaf_text(other)}"
+                    f" for {_leaf_text(one)}.",
                     _RULE,
                     "stack those that are alike; a list may hold several stacks.",
                 )
@@ -144,7 +145,7 @@ def _kind(x: Any) -> tuple[Shape, DType, bool]:
     return x.shape, x.dtype, is_weak
 
 
-def _said(x: object) -> str:
+def _leaf_text(x: object) -> str:
     if not _is_array(x):
         return repr(x)
     shape, dtype, weak = _kind(x)

@@ -23,7 +23,7 @@ from .._jax.trees import Tracer, keystr, tree_flatten
 from .._owners import shorten
 from .._signature.annotations import fields_of
 from .derived import KEPT, DerivedCaches
-from .state_vector import core_leaves, from_vector, joined, like
+from .state_vector import core_leaves, from_vector, join_leaves, like
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -163,7 +163,7 @@ class State(eqx.Module):
         Raises:
             StateError: They are not floating-point arrays of one dtype.
         """
-        return joined([leaf for _, leaf in core_leaves(self)])
+        return join_leaves([leaf for _, leaf in core_leaves(self)])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
     return runs
 
 
-def joined(leaves: Sequence[Array]) -> Array:
+def join_leaves(leaves: Sequence[Array]) -> Array:
     """Return the arrays as one vector. NumPy arrays give a NumPy array, in memory of its own."""
     xp = np if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else jnp
     dtype = leaves[0].dtype if leaves else jnp.result_type(float)
@@ -175,7 +175,7 @@ def from_vector(
     axes = {name for hint in dims.values() for name in (*hint.names, *hint.mentions)}
     unknown = sorted(axes - set(known))
     if len(unknown) == 1:
-        known[unknown[0]] = _solved(cls, dims, known, unknown[0], vector)
+        known[unknown[0]] = _solve_size(cls, dims, known, unknown[0], vector)
     elif unknown:
         raise StateError(
             f"{cls.__name__}.of()",
@@ -291,7 +291,7 @@ def _shape(cls: type, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
     return tuple(shape)
 
 
-def _solved(
+def _solve_size(
     cls: type,
     dims: Mapping[str, ArrayHint],
     known: Mapping[str, int],

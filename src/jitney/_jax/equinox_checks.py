@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from .evaluation import interpret
-from .jaxprs import bound, is_literal, opened, programs, variables
+from .jaxprs import bound, is_literal, open_jaxpr, programs, variables
 from .primitives import CALLBACKS
 from .typed import AnyJaxpr, JaxprEqn
 
@@ -111,7 +111,7 @@ class Insides:
 
     def equations(self, program: object) -> Iterator[Any]:
         """Yield every equation of a jaxpr and of its sub-jaxprs."""
-        for eqn in opened(program)[0].eqns:
+        for eqn in open_jaxpr(program)[0].eqns:
             yield eqn
             yield from self.within(eqn)
 
@@ -138,7 +138,7 @@ def raising(eqn: JaxprEqn) -> Any | None:
         return None
 
     # Its one operand is the index of the message, an integer scalar.
-    callbacks = [inner for inner in opened(branches[1])[0].eqns if _raises(inner)]
+    callbacks = [inner for inner in open_jaxpr(branches[1])[0].eqns if _raises(inner)]
     if len(callbacks) != 1 or [
         (atom.aval.shape, atom.aval.dtype.kind in "iu") for atom in callbacks[0].invars
     ] != [((), True)]:
@@ -150,7 +150,7 @@ def only_raises(program: AnyJaxpr) -> bool:
     """Return whether a jaxpr is the failing branch of a check: each of its results depends on the
     result of a callback that raises instead of returning.
     """
-    plain, _ = opened(program)
+    plain, _ = open_jaxpr(program)
 
     # Forward data flow: taint the results of raising callbacks and everything computed from them.
     never = set()

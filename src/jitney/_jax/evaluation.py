@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from jax.extend import core
 
-from .jaxprs import called, is_literal, opened, source_of, variables
+from .jaxprs import called_jaxpr, is_literal, open_jaxpr, source_of, variables
 from .typed import Atom, Aval, ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
 T = TypeVar("T")
 
 
-def applied(
+def evaluate_jaxpr(
     program: Jaxpr,
     constants: Iterable[object],
     arrays: Iterable[object],
@@ -57,7 +57,7 @@ def interpret(
         lets_go: Whether to drop a value after its last use. That takes time, so it is for values
             that take memory.
     """
-    program, held = opened(jaxpr)
+    program, held = open_jaxpr(jaxpr)
     if constants is None:
         constants = [
             constant(value, atom.aval, None)
@@ -121,7 +121,7 @@ def without_calls(
     jaxpr: object,
     values: Iterable[T],
     results: Callable[[JaxprEqn, list[T], CallStack], Iterable[T]],
-    inside: Callable[[JaxprEqn], object | None] = called,
+    inside: Callable[[JaxprEqn], object | None] = called_jaxpr,
     *,
     constants: Iterable[T] | None = None,
     constant: Callable[[Any, Aval, JaxprEqn | None], T] = _as_it_is,
@@ -173,7 +173,7 @@ def values_at(refs: Iterable[Ref], values: Mapping[int, object]) -> list[Any]:
     return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
 
 
-def numbered(
+def number_results(
     atoms: Iterable[Atom], avals: dict[int, Aval] | dict[int, Aval | None]
 ) -> tuple[int, ...]:
     """Allot a new number to each result of an equation, and record its abstract value."""

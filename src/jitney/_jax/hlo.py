@@ -120,7 +120,7 @@ def _along(
         places = np.array(
             [
                 np.unravel_index(device, tuple(mesh.values()))
-                for pair in _listed(pairs[1])
+                for pair in _parse_groups(pairs[1])
                 for device in pair
             ]
         )
@@ -152,14 +152,14 @@ def _groups(rest: str) -> Groups | None:
         order = np.arange(math.prod(_numbers(iota[2]))).reshape(_numbers(iota[2]))
         rows = order.transpose(_numbers(iota[3])) if iota[3] else order
         return frozenset(frozenset(row) for row in rows.reshape(_numbers(iota[1])).tolist())
-    return frozenset(frozenset(group) for group in _listed(listed[1])) if listed else None
+    return frozenset(frozenset(group) for group in _parse_groups(listed[1])) if listed else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split(","))
 
 
-def _listed(text: str) -> list[tuple[int, ...]]:
+def _parse_groups(text: str) -> list[tuple[int, ...]]:
     return [_numbers(group) for group in re.findall(r"\{([\d,]+)\}", text.replace(" ", ""))]
 
 

@@ -18,7 +18,7 @@ from .typed import AnyJaxpr, Atom, Jaxpr, JaxprEqn, Literal, Var
 T = TypeVar("T")
 
 
-def opened(jaxpr: object) -> tuple[Jaxpr, Sequence[Any]]:
+def open_jaxpr(jaxpr: object) -> tuple[Jaxpr, Sequence[Any]]:
     """Return the open jaxpr and its constants. jax 0.10 has open and closed jaxprs; in 0.12.0.1
     they are one class.
     """
@@ -41,7 +41,7 @@ def variables(atoms: Iterable[Atom]) -> Iterator[Var]:
     return filter(is_variable, atoms)
 
 
-def called(eqn: JaxprEqn) -> AnyJaxpr | None:
+def called_jaxpr(eqn: JaxprEqn) -> AnyJaxpr | None:
     """Return the jaxpr of a call equation (jit, remat, custom derivative); None for other
     primitives.
     """
@@ -50,8 +50,8 @@ def called(eqn: JaxprEqn) -> AnyJaxpr | None:
 
 def runs(eqn: JaxprEqn) -> AnyJaxpr | None:
     """Return the jaxpr that an equation calls on exactly its own operands, or None."""
-    program = called(eqn)
-    if program is None or len(opened(program)[0].invars) != len(eqn.invars):
+    program = called_jaxpr(eqn)
+    if program is None or len(open_jaxpr(program)[0].invars) != len(eqn.invars):
         return None
     return program
 
@@ -66,7 +66,7 @@ def programs(params: Mapping[str, object]) -> list[AnyJaxpr]:
 
 def equations(jaxpr: object) -> Iterator[JaxprEqn]:
     """Yield every equation of a jaxpr and of its sub-jaxprs, in depth-first order."""
-    for eqn in opened(jaxpr)[0].eqns:
+    for eqn in open_jaxpr(jaxpr)[0].eqns:
         yield eqn
         yield from inside(eqn)
 
@@ -89,7 +89,7 @@ def effectful_equations(eqns: Iterable[JaxprEqn]) -> Iterator[JaxprEqn]:
     The content of a reference depends on more than the operands and results of its equation.
     """
     for eqn in eqns:
-        inner = [held for program in programs(eqn.params) for held in opened(program)[0].eqns]
+        inner = [held for program in programs(eqn.params) for held in open_jaxpr(program)[0].eqns]
         # An equation inherits the effects of its sub-jaxprs; only the innermost one counts.
         inherited = any(held.effects for held in inner)
         if eqn.effects and not inherited and eqn.primitive.name not in CALLBACKS:
@@ -100,7 +100,7 @@ def effectful_equations(eqns: Iterable[JaxprEqn]) -> Iterator[JaxprEqn]:
 def name_of(eqn: JaxprEqn) -> str:
     """Name of the function that an equation calls, or else of its primitive."""
     for program in programs(eqn.params):
-        name = getattr(getattr(opened(program)[0], "debug_info", None), "func_name", None)
+        name = getattr(getattr(open_jaxpr(program)[0], "debug_info", None), "func_name", None)
         if name is not None and name.isidentifier():
             return name
     return eqn.primitive.name
@@ -152,7 +152,7 @@ def scan_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list
     0.12.0.1. So the counts come from the ranks: a scanned array has one axis more outside than
     inside.
     """
-    program, _ = opened(eqn.params["jaxpr"])
+    program, _ = open_jaxpr(eqn.params["jaxpr"])
     operand_ranks = zip(eqn.invars, program.invars, strict=True)
     scanned = sum(outside.aval.ndim != inside.aval.ndim for outside, inside in operand_ranks)
 

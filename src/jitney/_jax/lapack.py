@@ -36,7 +36,7 @@ def look_up() -> None:
         # The modules are imported already, or another thread may be importing them, or a mesh would
         # enter the lowering below.
         return
-    with suppress(ImportError), _offered(), jax.disable_jit(False):  # noqa: FBT003
+    with suppress(ImportError), _provide_modules(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
             scalar, row = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
             # the primitive of LAPACK with the shortest lowering
@@ -58,7 +58,7 @@ def _is_another_thread() -> bool:
 
 
 @contextmanager
-def _offered() -> Generator[None]:
+def _provide_modules() -> Generator[None]:
     """Scope in which both modules are in `sys.modules`. They are removed again, since a later
     import of `scipy.linalg` has to bind their names itself.
     """

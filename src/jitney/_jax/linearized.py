@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .._errors import DerivativeError, Where
-from .evaluation import applied
+from .evaluation import evaluate_jaxpr
 from .trees import keystr, tree_flatten_with_path
 from .typed import Jaxpr
 
@@ -89,12 +89,12 @@ class Linear(eqx.Module):
         return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 
 
-def _evaluated(
+def _evaluate_flat(
     program: Jaxpr,
     kept: list[object],
     flat: list[object],
 ) -> list[Any]:
-    return applied(program, kept, flat)
+    return evaluate_jaxpr(program, kept, flat)
 
 
-_evaluate: Any = jax.jit(_evaluated, static_argnums=0)
+_evaluate: Any = jax.jit(_evaluate_flat, static_argnums=0)

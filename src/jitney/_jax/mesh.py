@@ -46,7 +46,7 @@ class Mesh:
         return hash(self.mesh)
 
     def __repr__(self) -> str:
-        return f"<jitney mesh: {described(self.mesh)}>"
+        return f"<jitney mesh: {mesh_text(self.mesh)}>"
 
 
 @public
@@ -167,7 +167,7 @@ def _divided_already(given: Any, around: Any) -> Any:
         return around
     raise MeshError(
         "mesh=...",
-        f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
+        f"{mesh_text(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
         "Inside one each device works alone on its part, and arrays can be sharded only"
         " over axes of"
         " that same mesh.",
@@ -260,7 +260,7 @@ def automatic(found: Any) -> Any:
     return jax.sharding.Mesh(found.devices, found.axis_names, axis_types=kinds)
 
 
-def explicit_around(values: Sequence[object]) -> Any:
+def explicit_mesh(values: Sequence[object]) -> Any:
     """Return the mesh with explicit axes of the surrounding trace or of one of these arrays, or
     None.
     """
@@ -313,13 +313,13 @@ def with_explicit_sharding(
     )
 
 
-def reshaped(
+def reshape_sharded(
     array: object,
     shape: Sequence[int],
     how: Callable[[Any, Any], object],
 ) -> Any:
     """Reshape an array by `how`; an axis that the mesh no longer divides evenly is replicated."""
-    found = explicit_around([array])
+    found = explicit_mesh([array])
     if found is None:
         return how(array, shape)
     along = spec(array)
@@ -354,7 +354,7 @@ def _abstract(found: Any) -> Any:
     return found if isinstance(found, jax.sharding.AbstractMesh) else found.abstract_mesh
 
 
-def described(found: Any) -> str:
+def mesh_text(found: Any) -> str:
     """Describe the axes of a mesh: `data=4, model=2`."""
     return ", ".join(f"{name}={size}" for name, size in found.shape.items())
 

@@ -11,7 +11,7 @@ from typing import Final
 _WRITTEN: Final = {"scan": "jax.lax.scan", "while": "jax.lax.while_loop", "cond": "jax.lax.cond"}
 
 
-def spelled(name: str) -> str:
+def public_name(name: str) -> str:
     """Return the public spelling of a primitive for messages, where its name is a Python keyword or
     ambiguous.
     """

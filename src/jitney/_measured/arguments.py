@@ -103,7 +103,7 @@ def check_calls(
             rule = "It is a function, which is called."
             raise OptionError(
                 where,
-                f"`{name}` is {shown(f)}.",
+                f"`{name}` is {short_repr(f)}.",
                 rule,
                 f"hand over a function as `{name}`.",
                 code="J208",
@@ -113,11 +113,11 @@ def check_calls(
     ):
         rule = "It is a dict from names to arguments."
         raise OptionError(
-            where, f"kwargs={shown(kwargs)}.", rule, 'write `kwargs={"x": x}`.', code="J208"
+            where, f"kwargs={short_repr(kwargs)}.", rule, 'write `kwargs={"x": x}`.', code="J208"
         )
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the repr of a value, cut off at 60 letters."""
     text = repr_of(value)
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._errors import TraceError
-from .._jax.jaxprs import is_literal, opened, runs
+from .._jax.jaxprs import is_literal, open_jaxpr, runs
 from .._jax.trees import attribute
 from .._jax.typed import AnyJaxpr, Atom
 from .arguments import Put
@@ -26,7 +26,7 @@ def is_constant(f: object, given: Put) -> bool:
     # The function runs without `jit`.
     except TraceError:
         return False
-    results = _dependent_results(program, [True] * len(opened(program)[0].invars))
+    results = _dependent_results(program, [True] * len(open_jaxpr(program)[0].invars))
     return bool(results) and not any(results)
 
 
@@ -36,7 +36,7 @@ def _dependent_results(program: AnyJaxpr, given: Sequence[bool]) -> list[bool]:
     A forward pass over the jaxpr. Equations with effects count as dependent, since they may return
     anything.
     """
-    jaxpr, _ = opened(program)
+    jaxpr, _ = open_jaxpr(program)
     known: dict[Atom, bool] = dict(zip(jaxpr.invars, given, strict=True))
 
     def is_fed(atom: Atom) -> bool:

@@ -61,7 +61,7 @@ def _leaf(
 
     # Integers, booleans and keys have no rounding: any difference is the full 1.
     inexact = issubdtype(a.dtype, np.inexact)
-    allowed = (_allowed(a, b) if tolerance is None else tolerance) if inexact else 0.0
+    allowed = (_dtype_tolerance(a, b) if tolerance is None else tolerance) if inexact else 0.0
     x, y = numbers(a), numbers(b)
     if not x.size:
         return 0.0
@@ -99,7 +99,7 @@ def _kind(array: NumPyArray) -> object:
     return next((kind for kind in _KINDS if issubdtype(array.dtype, kind)), array.dtype)
 
 
-def _allowed(a: NumPyArray, b: NumPyArray) -> float:
+def _dtype_tolerance(a: NumPyArray, b: NumPyArray) -> float:
     """Return the tolerance of the less precise of two dtypes."""
     # A complex number is two real ones.
     parts = 2 if issubdtype(a.dtype, np.complexfloating) else 1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .rounds import Side, one_round, set_laps, undisturbed
+from .rounds import Side, one_round, pause_gc, set_laps
 from .verdict import RESOLUTION, interval
 
 # Numbers of rounds after which the interval is computed.
@@ -55,7 +55,7 @@ def faster(
             in any case.
     """
     until = time.perf_counter() + seconds
-    with undisturbed():
+    with pause_gc():
         set_laps(ways)
         for tried in range(1, tries + 1):
             outcome, low, high, count = _one_try(ways, by, until)

@@ -25,7 +25,7 @@ from .arguments import Put, check_calls, put
 from .constant_result import is_constant
 from .equal import largest_difference
 from .rounds import Side, rounds
-from .verdict import CONFIDENCE, Verdict, judged, quartiles
+from .verdict import CONFIDENCE, Verdict, judge_ratios, quartiles
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -245,7 +245,7 @@ def measure(
     names = names_of(f, against)
     ours = ColdCall(f, names[0], given)
     theirs = None if against is None else ColdCall(against, names[1], given)
-    off = None if theirs is None else compared(ours, theirs, tolerance)
+    off = None if theirs is None else compare_cold_results(ours, theirs, tolerance)
 
     # Warm calls in turn; a column has the seconds of one function.
     sides = [ours, *([theirs] if theirs is not None else [])]
@@ -255,7 +255,9 @@ def measure(
         side.timing(times, way) for side, times, way in zip(sides, columns, ways, strict=True)
     ]
     other = timings[1] if theirs is not None else None
-    verdict = None if other is None else judged([b / a for a, b in zip(*columns, strict=True)])
+    verdict = (
+        None if other is None else judge_ratios([b / a for a, b in zip(*columns, strict=True)])
+    )
     return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
 
 
@@ -273,7 +275,7 @@ def ways_of(sides: Sequence[ColdCall]) -> list[Side]:
     return [side.way(copies=copies) for side in sides]
 
 
-def compared(
+def compare_cold_results(
     ours: ColdCall,
     theirs: ColdCall,
     tolerance: float | None,

@@ -288,7 +288,7 @@ def _programs(trace: ProfilerTrace, ran: Sequence[OperationRun]) -> tuple[Progra
     rows: dict[str, ProgramTime] = {}
     for name, spans in devices.items():
         # A device may run several operations at a time: the union of their spans is its busy time.
-        busy = sum(map(_covered, spans.values()))
+        busy = sum(map(_union_length, spans.values()))
         rows[name] = ProgramTime(name, "", runs=len(runs[name]), device_seconds=busy / _SECOND)
 
     # Join the calls on the host to the programs on the devices, by name.
@@ -341,14 +341,14 @@ def _calls(trace: ProfilerTrace) -> dict[str, list[_Call]]:
             host = (
                 call.end
                 - call.start
-                - _covered([span for span in inside if span.is_operation])
+                - _union_length([span for span in inside if span.is_operation])
                 - compiling * _SECOND
             )
             calls[call.name].append(_Call(str(call.facts[CALLED]), max(0.0, host), compiling))
     return calls
 
 
-def _covered(spans: Sequence[Span]) -> float:
+def _union_length(spans: Sequence[Span]) -> float:
     """Return the nanoseconds of the union of the spans."""
     covered, until = 0.0, 0.0
     for span in sorted(spans, key=lambda span: span.start):

@@ -101,7 +101,7 @@ def rounds(
         seconds: Time for all of them.
     """
     timed: list[list[float]] = []
-    with undisturbed():
+    with pause_gc():
         set_laps(ways)
         until = time.perf_counter() + seconds
         while len(timed) < least or (len(timed) < most and time.perf_counter() < until):
@@ -110,7 +110,7 @@ def rounds(
 
 
 @contextmanager
-def undisturbed() -> Generator[None]:
+def pause_gc() -> Generator[None]:
     """Disable the garbage collector of cycles, as `timeit` does.
 
     It would run in the lap of whichever function created the last object.

@@ -112,7 +112,7 @@ class ProfilerTrace:
         key = _key(span), str(span.facts[_OPERATION])
         if key not in self._operations:
             name = key[1]
-            self._operations[key] = _agreed(
+            self._operations[key] = _common_properties(
                 name,
                 [each.operations[name] for each in self.programs(span) if name in each.operations],
             )
@@ -126,7 +126,7 @@ def _key(span: Span) -> _Key:
     return str(span.facts.get("program_id")), str(span.facts.get("hlo_module"))
 
 
-def _agreed(name: str, operations: list[HloOperation]) -> HloOperation:
+def _common_properties(name: str, operations: list[HloOperation]) -> HloOperation:
     """Return the properties of an operation that all candidates share; of paths a prefix."""
     if not operations:
         return HloOperation(name)
@@ -212,7 +212,7 @@ def _spans(
 
     # An XStat begins with the id of its name: tag 0x08 (field 1, varint), then the id. A search for
     # these bytes skips most events unparsed; chance matches are dropped below.
-    marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]
+    marks = [b"\x08" + _encode_varint(number) for number, name in names.items() if name in wanted]
     process, row = _text(plane, _PLANE_NAME), _text(line, _LINE_SHOWN) or _text(line, _LINE_NAME)
     began = _number(line, _LINE_START)
 
@@ -349,7 +349,7 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _written(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

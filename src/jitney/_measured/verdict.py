@@ -47,7 +47,7 @@ class Verdict:
         return f"unknown: too noisy (between {self.low:.3g} and {self.high:.3g} times as fast)"
 
 
-def judged(ratios: Sequence[float]) -> Verdict:
+def judge_ratios(ratios: Sequence[float]) -> Verdict:
     """Return the verdict on the other function's time by that of the first, round by round."""
     found = interval(ratios)
     if found is None:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from .._errors import shortlist
-from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
+from .._jax.jaxprs import bound, name_of, open_jaxpr, programs, while_parts
 from .._jax.primitives import CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW, Policy
@@ -170,7 +170,7 @@ class _Autocast(ProductInterpreter):
         if name in CALLS and not name.startswith("custom"):
             parameter = CALLS[name]
             program = params[parameter]
-            plain, _ = opened(program)
+            plain, _ = open_jaxpr(program)
             if len(plain.eqns) <= _SMALL:
                 return self.run(program, operands, labels, source)
             body, origins = self.cast(program, labels, source)
@@ -212,11 +212,11 @@ class _Autocast(ProductInterpreter):
             out, origins[:] = self.run(jaxpr, arrays, labels, source)
             return out
 
-        plain, _ = opened(jaxpr)
+        plain, _ = open_jaxpr(jaxpr)
         arguments = [_abstract(var.aval) for var in plain.invars]
         closed: Any = jax.make_jaxpr(program)(*arguments)
         # `params` hold open and closed jaxprs: return the kind that came in.
-        cast = closed if type(closed) is type(jaxpr) else opened(closed)[0]
+        cast = closed if type(closed) is type(jaxpr) else open_jaxpr(closed)[0]
         return _CastProgram(cast, origins, jaxpr)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from .._jax.jaxprs import is_literal, opened, programs, runs, source_of
+from .._jax.jaxprs import is_literal, open_jaxpr, programs, runs, source_of
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Atom, DType, Jaxpr, NumPyArray
 
@@ -66,7 +66,7 @@ def _constants(
 
     `arguments` holds the arguments of the program that are constants outside.
     """
-    plain, values = opened(program)
+    plain, values = open_jaxpr(program)
     known: dict[Atom, _Constant] = {}
     for var, value in zip(plain.constvars, values, strict=True):
         if _is_real(value):
@@ -94,14 +94,14 @@ def _constants(
         # to operands.
         called = runs(eqn)
         for inner in programs(eqn.params):
-            passed = _passed(inner, operands) if inner is called else {}
+            passed = _constant_operands(inner, operands) if inner is called else {}
             yield from _constants(inner, passed, source)
     yield from (known[atom] for atom in plain.outvars if not is_literal(atom) and atom in known)
 
 
-def _passed(called: AnyJaxpr, operands: Sequence[_Constant | None]) -> _Known:
+def _constant_operands(called: AnyJaxpr, operands: Sequence[_Constant | None]) -> _Known:
     """Arguments of a called program that are constants."""
-    plain: Jaxpr = opened(called)[0]
+    plain: Jaxpr = open_jaxpr(called)[0]
     pairs = zip(plain.invars, operands, strict=True)
     return {var: constant for var, constant in pairs if constant is not None}
 

@@ -80,7 +80,7 @@ class Policy:
         name, type_ = self.exceptions[last]
         return type_, name
 
-    def unmatched(self, paths: Sequence[str]) -> tuple[str, list[str]] | None:
+    def unmatched_path(self, paths: Sequence[str]) -> tuple[str, list[str]] | None:
         """First path among the exceptions that no array has, with similar paths; None if all are
         matched.
         """

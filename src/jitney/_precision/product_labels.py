@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
+from .._jax.jaxprs import at_line_of, bound, is_backward, open_jaxpr, programs, source_of
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import Tokens, path_text
 from .products import LINEAR, MOVES, is_product, near_solves
@@ -153,7 +153,7 @@ class _Feeding:
         self.walk = walk
         self.jaxpr = jaxpr
         self.seen_at = seen_at
-        self.near = near_solves(opened(jaxpr)[0])
+        self.near = near_solves(open_jaxpr(jaxpr)[0])
         # Value -> paths of the module arrays that it was multiplied by.
         self.feeds: dict[_LabelledValue, list[Tokens]] = {}
 
@@ -162,7 +162,7 @@ class _Feeding:
         operands: Sequence[Array],
         labels: Sequence[Label],
     ) -> Labelled:
-        _, constants = opened(self.jaxpr)
+        _, constants = open_jaxpr(self.jaxpr)
         results = interpret(
             self.jaxpr,
             [_LabelledValue(data, label) for data, label in zip(operands, labels, strict=True)],

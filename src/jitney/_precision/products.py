@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
+from .._jax.jaxprs import bound, equations, open_jaxpr, programs, source_of, variables
 from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
 from .._jax.typed import AnyJaxpr, Array, Atom, DType, JaxprEqn, Var
 
@@ -209,8 +209,8 @@ def near_solves(program: AnyJaxpr) -> set[Var]:
     if not any(marked):
         return set()
     order = range(len(program.eqns))
-    behind = _reached(program, marked, order, _forwards)
-    before = _reached(program, marked, reversed(order), _backwards)
+    behind = _reached_products(program, marked, order, _forwards)
+    before = _reached_products(program, marked, reversed(order), _backwards)
     return behind | before
 
 
@@ -226,7 +226,7 @@ Ends = Callable[[JaxprEqn], tuple[Sequence[Atom], Sequence[Atom]]]
 """Variables of an equation at which a walk comes in, and those at which it goes out."""
 
 
-def _reached(
+def _reached_products(
     program: AnyJaxpr,
     marked: Sequence[bool],
     order: Iterable[int],
@@ -256,7 +256,7 @@ def breaks_low(
     """First solve or factorisation of a low type in a program, with its line; None if there is
     none.
     """
-    for eqn in opened(jaxpr)[0].eqns:
+    for eqn in open_jaxpr(jaxpr)[0].eqns:
         source = source_of(eqn, seen_at)
         if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):
             return eqn.primitive.name, source

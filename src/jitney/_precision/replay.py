@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import bound, called_jaxpr, programs, scan_parts, solve_operands, while_parts
 from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
@@ -43,7 +43,7 @@ class _Rebuild(ProductInterpreter):
         name, params = eqn.primitive.name, eqn.params
         if not self.enters(eqn):
             return None
-        called_program = called(eqn)
+        called_program = called_jaxpr(eqn)
         if called_program is not None:
             return self.run(called_program, operands, labels, source)
         if name == "custom_linear_solve":

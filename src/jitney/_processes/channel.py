@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from .._errors import format_error
-from .compare_facts import worded
+from .compare_facts import message_text
 from .connection import NONCE, Connection, Message, authenticate, connect
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
@@ -75,7 +75,7 @@ class Inbox:
                 left = [i for i in group if i in self.gone]
                 if left:
                     reason = self.gone[left[0]] or "ended"
-                    return worded(
+                    return message_text(
                         f"process {left[0]} has {reason}, and does not take part in it.",
                         _TOGETHER,
                         _AGAIN,
@@ -267,7 +267,7 @@ class Channel:
         verdict = self.inbox.verdict(of, members, self.timeout)
         if verdict is None:
             names = ", ".join(map(str, members))
-            return worded(
+            return message_text(
                 f"not all of processes {names} have come to this call within"
                 f" {self.timeout:g} s. One that has made calls of this kind before does not compare"
                 " again, and one that waits elsewhere does not come.",

@@ -520,7 +520,7 @@ def _plain(leaf: Array) -> Array:
     return np.asarray(leaf)
 
 
-def _spread(leaf: object) -> jax.sharding.Sharding | None:
+def _multidevice_sharding(leaf: object) -> jax.sharding.Sharding | None:
     """Sharding of an array on several devices; None for others."""
     sharding = getattr(leaf, "sharding", None)
     if sharding is not None and len(sharding.device_set) > 1:
@@ -530,7 +530,7 @@ def _spread(leaf: object) -> jax.sharding.Sharding | None:
 
 def _argument(leaf: Any) -> object:
     ocp = _orbax()
-    sharding = _spread(leaf)
+    sharding = _multidevice_sharding(leaf)
     if sharding is None or _is_key(leaf):
         return ocp.RestoreArgs(restore_type=np.ndarray)
     return ocp.ArrayRestoreArgs(
@@ -547,7 +547,7 @@ def _empty(leaf: Any) -> Array:
         words = jax.eval_shape(jax.random.key_data, keys)
         return np.zeros(words.shape, np.uint32)
     empty = np.zeros(leaf.shape, leaf.dtype)
-    sharding = _spread(leaf)
+    sharding = _multidevice_sharding(leaf)
     return empty if sharding is None else with_sharding(empty, sharding)
 
 
@@ -557,7 +557,7 @@ def _like(value: Array, leaf: Any, impl: str) -> object:
     """
     if isinstance(leaf, np.generic):
         return value[()]
-    sharding = _spread(leaf)
+    sharding = _multidevice_sharding(leaf)
     if isinstance(leaf, np.ndarray) or (sharding is not None and not _is_key(leaf)):
         return value
     if _is_key(leaf):

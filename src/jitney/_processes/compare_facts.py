@@ -59,11 +59,13 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
     # Report the first kind only: another shape, for example, makes another program too.
     for kind, fix in _FIXES.items():
         if kind in differences:
-            return worded(f"its processes differ: {shortlist(differences[kind])}.", _RULE, fix)
+            return message_text(
+                f"its processes differ: {shortlist(differences[kind])}.", _RULE, fix
+            )
     return ""
 
 
-def worded(what: str, rule: str, fix: str) -> str:
+def message_text(what: str, rule: str, fix: str) -> str:
     """Text of a message without the place of an error."""
     return f"{what}\n{rule}\nFix: {fix}"
 

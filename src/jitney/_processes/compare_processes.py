@@ -73,7 +73,7 @@ def compare_then_run(
 
     where = body.core.where
     plain, counts = split_counts(given)
-    planned = body.planned(plain, counts, mesh=mesh)
+    planned = body.plan_call(plain, counts, mesh=mesh)
     place = planned.plan.of(Place)
     specs = () if place is None else place.specs[: len(plain)]
     paths = [leaf.path for leaf in planned.view.leaves[: len(plain)]]
@@ -103,7 +103,7 @@ def compare_then_run(
     for path, x in zip(paths, plain, strict=True):
         if is_local(x) and path not in neither:
             facts.append(("value", path, digest(x)))
-    lowered = jitted.lower(*map(_abstract_if_moved, arrays, shardings))
+    lowered = jitted.lower(*map(_lowering_operand, arrays, shardings))
     facts.append(("program", "", _digest(lowered.as_text().encode())))
 
     compare(group, facts, where)
@@ -226,7 +226,7 @@ def _laid_out(array: Any, *, host: bool) -> str:
     return f"{text} along {getattr(array.sharding, 'spec', array.sharding)}"
 
 
-def _abstract_if_moved(array: Array, to: jax.sharding.Sharding) -> Array | jax.ShapeDtypeStruct:
+def _lowering_operand(array: Array, to: jax.sharding.Sharding) -> Array | jax.ShapeDtypeStruct:
     """An array of the call, or its abstract value if it is still to be moved."""
     if isinstance(array, jax.Array):
         if not array.committed or array.sharding.is_equivalent_to(to, array.ndim):

@@ -167,9 +167,9 @@ class _Attempt:
         reached: queue.SimpleQueue[Connection | None],
     ) -> None:
         """Try until the time is over; put the connection, or None, into the queue."""
-        reached.put(self._reached(end))
+        reached.put(self._connect(end))
 
-    def _reached(self, end: float) -> Connection | None:
+    def _connect(self, end: float) -> Connection | None:
         while not self.over.is_set() and time.monotonic() < end:
             try:
                 line = self._line(end)

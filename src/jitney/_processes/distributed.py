@@ -195,7 +195,7 @@ def _open_channel(
 
     # Process 0's port and secret reach the others by a collective of JAX, which needs no further
     # address.
-    everyone = [json.loads(text) for text in _gathered(json.dumps(me))]
+    everyone = [json.loads(text) for text in _gather_texts(json.dumps(me))]
     first = everyone[0]
     for index, other in enumerate(everyone):
         for name, version in other["versions"].items():
@@ -217,7 +217,7 @@ def _open_channel(
         )
 
 
-def _gathered(text: str) -> list[str]:
+def _gather_texts(text: str) -> list[str]:
     """Gather one text of each process, over one device of each."""
     firsts: dict[int, object] = {}
     for device in jax.devices():

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from .._errors import MeshError, ProcessError
-from .._jax.mesh import automatic, current, described
+from .._jax.mesh import automatic, current, mesh_text
 from .._jax.trees import device_put, is_whole, keystr, tree_flatten_with_path, tree_unflatten
 from .._jax.typed import Array
 from .._owners import public
@@ -74,7 +74,7 @@ def from_processes(
     if onto is None or not names or any(name not in onto.shape for name in names):
         rule = "Parts are sharded over an axis of a mesh of devices."
         if onto is not None:
-            rule = f"The axes of the mesh are {described(onto)}."
+            rule = f"The axes of the mesh are {mesh_text(onto)}."
         raise MeshError(
             _WHERE,
             f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
@@ -97,7 +97,7 @@ def from_processes(
 
     paths, treedef = tree_flatten_with_path(tree)
     leaves = [(f"the argument{keystr(path)}", leaf) for path, leaf in paths]
-    parts = {name: _owned(leaf) for name, leaf in leaves if is_array(leaf)}
+    parts = {name: _copy_numpy(leaf) for name, leaf in leaves if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
 
@@ -115,7 +115,7 @@ def from_processes(
     return tree_unflatten(treedef, [placed.get(name, leaf) for name, leaf in leaves])
 
 
-def _owned(part: Array) -> Array:
+def _copy_numpy(part: Array) -> Array:
     """Copy of a NumPy array: on CPUs JAX uses its memory directly, and its owner may write the next
     batch into it.
     """

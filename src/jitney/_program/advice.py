@@ -29,11 +29,11 @@ from .._signature.annotations import array_of_kind
 from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
 from .._signature.hints import AnyHint, Hint
-from .._signature.option_text import bucket_written
+from .._signature.option_text import bucket_spelling
 from .._signature.options import Options, tolerance_of
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, aval_parts
-from .._view.result import unmixed
+from .._view.result import unmix
 from .entry import Specialization
 from .padded_calls import PaddedCalls, PaddingRecipe
 
@@ -153,7 +153,7 @@ class Advice:
         core: CompiledFunction,
         asked: set[_About],
     ) -> Sequence[_Proven]:
-        seen = _seen(core)
+        seen = _traced_calls(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:
             proven = [] if len(seen) < 2 else [*_all(core, seen, asked)]
@@ -161,7 +161,7 @@ class Advice:
         return self._known[key]
 
 
-def _seen(core: CompiledFunction) -> list[_RecordedCall]:
+def _traced_calls(core: CompiledFunction) -> list[_RecordedCall]:
     """Return the calls that were traced on their own, each once."""
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
     seen: list[_RecordedCall] = []
@@ -182,14 +182,14 @@ def _all(
     # Named axes of several sizes: buckets.
     axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
     if axes:
-        proven = _padded(core, seen, axes, {})
+        proven = _find_buckets(core, seen, axes, {})
         if proven is not None:
             yield proven
 
     # Sizes without a name: annotations that name them, and buckets.
     if any(kind == "shape" for kind, _ in asked):
         hints, new = _named(core, seen)
-        proven = _padded(core, seen, new, hints) if new else None
+        proven = _find_buckets(core, seen, new, hints) if new else None
         if proven is not None:
             yield proven
 
@@ -210,7 +210,7 @@ def _about(cause: Cause) -> _About:
 # Remedies for sizes: buckets.
 
 
-def _padded(
+def _find_buckets(
     core: FunctionInfo,
     seen: Sequence[_RecordedCall],
     axes: Sequence[str],
@@ -245,7 +245,7 @@ def _padded(
             continue
         saves = f"{plural(then, 'program')} instead of {now}, {added:.0%} of padding"
         ends = {("axis", axis) for axis in pads} | {("shape", argument) for argument in hints}
-        return _Proven(_written(core.options, pads, hints), frozenset(ends), saves)
+        return _Proven(_option_text(core.options, pads, hints), frozenset(ends), saves)
     return None
 
 
@@ -348,14 +348,14 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> f
     return sum(added) / len(added) if added else None
 
 
-def _written(
+def _option_text(
     options: Options,
     pads: Pads,
     hints: Mapping[str, Hint],
 ) -> str:
     """Return the option as text to paste."""
     buckets = {**dict(options.pad), **pads}
-    words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
+    words = ", ".join(f'"{axis}": {_bucket_text(bucket)}' for axis, bucket in buckets.items())
     if not hints:
         return f"pad={{{words}}}"
     annotated = ", ".join(
@@ -364,8 +364,8 @@ def _written(
     return f"annotate {annotated}, and pad={{{words}}}"
 
 
-def _spelled(bucket: Bucket) -> str:
-    return repr(bucket_written(bucket)).replace("'", '"')
+def _bucket_text(bucket: Bucket) -> str:
+    return repr(bucket_spelling(bucket)).replace("'", '"')
 
 
 def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str, Hint], list[str]]:
@@ -475,6 +475,6 @@ def _is_number(value: object) -> bool:
 
 
 def _results(entry: Specialization, arrays: Sequence[object]) -> list[object]:
-    out = unmixed(jax.eval_shape(entry.called, *arrays))
+    out = unmix(jax.eval_shape(entry.called, *arrays))
     leaves = jax.tree.leaves(out)
     return [aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in leaves]

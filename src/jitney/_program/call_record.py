@@ -52,7 +52,7 @@ def record_of(
     given: dict[str, CallerArray] = {}
     if len(arrays) == len(leaves):
         for leaf, array in zip(leaves, arrays, strict=True):
-            given[leaf.path] = _given(array)
+            given[leaf.path] = _caller_array(array)
     children: Any = layout.treedef
     names = [parameter.name for parameter in core.binder.parameters]
     return TraceRecord(
@@ -122,7 +122,7 @@ def _outer(arrays: Sequence[object]) -> str:
     return f"{' and '.join(verbs)} by an outer transform"
 
 
-def _given(array: object) -> CallerArray:
+def _caller_array(array: object) -> CallerArray:
     if isinstance(array, Tracer):
         return CallerArray(str(array.dtype))
     place = array.sharding if isinstance(array, jax.Array) and array.committed else None

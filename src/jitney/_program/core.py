@@ -32,9 +32,9 @@ from .._signature.annotations import missing_in
 from .._signature.attribute_reads import Statics
 from .._signature.hints import AnyHint, StaticHint
 from .._signature.options import Options, fail
-from .._signature.read_hooks import unwatched
+from .._signature.read_hooks import suspend_readers
 from .._signature.recent_statics import RecentStatics
-from .._signature.static_values import Opaque, Unkeyed, unkeyed
+from .._signature.static_values import Opaque, Unkeyed, static_key_error
 from .._signature.strict_keys import strict_key
 from .._stages.derive import Derived
 from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
@@ -139,7 +139,7 @@ class CompiledFunction(FunctionInfo):
             given = self.binder.named(values)
             if self._static_rest:
                 given |= values[-1]
-            raise unkeyed(
+            raise static_key_error(
                 self.where, ((name, given[name]) for name in self.options.static if name in given)
             ) from None
 
@@ -244,8 +244,8 @@ class CompiledFunction(FunctionInfo):
         leaves: Sequence[object],
     ) -> Specialization:
         """Return the entry of a call, created if this is the first of its kind."""
-        key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
-        with self.lock, unwatched():
+        key = (layout.form, layout.nested and self.depends_on_nesting, layout.key(leaves))
+        with self.lock, suspend_readers():
             # Entries of one key form a list, one for each state of the mutable objects, the newest
             # first.
             entry = known = self.entries.get(key)
@@ -415,7 +415,9 @@ class CompiledFunction(FunctionInfo):
             return
         _check_names(self)
         if self.contract.unresolved:
-            warnings.warn(_unresolved(self, namespace), JitneyWarning, stacklevel=users_level())
+            warnings.warn(
+                _resolution_warning(self, namespace), JitneyWarning, stacklevel=users_level()
+            )
 
 
 class Registry:
@@ -463,7 +465,7 @@ def _is_array(value: object) -> bool:
     )
 
 
-def _unresolved(core: CompiledFunction, namespace: Mapping[str, object] | None) -> str:
+def _resolution_warning(core: CompiledFunction, namespace: Mapping[str, object] | None) -> str:
     """Return the warning about annotations that cannot be used."""
     fn = core.fn()
     missing = missing_in(fn.fn if isinstance(fn, Derived) else fn, namespace)

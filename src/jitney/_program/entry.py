@@ -45,19 +45,19 @@ from .._body.explicit import without_explicit
 from .._body.function import FunctionInfo
 from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
-from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
 from .._signature.options import tolerance_of
-from .._signature.read_hooks import unwatched
+from .._signature.read_hooks import suspend_readers
 from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify import is_verified
 from .._view.layout import Layout, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
-from .._view.result import Outcome, unmixed
+from .._view.result import Outcome, unmix
 from .._view.result_padding import Cut
 from .._view.true_sizes import (
     KnownSizes,
@@ -65,7 +65,7 @@ from .._view.true_sizes import (
     Proof,
     TrueSizes,
     knowing,
-    known,
+    known_sizes,
     split_counts,
 )
 from .call_record import record_of, trace_inputs_of
@@ -271,7 +271,7 @@ class Specialization(CallPlanner):
                 raise ReferenceError("the program of this function has been dropped")
 
             # Reads of jitney's own are not reads of the body.
-            with unwatched(), jax.named_scope(SCOPE):
+            with suspend_readers(), jax.named_scope(SCOPE):
                 if entry.kept is None:
                     return entry._trace(arrays, mesh)
                 laid = None if mesh is None else _serialized.MeshLayout(mesh, shardings or ())
@@ -279,7 +279,7 @@ class Specialization(CallPlanner):
 
         # The name that profilers and JAX's own messages show.
         body.__name__ = body.__qualname__ = self.core.name
-        self.core.called_as_written(body, self.paths)
+        self.core.with_user_names(body, self.paths)
         jitted: Any = Jit.of(self.request).compiled(body, shardings)
         return jitted
 
@@ -296,7 +296,7 @@ class Specialization(CallPlanner):
 
         shapes = shapes_of(arrays)
         arrays, counts = split_counts(arrays)
-        place = self.planned(arrays, counts, mesh=mesh).plan.of(Place)
+        place = self.plan_call(arrays, counts, mesh=mesh).plan.of(Place)
         shardings: tuple[NamedSharding | None, ...]
         shardings = () if place is None else place.shardings[: len(arrays)]
         if counts is not None:
@@ -320,10 +320,12 @@ class Specialization(CallPlanner):
         The first call comes here, and so does the next one after `decide_again`.
         """
         if jit_is_off():
-            return self._un_jitted(arrays)
+            return self._run_without_jit(arrays)
         options = self.core.options
         if options.disabled is not None:
-            self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
+            self._become(
+                "running", self.jitted if options.disabled == "jit" else self.run_without_jit
+            )
             return self.run(*arrays)
 
         padded = self.padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
@@ -374,7 +376,7 @@ class Specialization(CallPlanner):
         """Run all calls without Jit from now on: the body cannot be traced."""
         self._become("eager", self.eagerly)
 
-    def overlooked(self, error: Exception) -> bool:
+    def note_missed_check(self, error: Exception) -> bool:
         """Return whether the first call of a new program failed in a run-time check of Equinox that
         nobody had looked for.
 
@@ -459,7 +461,7 @@ class Specialization(CallPlanner):
                 ):
                     given = arrays
                     if self.sharded is not None:
-                        given = self.sharded.arrived(arrays, abstract=True)
+                        given = self.sharded.shard_donations(arrays, abstract=True)
                     jitted = self.jit_for(arrays)
                     if step == "run":
                         return lower_as_run(self, given, jitted)
@@ -503,7 +505,7 @@ class Specialization(CallPlanner):
         if counts is None and self.is_plain():
             return self.plainly(*arrays)
         if jit_is_off():
-            return self._un_jitted(arrays)
+            return self._run_without_jit(arrays)
 
         if self._settled:
             self.decide_again()
@@ -525,10 +527,10 @@ class Specialization(CallPlanner):
         try:
             with without_explicit(self, given) as explicit, looking(self):
                 arrays, counts = split_counts(explicit.arrays)
-                planned = self.planned(arrays, counts, mesh=mesh)
+                planned = self.plan_call(arrays, counts, mesh=mesh)
                 self._remember(planned, counts)
                 outcome = Outcome()
-                out = self.applied(planned, arrays, outcome, counts)
+                out = self.apply_plan(planned, arrays, outcome, counts)
 
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
@@ -578,7 +580,7 @@ class Specialization(CallPlanner):
     def eagerly(self, *arrays: object) -> Any:
         """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
-        out = self._un_jitted(arrays)
+        out = self._run_without_jit(arrays)
         if not self.core.options.debug_nans:
             return out
 
@@ -594,12 +596,12 @@ class Specialization(CallPlanner):
             )
         return out
 
-    def _un_jitted(self, arrays: Sequence[object]) -> object:
+    def _run_without_jit(self, arrays: Sequence[object]) -> object:
         if self.is_plain():
-            return unmixed(self.plainly(*arrays))
+            return unmix(self.plainly(*arrays))
         self._demand_choice(trace_key(arrays))
         with self.numbers():
-            return unmixed(self.called(*arrays))
+            return unmix(self.called(*arrays))
 
     def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
         """Record the padded axes of the results, and the proof if each new size has to be
@@ -621,7 +623,7 @@ class Specialization(CallPlanner):
         record = replace(
             record_of(self, planned.view, arrays),
             plan=planned.plan,
-            sizes=tuple((known().sizes or {}).items()),
+            sizes=tuple((known_sizes().sizes or {}).items()),
             numbers=0 if counts is None else len(counts.numbers),
         )
         core.history.traced(record, call)

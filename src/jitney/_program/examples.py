@@ -129,7 +129,7 @@ def _abstract_value(
         missing = [str(size.reason) for size in known if isinstance(size, Unknown)]
         if not missing:
             shape = [size for size in known if not isinstance(size, Unknown)]
-            mapped = _with_mapped(core, parameter, shape, sizes)
+            mapped = _insert_vmap_axes(core, parameter, shape, sizes)
             return jax.ShapeDtypeStruct(mapped, hint.default_dtype())
         if not parameter.has_default:
             raise _no_size(core, parameter, hint, missing)
@@ -230,7 +230,7 @@ def _say_what_was_mapped(
         )
 
 
-def _with_mapped(
+def _insert_vmap_axes(
     core: CompiledFunction,
     parameter: Parameter,
     shape: list[int],

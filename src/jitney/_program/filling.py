@@ -25,10 +25,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.mesh import explicit_around, reshaped
+from .._jax.mesh import explicit_mesh, reshape_sharded
 from .._jax.trees import Tracer, canonicalize_dtype, device_put
 from .._jax.typed import Array, NumPyArray
-from .._stages.sharding import divided
+from .._stages.sharding import adapt_sharding
 from .._view.layout import MAX_ENTRIES
 
 PROGRAM = 25e-3
@@ -113,7 +113,7 @@ class Filling:
         if isinstance(array, Tracer):
             return _filled_in(array, shape)
         if not isinstance(array, jax.Array):
-            return repeated(np.asarray(array), shape)
+            return repeat_edges(np.asarray(array), shape)
 
         # The padded result that this array was cut from, if it is still there.
         if takes:
@@ -136,7 +136,7 @@ class Filling:
             )
         ):
             self.crossings += 0 if near else 2
-            out = repeated(np.asarray(array), shape)
+            out = repeat_edges(np.asarray(array), shape)
             if stays and alone and array.committed:
                 return device_put(out, array.sharding)
             return out
@@ -157,7 +157,7 @@ class Filling:
             keeps: Whether the padded result is kept together with the part.
         """
         if isinstance(result, Tracer):
-            cut = _cut_in if explicit_around([result]) else _leading
+            cut = _cut_in if explicit_mesh([result]) else _leading
             return cut(result, shape)
         # An argument from the host, which JAX returns unchanged under an outer transform.
         if not isinstance(result, jax.Array):
@@ -199,7 +199,7 @@ class Filling:
         self.crossings += 0 if near else 2
         part = _leading_on_host(np.asarray(result), shape)
         if not alone:
-            return device_put(part, divided(result.sharding, shape))
+            return device_put(part, adapt_sharding(result.sharding, shape))
         # `device_put`, as `jnp.asarray` compiles a program.
         if not result.committed:
             return device_put(part)
@@ -273,7 +273,7 @@ def _stops_at_nan() -> bool:
     return config.jax_debug_nans or config.jax_debug_infs
 
 
-def repeated(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
+def repeat_edges(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
     """Return a NumPy array with its last element along each axis repeated up to a shape."""
     out = np.empty(shape, host.dtype)
     out[tuple(slice(0, size) for size in host.shape)] = host
@@ -297,7 +297,7 @@ def _leading_on_host(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
 @partial(jax.jit, static_argnums=1)
 def _filled_in(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
-    return reshaped(array, shape, _repeated)
+    return reshape_sharded(array, shape, _repeat_jax_edges)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -305,10 +305,12 @@ def _filled_there(array: Array, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
     both share one program.
     """
-    return jax.lax.convert_element_type(reshaped(array, shape, _repeated), array.dtype)
+    return jax.lax.convert_element_type(
+        reshape_sharded(array, shape, _repeat_jax_edges), array.dtype
+    )
 
 
-def _repeated(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _repeat_jax_edges(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = jax.lax.stop_gradient(jax.lax.slice_in_dim(array, size - 1, size, axis=axis))
@@ -322,7 +324,7 @@ def _repeated(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 @partial(jax.jit, static_argnums=1)
 def _cut_in(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Cut arrays on a device, or on a mesh with explicit axes."""
-    return reshaped(array, shape, _leading)
+    return reshape_sharded(array, shape, _leading)
 
 
 def _leading(array: jax.Array, shape: Sequence[int]) -> jax.Array:

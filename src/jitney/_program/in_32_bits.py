@@ -53,7 +53,7 @@ def demand_lowered(
     # Trace with 64 bits, lower with the setting around.
     with body.numbers():
         program = jitted.trace(*like)
-    error = _not_lowered(program.lower)
+    error = _lowering_error(program.lower)
     if error is not None:
         raise _not_in_32_bits(body, "", error) from error
 
@@ -65,8 +65,8 @@ def demand_lowered(
     forward, backward = (
         partial(jax.jit(derivative).lower, *like) for derivative in _derivatives(body, jitted, like)
     )
-    error = _not_lowered(backward)
-    if error is not None and _not_lowered(forward) is not None:
+    error = _lowering_error(backward)
+    if error is not None and _lowering_error(forward) is not None:
         raise _not_in_32_bits(body, ", differentiated", error) from error
     if error is not None and body.core.counters.warn_once("gradient in 32 bits"):
         how = ", differentiated backward (forward it works)"
@@ -108,7 +108,7 @@ def _derivatives(
     return forward, backward
 
 
-def _not_lowered(lower: Callable[[], object]) -> Exception | None:
+def _lowering_error(lower: Callable[[], object]) -> Exception | None:
     """Return JAX's error if it cannot lower a program with the current number types, else None."""
     try:
         with warnings.catch_warnings():

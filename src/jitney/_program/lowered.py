@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import StaticError
 from .._jax.trees import tree_flatten
-from .._view.result import unmixed
+from .._view.result import unmix
 
 if TYPE_CHECKING:
     from .core import CompiledFunction
@@ -97,4 +97,4 @@ class Compiled(_Around):
                 code="J312",
             )
         with self._entry.numbers():
-            return unmixed(self._stage(*layout.pick(leaves)))
+            return unmix(self._stage(*layout.pick(leaves)))

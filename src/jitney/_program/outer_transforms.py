@@ -210,7 +210,7 @@ def _decides(
 ) -> bool:
     """Return whether the stage would act without the outer transform."""
     with body.numbers():
-        view = body.planned(arrays, jit=False).view
+        view = body.plan_call(arrays, jit=False).view
         return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)
 
 

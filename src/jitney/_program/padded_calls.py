@@ -161,7 +161,7 @@ class PaddedCalls:
         try:
             with knowing(padded.known):
                 if self.entry.sharded is not None and program not in self._runs:
-                    given = self.entry.sharded.arrived(given)
+                    given = self.entry.sharded.shard_donations(given)
                 out = self._program(program, given)(*given)
         except (Refused, NeedsNumbers) as reason:
             stopped = reason
@@ -195,16 +195,16 @@ class PaddedCalls:
 
     def pads(self, arrays: Sequence[Array]) -> bool:
         """Return whether calls of these shapes are padded; there has been one."""
-        return self._as_called(arrays) is not None
+        return self._lookup_recipe(arrays) is not None
 
     def given(self, arrays: Sequence[Array]) -> Sequence[object]:
         """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
         if a call was padded.
         """
-        padded = self._as_called(arrays)
+        padded = self._lookup_recipe(arrays)
         return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
 
-    def _as_called(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
+    def _lookup_recipe(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
             return self.known.get((*self.entry.where(), *map(aval_parts, arrays)))
 
@@ -219,7 +219,7 @@ class PaddedCalls:
             refuse_padding(entry.core.where, entry.sharded.where()[0])
 
         # The bucket: which axes are filled, and the shapes of the filled arrays.
-        view = entry.planned(arrays, jit=False).view
+        view = entry.plan_call(arrays, jit=False).view
         fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:
             return None
@@ -358,7 +358,7 @@ class PaddedCalls:
             known[key] = None if is_refused else recipe
         self.known = known
 
-        view = self.entry.planned(arrays, jit=False).view
+        view = self.entry.plan_call(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
         explained = with_shape_hint(
             view,

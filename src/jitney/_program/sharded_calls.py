@@ -50,7 +50,7 @@ class ShardedCalls:
         self._runs: dict[Hashable, Run] = {}
         # The mesh context of every call so far, if all had the same shapes.
         self._context: object = None
-        self._only: Run = self._keyed
+        self._only: Run = self._call_by_key
         self._shapes: tuple[object, ...] = ()
 
     def __call__(self, *arrays: object) -> object:
@@ -67,16 +67,16 @@ class ShardedCalls:
         # The one program, if no other has been needed. An error of the body is the user's; any
         # other, with other shapes, means that this call needs another program.
         if self._context is not around:
-            return self._keyed(*arrays)
+            return self._call_by_key(*arrays)
         try:
             return self._only(*arrays)
         except (OtherShapes, ValueError) as error:
             failed = isinstance(error, ValueError) and _is_of_body(error, self.entry.jitted)
             if failed or shapes_of(arrays) == self._shapes:
                 raise
-        return self._keyed(*arrays)
+        return self._call_by_key(*arrays)
 
-    def _keyed(self, *arrays: object) -> object:
+    def _call_by_key(self, *arrays: object) -> object:
         key = (*self.where(), *shapes_of(arrays))
         run = self._runs.get(key)
 
@@ -84,17 +84,17 @@ class ShardedCalls:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
             given = arrays
-            arrays = self.arrived(arrays)
+            arrays = self.shard_donations(arrays)
             run = self.runner(arrays, given)
             first = not self._runs
             self._runs[key] = run
             if first:
                 self._context, self._only, self._shapes = key[1], run, key[2:]
             else:
-                self._context, self._only, self._shapes = None, self._keyed, ()
+                self._context, self._only, self._shapes = None, self._call_by_key, ()
         return run(*arrays)
 
-    def arrived(
+    def shard_donations(
         self,
         arrays: Sequence[object],
         *,
@@ -114,7 +114,7 @@ class ShardedCalls:
         shardings = self.jit(arrays)[1] if given else ()
         if not shardings:
             return tuple(arrays)
-        place = _abstract if abstract else _placed
+        place = _abstract if abstract else _reshard
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
     def where(self) -> tuple[Any, AnyMesh]:
@@ -158,7 +158,7 @@ class ShardedCalls:
         given: Sequence[object] | None = None,
     ) -> Run:
         """Return the function that runs calls of these shapes; `given` are the arguments before
-        `arrived`.
+        `shard_donations`.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -195,7 +195,7 @@ def shapes_of(arrays: Sequence[object]) -> tuple[Hashable, ...]:
     return tuple([getattr(array, "shape", ()) for array in arrays])
 
 
-def _placed(array: object, to: NamedSharding | None) -> object:
+def _reshard(array: object, to: NamedSharding | None) -> object:
     return with_sharding(array, to) if isinstance(array, jax.Array) else array
 
 

@@ -290,7 +290,7 @@ class _Measured:
         self.arrays = [jax.numpy.asarray(array) for array in arrays]
         self.asked = low
         self.low = WHOLE.get(low, low)
-        planned = entry.planned(self.arrays, jit=False)
+        planned = entry.plan_call(self.arrays, jit=False)
         self.plan = planned.plan
         self.view = self.plan.seen_inside(Vmap, planned.view)
         dtypes = [array.dtype for array in self.arrays]
@@ -309,7 +309,7 @@ class _Measured:
 
         # The products, found by a probe that rounds none of them.
         self.names = self.named()
-        jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
+        jax.eval_shape(self.both(lambda body: self.probe_body(body, {})), *self.arrays)
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
         self.keys = list(self.products)
         self.run = jax.jit(self.chosen)
@@ -347,7 +347,7 @@ class _Measured:
 
         return run
 
-    def probed(self, body: Fn, chosen: Mapping[str, object]) -> Fn:
+    def probe_body(self, body: Fn, chosen: Mapping[str, object]) -> Fn:
         def run(*arrays: jax.Array) -> list[Array]:
             probe = _precision.Probe(self.low, chosen)
             out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
@@ -358,7 +358,7 @@ class _Measured:
 
     def chosen(self, flags: jax.Array, *arrays: object) -> list[Array]:
         chosen = {key: flags[i] for i, key in enumerate(self.keys)}
-        return self.both(lambda body: self.probed(body, chosen))(*arrays)
+        return self.both(lambda body: self.probe_body(body, chosen))(*arrays)
 
     # Results: deviations, and the search for pins.
 

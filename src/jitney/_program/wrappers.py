@@ -17,8 +17,8 @@ from .._body.call_key import trace_key
 from .._checks import Unflaggable
 from .._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from .._errors import NonFiniteError
-from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.settings import x64_is_on
 from .._jax.tracing import is_staged
@@ -149,7 +149,7 @@ def _finite(
             if finding is not None:
                 lanes = ""
                 if body.core.options.vmap:
-                    vmap = body.planned(arrays, jit=False).plan.of(Vmap)
+                    vmap = body.plan_call(arrays, jit=False).plan.of(Vmap)
                     if vmap is not None:
                         lanes = lanes_text(finding.kind, vmap.axes, leaves)
                 raise NonFiniteError(message(finding, body.core.where, body.paths, lanes))

@@ -101,7 +101,7 @@ def _install() -> None:
             )
 
 
-def described(event: str, about: tuple[object, ...]) -> str:
+def describe_event(event: str, about: tuple[object, ...]) -> str:
     """Describe an event for a message."""
     if event == "open":
         path = about[0] if about else ""

@@ -141,7 +141,7 @@ def array_classes() -> list[type]:
     return classes
 
 
-def registered(kind: object) -> list[str]:
+def virtual_subclasses(kind: object) -> list[str]:
     """Return the virtual subclasses of an abstract class, added by `abc.ABCMeta.register`.
 
     Python shows the registry by `abc._get_dump` only; tried on 3.11 to 3.14.

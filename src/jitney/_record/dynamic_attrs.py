@@ -100,13 +100,13 @@ def getattr_site(steps: list[dis.Instruction], at: int) -> GetattrSite | None:
     stack: list[Load] = []
     for step in steps[at + 1 :]:
         if step.opname == "CALL" and step.arg == len(stack):
-            return _asked(step.offset, stack)
+            return _getattr_site(step.offset, stack)
         if not _is_stepped(stack, step):
             return None
     return None
 
 
-def _asked(offset: int, stack: list[Load]) -> GetattrSite | None:
+def _getattr_site(offset: int, stack: list[Load]) -> GetattrSite | None:
     if len(stack) not in (2, 3):
         return None
     call = GetattrSite(offset, stack[0], stack[1])

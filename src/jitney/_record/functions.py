@@ -65,12 +65,12 @@ def globals_of(fn: types.FunctionType, reads: CodeReads) -> Iterator[Global]:
 
     # An import inside of a function counts as a read of the modules on its path.
     for name, level in reads.imports:
-        yield from _imported(fn, name, level)
+        yield from _imported_globals(fn, name, level)
     for chain in reads.chains:
-        yield from _followed(fn, chain)
+        yield from _follow_chain(fn, chain)
 
 
-def _imported(
+def _imported_globals(
     fn: types.FunctionType,
     name: str,
     level: int,
@@ -95,7 +95,7 @@ def _imported(
         yield Global(path, module, (path,), None)
 
 
-def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global]:
+def _follow_chain(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global]:
     first, *rest = chain
     space = fn.__globals__
     if first in space:

@@ -159,7 +159,7 @@ def reads_of(code: CodeType) -> CodeReads:
                 chains[call.chain] = None
         # includes global names, which only makes the set larger
         attributes.update(part.co_names)
-        words.update(_words(part.co_consts[_documented(part) :]))
+        words.update(_words(part.co_consts[_has_docstring(part) :]))
     return CodeReads(
         tuple(chains),
         frozenset(attributes),
@@ -233,11 +233,11 @@ def _steps(code: CodeType) -> _Steps:
     numbers = every.translate(None, _CACHE)
     arguments = [*compress(code.co_code[1::2], every)]
     if dis.EXTENDED_ARG in numbers:
-        return _extended(numbers, arguments, code)
+        return _merge_prefixes(numbers, arguments, code)
     return _Steps(numbers, arguments, code)
 
 
-def _extended(
+def _merge_prefixes(
     numbers: bytes,
     arguments: Sequence[int],
     code: CodeType,
@@ -293,7 +293,7 @@ def _level(steps: _Steps, at: int) -> int:
 def digest_of(code: CodeType) -> str:
     """Return a digest that is equal for equal instructions, whatever the file and the line."""
     digest = hashlib.blake2b(digest_size=20)
-    documented = _documented(code)
+    documented = _has_docstring(code)
     parts = (
         code.co_code,
         code.co_name,
@@ -315,7 +315,7 @@ def digest_of(code: CodeType) -> str:
     return digest.hexdigest()
 
 
-def _documented(code: CodeType) -> bool:
+def _has_docstring(code: CodeType) -> bool:
     """Return whether the first constant is a docstring that no instruction loads."""
     if not code.co_consts or not isinstance(code.co_consts[0], str):
         return False

@@ -77,7 +77,7 @@ class Libraries:
         for code, module in ran:
             outermost = code.co_qualname.partition(".<locals>")[0]
             used.setdefault(module, set()).add(outermost)
-            _names_used(code, module, used)
+            _collect_names(code, module, used)
 
         seen = _Seen()
         spaces = _in_spaces(used)
@@ -97,7 +97,7 @@ class Libraries:
         return None
 
 
-def _names_used(
+def _collect_names(
     code: types.CodeType,
     module: str,
     used: dict[str, set[str]],
@@ -180,7 +180,7 @@ class _Seen:
             name for name, value in values.items() if name not in later and _are_functions([value])
         ]
         others = [name for name in values if name not in later and name not in functions]
-        described = self._look.described(later.values(), is_core=is_core)
+        described = self._look.fingerprint_each(later.values(), is_core=is_core)
         descriptions = dict(zip(later, described, strict=True))
         noted = Names(module, within, is_core, functions, others, descriptions, "")
         return replace(noted, digest=self._digest(noted, space))
@@ -189,7 +189,7 @@ class _Seen:
         """Return whether all names still have the values of the record."""
         space = self._space(names.module, names.within)
         here = [name for name in names.later if space.get(name) is not None]
-        later = self._look.described(map(space.get, here), is_core=names.is_core)
+        later = self._look.fingerprint_each(map(space.get, here), is_core=names.is_core)
         before = [names.later[name] for name in here]
         return later == before and self._digest(names, space) == names.digest
 
@@ -198,7 +198,7 @@ class _Seen:
         functions = [*map(space.get, names.functions)]
         if not _are_functions(functions):
             return "no functions"
-        others = self._look.described(map(space.get, names.others), is_core=names.is_core)
+        others = self._look.fingerprint_each(map(space.get, names.others), is_core=names.is_core)
         text = "\n".join([_places(functions), *others])
         content = text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, digest_size=16).hexdigest()

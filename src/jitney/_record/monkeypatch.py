@@ -20,7 +20,7 @@ class Fingerprinter:
         self._told: dict[tuple[bool, int], tuple[object, str]] = {}
         self._kinds: dict[type, _WrapperClass] = {}
 
-    def described(
+    def fingerprint_each(
         self,
         values: Iterable[object],
         *,

@@ -92,10 +92,10 @@ def importable(value: object) -> tuple[str, str] | None:
     name = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not is_installed(module):
         return None
-    return (module, name) if reached(module, name) is value else None
+    return (module, name) if lookup_name(module, name) is value else None
 
 
-def reached(module: str, name: str) -> object:
+def lookup_name(module: str, name: str) -> object:
     """Return the value of a dotted name in an imported module, or None."""
     value = sys.modules.get(module)
     for part in name.split("."):

@@ -27,7 +27,7 @@ import numpy as np
 
 from .._owners import owner, owner_of, short
 from .allowlist import ENVIRONMENT, is_barred_call
-from .audit_hook import described, report_opens
+from .audit_hook import describe_event, report_opens
 from .dynamic_reads import UNTOLD, LookedUp
 from .instructions import Codes
 from .memoised import TracedCacheEntries
@@ -176,7 +176,8 @@ class TraceMonitor:
         """
         if not (_opens_for_itself(frame) or _is_aside(frame)):
             self._fail(
-                f"`{_user(frame)}` {described(event, about)}, and what that says is not followed"
+                f"`{_user(frame)}` {describe_event(event, about)}, and what that says is not"
+                " followed"
             )
 
     def _asked(self, frame: types.FrameType, first: object) -> None:
@@ -314,7 +315,7 @@ def _asker(frame: types.FrameType | None) -> str:
 
 
 @contextmanager
-def watched(
+def watch_thread(
     followed: Codes,
     looked_up: LookedUp,
     traced: TracedCacheEntries,
@@ -333,13 +334,13 @@ def watched(
     try:
         with (
             report_opens(ran.on_open),
-            _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran),
+            _watch_by_monitoring(ran) if sys.version_info >= (3, 12) else _watch_by_profile(ran),
         ):
-            before = _drawn()
+            before = _generator_states()
             yield ran
 
             # Any draw advances the global generators, under whatever name they are called.
-            if _drawn() != before:
+            if _generator_states() != before:
                 ran.problem = ran.problem or (
                     "it draws random numbers of NumPy's or Python's, which are others in each"
                     " process"
@@ -349,7 +350,7 @@ def watched(
             gc.enable()
 
 
-def _drawn() -> tuple[str, object]:
+def _generator_states() -> tuple[str, object]:
     """States of the global random generators of NumPy and Python."""
     state = np.random.get_state(legacy=False)
     parts = [
@@ -360,7 +361,7 @@ def _drawn() -> tuple[str, object]:
 
 
 @contextmanager
-def _profiled(ran: TraceMonitor) -> Generator[None]:
+def _watch_by_profile(ran: TraceMonitor) -> Generator[None]:
     """Watch by a profile function, in Python 3.11."""
     if sys.getprofile() is not None:
         raise NotDeterministic(_BLIND)
@@ -406,7 +407,7 @@ class Follower:
 
 
 @contextmanager
-def _monitored(ran: TraceMonitor) -> Generator[None]:
+def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
     """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
     and packages like it.
     """

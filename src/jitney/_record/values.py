@@ -44,7 +44,7 @@ from .classes import (
     holds_hidden_state,
     instance_items,
     is_set_by_user,
-    registered,
+    virtual_subclasses,
 )
 from .dynamic_attrs import ASKING
 from .functions import Global, attribute_of, globals_of, is_users
@@ -563,7 +563,7 @@ class ContentHasher:
 
     def _class(self, value: type) -> None:
         named = importable(value)
-        self.say(f"node {is_node(value)}", *registered(value))
+        self.say(f"node {is_node(value)}", *virtual_subclasses(value))
         if named is not None:
             self._named(named)
             self._installed.append(value)
@@ -635,7 +635,7 @@ class ContentHasher:
         # Code whose reads cannot be followed is refused when it runs (`trace_monitor.py`), not when
         # it is seen.
         try:
-            reads = [*_checked(fn, names)]
+            reads = [*_check_reads(fn, names)]
         except NotDeterministic as unsure:
             self.say("barred")
             why = str(unsure)
@@ -701,7 +701,7 @@ def alone(scope: str) -> Callable[[object], str]:
     return digest
 
 
-def _checked(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
+def _check_reads(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
     """Yield every global that a function reads.
 
     Raises:

@@ -106,8 +106,8 @@ class Chain:
             makes,
             carried,
             own=tuple(own),
-            outputs=_wanted(flat, pairs, makes, carried),
-            written=tuple(map(_written, literals)),
+            outputs=_output_indices(flat, pairs, makes, carried),
+            written=tuple(map(_stack_literals, literals)),
         )
 
     @property
@@ -196,7 +196,7 @@ def _run(
         env.update(zip(step.makes, results, strict=True))
 
 
-def _written(values: Sequence[NumPyArray]) -> NumPyArray | None:
+def _stack_literals(values: Sequence[NumPyArray]) -> NumPyArray | None:
     """Stack literals; None if they are the same to the bit."""
     first = values[0].tobytes()
     if all(value.tobytes() == first for value in values):
@@ -204,7 +204,7 @@ def _written(values: Sequence[NumPyArray]) -> NumPyArray | None:
     return np.stack(values)
 
 
-def _wanted(
+def _output_indices(
     flat: FlatProgram,
     pairs: Sequence[tuple[int, int]],
     makes: Sequence[list[int]],

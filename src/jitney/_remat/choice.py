@@ -70,12 +70,12 @@ def choose(problem: Problem, budget: int) -> Chosen:
     """
     best = problem.measure(EVERYTHING)
     if best.bytes > budget:
-        best = _searched(problem, budget, best)
+        best = _search_options(problem, budget, best)
     fn = problem.fn(best.option)
     return Chosen(fn, best, tuple(problem.points.values()))
 
 
-def _searched(
+def _search_options(
     problem: Problem,
     budget: int,
     most: MeasuredOption,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import jax
 
-from .._jax.evaluation import applied
-from .._jax.jaxprs import opened, scan_parts
+from .._jax.evaluation import evaluate_jaxpr
+from .._jax.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array, Aval, DType, JaxprEqn
 from .flat import FlatProgram, bytes_of
 from .flops import of_equation
@@ -128,12 +128,12 @@ def _segment(flat: FlatProgram, stack: Stack) -> Layer:
 
 def _iteration(flat: FlatProgram, stack: Stack) -> Layer:
     eqn = flat.steps[stack.start].eqn
-    body, constants = opened(eqn.params["jaxpr"])
+    body, constants = open_jaxpr(eqn.params["jaxpr"])
     operands = [atom.aval for atom in eqn.invars]
     _, carry, _ = scan_parts(eqn, operands)
 
     def iteration(*values: Array) -> list[Array]:
-        return applied(body, constants, values)
+        return evaluate_jaxpr(body, constants, values)
 
     return _layer(
         stack.count,

@@ -21,12 +21,12 @@ from .._jax.evaluation import (
     CallStack,
     Ref,
     as_const,
-    numbered,
+    number_results,
     numbers_of,
     values_at,
     without_calls,
 )
-from .._jax.jaxprs import bound, called, opened, programs
+from .._jax.jaxprs import bound, called_jaxpr, open_jaxpr, programs
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Aval, JaxprEqn
@@ -210,16 +210,16 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
         reads: list[Ref],
         _: CallStack,
     ) -> tuple[int, ...]:
-        makes = numbered(eqn.outvars, avals)
+        makes = number_results(eqn.outvars, avals)
         steps.append(Step(eqn, tuple(reads), makes))
         return makes
 
     def inside(eqn: JaxprEqn) -> object | None:
-        return called(eqn) if eqn.primitive.name in calls else None
+        return called_jaxpr(eqn) if eqn.primitive.name in calls else None
 
-    program, _ = opened(jaxpr)
-    constants = numbered(program.constvars, avals)
-    arguments = numbered(program.invars, avals)
+    program, _ = open_jaxpr(jaxpr)
+    constants = number_results(program.constvars, avals)
+    arguments = number_results(program.invars, avals)
     gives = without_calls(
         jaxpr,
         arguments,
@@ -234,7 +234,7 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
 
 def within(program: object) -> Iterator[AnyJaxpr]:
     """Sub-jaxprs of a program, at any depth."""
-    for eqn in opened(program)[0].eqns:
+    for eqn in open_jaxpr(program)[0].eqns:
         for inner in programs(eqn.params):
             yield inner
             yield from within(inner)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .._jax.jaxprs import called, opened, programs, variables
+from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs, variables
 from .._jax.primitives import REARRANGED
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
 
@@ -23,7 +23,7 @@ _FREE = REARRANGED | frozenset(_OTHERS.split())
 
 def flops(jaxpr: AnyJaxpr, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; dead code is not counted."""
-    program, _ = opened(jaxpr)
+    program, _ = open_jaxpr(jaxpr)
     results = program.outvars
     if wanted is not None and len(wanted):
         pairs = zip(results, wanted, strict=True)
@@ -43,9 +43,9 @@ def of_equation(eqn: JaxprEqn, asked: Sequence[bool] | None = None) -> int:
     computed or added.
     """
     name = eqn.primitive.name
-    inner = called(eqn)
+    inner = called_jaxpr(eqn)
     if inner is not None:
-        results = opened(inner)[0].outvars
+        results = open_jaxpr(inner)[0].outvars
         wanted = asked if asked and len(asked) == len(results) else None
         return flops(inner, wanted)
 

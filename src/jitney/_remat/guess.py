@@ -65,9 +65,9 @@ class Guess:
         left = [option for option in firsts if option in options]
         if best is not None:
             left = [option for option in left if self.flops(option) < best.flops]
-        return sorted(left, key=self._estimated)
+        return sorted(left, key=self._estimate_costs)
 
-    def _estimated(self, option: Option) -> tuple[int, int]:
+    def _estimate_costs(self, option: Option) -> tuple[int, int]:
         return self.estimate.flops(option), self.estimate.bytes(option)
 
     def smallest(self, options: Sequence[Option]) -> Option | None:
@@ -150,16 +150,16 @@ def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
 
     neighbours: list[Option] = []
     groups = {option.group for option in alike}
-    for group in _beside(groups, here.group):
+    for group in _nearest_numbers(groups, here.group):
         of_group = [option for option in alike if option.group == group]
         neighbours.append(min(of_group, key=distance))
 
     layers = {option.layers for option in alike if option.group == here.group}
-    counts = _beside(layers, here.layers)
+    counts = _nearest_numbers(layers, here.layers)
     return neighbours + [replace(here, layers=count) for count in counts]
 
 
-def _beside(numbers: Iterable[int], number: int) -> list[int]:
+def _nearest_numbers(numbers: Iterable[int], number: int) -> list[int]:
     """Next larger and next smaller number."""
     ordered = sorted(numbers)
     at = ordered.index(number)

@@ -16,8 +16,8 @@ from typing import Any
 
 import jax
 
-from .._jax.evaluation import applied
-from .._jax.jaxprs import inside, is_backward, opened
+from .._jax.evaluation import evaluate_jaxpr
+from .._jax.jaxprs import inside, is_backward, open_jaxpr
 from .._jax.memory import text
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
@@ -74,7 +74,7 @@ def rolling(
     low = 0
     for stack, high in zip(stacks, starts, strict=False):
         grown = _grown(flat, stack, low, high)
-        layers = _decided(
+        layers = _decide_loop(
             flat,
             grown,
             parts,
@@ -109,7 +109,7 @@ def rolling(
     )
 
 
-def _decided(
+def _decide_loop(
     flat: FlatProgram,
     stack: Stack,
     parts: Parts,
@@ -119,7 +119,7 @@ def _decided(
 ) -> Layers:
     """Decide whether repeated layers become a loop."""
     steps = flat.steps[stack.bounds[0] : stack.bounds[1]]
-    operations = sum(1 + _held(step) for step in steps)
+    operations = sum(1 + _count_inside(step) for step in steps)
     count = stack.count
 
     def stay(why: str) -> Layers:
@@ -234,7 +234,7 @@ def _longest(flat: FlatProgram, stack: Stack) -> tuple[Stack, Chain | Broken]:
     return stack, first or Broken("they differ in more than what they read")
 
 
-def _held(step: Step) -> int:
+def _count_inside(step: Step) -> int:
     """Number of equations in the sub-jaxprs of a step."""
     return sum(1 for _ in inside(step.eqn))
 
@@ -273,7 +273,7 @@ class RolledFunction:
         return self.found.lines
 
     def __call__(self, arrays: Sequence[Any]) -> list[Array]:
-        program, constants = opened(self.traced)
+        program, constants = open_jaxpr(self.traced)
         if self.found.changes:
             return self.found([*constants, *arrays])
-        return applied(program, constants, arrays)
+        return evaluate_jaxpr(program, constants, arrays)

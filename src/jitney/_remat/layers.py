@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import Const, Ref
-from .._jax.jaxprs import opened, programs
+from .._jax.jaxprs import open_jaxpr, programs
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn, NumPyArray
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
@@ -75,9 +75,9 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
         weights.append(computed + _inside(step))
     least = _SHARE * sum(weights)
     crossing = flat.crossing()
-    labels = _numbered([_label(step) for step in flat.steps])
+    labels = _number_labels([_label(step) for step in flat.steps])
     stacks = list(
-        _repeated(
+        _find_repetitions(
             flat,
             np.asarray(labels),
             np.asarray(weights, float),
@@ -106,9 +106,9 @@ def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
 
     Slices do not count: all layers may take slices of one array.
     """
-    labels = _numbered([_label(step) for step in flat.steps])
+    labels = _number_labels([_label(step) for step in flat.steps])
     counts = [step.name not in _SLICES for step in flat.steps]
-    stacks = _repeated(
+    stacks = _find_repetitions(
         flat,
         np.asarray(labels),
         np.asarray(counts, float),
@@ -120,7 +120,7 @@ def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
     return tuple(sorted(stacks, key=lambda stack: stack.start))
 
 
-def _repeated(
+def _find_repetitions(
     flat: FlatProgram,
     labels: NumPyArray,
     weights: NumPyArray,
@@ -136,9 +136,9 @@ def _repeated(
     _, first, length, period = best
     first, end = low + first, low + first + length
     stack = _cut(flat, crossing, first, end, period)
-    yield from _repeated(flat, labels, weights, crossing, low, stack.start, least)
+    yield from _find_repetitions(flat, labels, weights, crossing, low, stack.start, least)
     yield stack
-    yield from _repeated(flat, labels, weights, crossing, stack.stop, high, least)
+    yield from _find_repetitions(flat, labels, weights, crossing, stack.stop, high, least)
 
 
 def _best(labels: NumPyArray, weights: NumPyArray) -> tuple[float, int, int, int] | None:
@@ -213,13 +213,13 @@ def _inside(step: Step) -> int:
     """Bytes that a loop computes over all iterations."""
     if step.name != "scan":
         return 0
-    program, _ = opened(step.eqn.params["jaxpr"])
+    program, _ = open_jaxpr(step.eqn.params["jaxpr"])
     results = [atom for eqn in program.eqns for atom in eqn.outvars]
     per_iteration = sum(bytes_of(atom.aval) for atom in results)
     return int(step.eqn.params["length"]) * per_iteration
 
 
-def _numbered(labels: Sequence[Hashable]) -> list[int]:
+def _number_labels(labels: Sequence[Hashable]) -> list[int]:
     known: dict[Hashable, int] = {}
     return [known.setdefault(label, len(known)) for label in labels]
 
@@ -233,7 +233,7 @@ def _label(step: Step) -> Hashable:
     for name, value in sorted(eqn.params.items()):
         text = repr(value) if isinstance(value, _PLAIN) else type(value).__name__
         params.append((name, text))
-    inner = tuple(len(opened(program)[0].eqns) for program in programs(eqn.params))
+    inner = tuple(len(open_jaxpr(program)[0].eqns) for program in programs(eqn.params))
     return (
         step.name,
         tuple(params),
@@ -324,7 +324,7 @@ def _identity(value: object) -> tuple[Hashable, ...]:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return (repr(value),)
 
-    program, constants = opened(value)
+    program, constants = open_jaxpr(value)
     if hasattr(program, "eqns") and not constants:
         equations = map(_equation, program.eqns)
         whole = id(value) if programs_inside(program) else str(program)

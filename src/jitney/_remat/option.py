@@ -8,8 +8,8 @@ from typing import Literal
 
 import jax
 
-from .._jax.evaluation import applied, values_at
-from .._jax.jaxprs import opened, scan_parts
+from .._jax.evaluation import evaluate_jaxpr, values_at
+from .._jax.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array
 from .chain import Arrays, Chain, LoopBody
 from .flat import FlatProgram
@@ -147,11 +147,11 @@ class _Evaluation:
             return
         operands = values_at(step.reads, self.env)
         fixed, carry, rows = scan_parts(step.eqn, operands)
-        body, constants = opened(step.eqn.params["jaxpr"])
+        body, constants = open_jaxpr(step.eqn.params["jaxpr"])
         count = len(carry)
 
         def iteration(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
-            out = applied(body, constants, [*fixed, *carry, *row])
+            out = evaluate_jaxpr(body, constants, [*fixed, *carry, *row])
             return out[:count], out[count:]
 
         last, ys = remat_scan(

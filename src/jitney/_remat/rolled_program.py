@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .._jax.jaxprs import opened, scan_parts
+from .._jax.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array
 from .chain import Arrays, Chain, with_weak_type
 from .flat import FlatProgram, Step
@@ -147,7 +147,7 @@ def _loop(
     """Run a loop whose body has rolled layers."""
     fixed, carry, rows = scan_parts(step.eqn, operands)
     params = step.eqn.params
-    _, constants = opened(params["jaxpr"])
+    _, constants = open_jaxpr(params["jaxpr"])
     count = len(carry)
 
     def iteration(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:

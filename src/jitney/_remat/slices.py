@@ -17,7 +17,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from .._jax.jaxprs import opened
+from .._jax.jaxprs import open_jaxpr
 from .flat import FlatProgram, Step
 
 
@@ -148,5 +148,5 @@ def _one_behind_the_other(
         return jax.lax.concatenate(rows, 0)
 
     traced = jax.make_jaxpr(together)(*arguments)
-    (eqn,) = opened(traced)[0].eqns
+    (eqn,) = open_jaxpr(traced)[0].eqns
     return Step(eqn, tuple(rows), step.makes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import _axes
 from .._axes import Refused
-from .._jax.primitives import spelled
+from .._jax.primitives import public_name
 from .._jax.typed import AnyJaxpr, Array
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
@@ -47,7 +47,7 @@ class AxisFacts:
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
         parts = [
-            f"{how} ({_listing([use.place or '`' + spelled(use.op) + '`' for use in uses])})"
+            f"{how} ({_listing([use.place or '`' + public_name(use.op) + '`' for use in uses])})"
             for (_, how), uses in seen.items()
         ]
         kind = (
@@ -75,9 +75,9 @@ class Axes(dict[str, AxisFacts]):
 
     def __str__(self) -> str:
         # Imported here, since rich is slow to import and most facts are never printed.
-        from .._console import folded
+        from .._console import wrap_line
 
-        return "\n".join(folded(str(facts)) for facts in self.values())
+        return "\n".join(wrap_line(str(facts)) for facts in self.values())
 
 
 # Largest size that is tried, from 2 on, where the form of an expression alone proves nothing.
@@ -94,7 +94,7 @@ def facts_of(
     With `buckets`, only for the axes that have one, and for the sizes that share a bucket with the
     size of the call.
     """
-    view = entry.planned(arrays, jit=False).view
+    view = entry.plan_call(arrays, jit=False).view
 
     # Facts are those of the body, so the stages around it are left out of the plan.
     plan = Plan.make(

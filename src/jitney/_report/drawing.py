@@ -14,7 +14,7 @@ from .._stages import AutoRemat, Chunk, Fill, Jit, Place
 from .._stages.chunk import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
-from .._svg import Picture, box, folded, picture, words
+from .._svg import Picture, box, picture, words, wrap_text
 from .._view.named_axes import is_count
 from .._view.view import View
 from .sketches import Sketch, bucket, chunks, shards
@@ -43,7 +43,7 @@ class _Pen:
         return WIDE - 2 * self.left
 
     def say(self, what: str, kind: str = "", most: int = 3) -> None:
-        for line in folded(what, self.wide, most):
+        for line in wrap_text(what, self.wide, most):
             self.y += _LINE
             self.parts.append(words(self.left, self.y - 4, line, kind))
 

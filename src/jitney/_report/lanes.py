@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from .._jax.jaxprs import equations, opened, source_of
+from .._jax.jaxprs import equations, open_jaxpr, source_of
 from .._jax.typed import AnyJaxpr
 from .._stages import Chunk, Vmap
 from .._stages.autocast import body_of
@@ -79,6 +79,6 @@ def _joining(jaxpr: AnyJaxpr) -> Iterator[str]:
         # The condition of an unmapped loop is a scalar.
         if (
             eqn.primitive.name == "while"
-            and opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape
+            and open_jaxpr(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape
         ):
             yield source_of(eqn)

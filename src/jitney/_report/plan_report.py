@@ -164,7 +164,7 @@ def report(
     with entry.numbers():
         # Chunks and devices need not divide a padded axis at its exact size. This plan has neither;
         # `padded_plan` has both.
-        planned = entry.planned(arrays, jit=not core.options.pad)
+        planned = entry.plan_call(arrays, jit=not core.options.pad)
         autocast = planned.plan.of(Autocast)
         # Before its first call an autocast has no policy, and the body cannot be built.
         ready = autocast is None or autocast.policy is not None
@@ -200,8 +200,8 @@ def report(
     ]
     if ready:
         stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ())
-        stages += _rematerialised(core, plan, entry, planned.view, compiles=compiles)
-    stages += _rolled(plan, entry, arrays) if ready else []
+        stages += _remat_lines(core, plan, entry, planned.view, compiles=compiles)
+    stages += _layer_lines(plan, entry, arrays) if ready else []
     stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
     stages += [
@@ -216,7 +216,9 @@ def report(
         lines=(
             *stages,
             *donation,
-            *_around(core, planned.notes, _verified(entry, arrays, ready=ready), _late(entry)),
+            *_other_decisions(
+                core, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
+            ),
             *_serialized_line(core, entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
@@ -277,7 +279,7 @@ def _derivative(
     return lines
 
 
-def _rematerialised(
+def _remat_lines(
     core: CompiledFunction,
     plan: Plan,
     entry: Specialization,
@@ -300,12 +302,12 @@ def _rematerialised(
         PlanLine(
             "remat",
             taken=True,
-            why=why + (_recomputed(core, derived, entry, plan, view) if compiles else ""),
+            why=why + (_remat_gain(core, derived, entry, plan, view) if compiles else ""),
         )
     ]
 
 
-def _recomputed(
+def _remat_gain(
     core: CompiledFunction,
     derived: Derived,
     entry: Specialization,
@@ -333,7 +335,7 @@ def _recomputed(
     )
 
 
-def _rolled(
+def _layer_lines(
     plan: Plan,
     entry: Specialization,
     arrays: Sequence[Array],
@@ -534,7 +536,7 @@ def _listing(leaves: Sequence[Leaf]) -> str:
     return ", ".join(dict.fromkeys(leaf.argument for leaf in leaves))
 
 
-def _around(
+def _other_decisions(
     core: CompiledFunction,
     notes: Sequence[str],
     verified: PlanLine,
@@ -566,7 +568,7 @@ def _around(
             kept,
             where if options.cache else "`cache=False`: compiled in every process anew",
         ),
-        PlanLine("max_compiles", options.max_compiles is not None, _limited(core)),
+        PlanLine("max_compiles", options.max_compiles is not None, _compile_limit(core)),
         PlanLine(
             "trace errors",
             options.on_trace_error == "eager",
@@ -610,7 +612,7 @@ def _serialized_line(
         ]
 
 
-def _verified(
+def _verify_line(
     entry: Specialization,
     arrays: Sequence[Array],
     *,
@@ -646,7 +648,7 @@ def _late(entry: Specialization) -> PlanLine:
     )
 
 
-def _limited(core: CompiledFunction) -> str:
+def _compile_limit(core: CompiledFunction) -> str:
     limit = core.options.max_compiles
     return (
         "not asked for"

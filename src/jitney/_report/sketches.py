@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from .. import _axes
 from .._errors import shortlist
-from .._jax.primitives import spelled
+from .._jax.primitives import public_name
 from .._stages.chunk import Cut
 from .._stages.fill import PaddedAxis
 from .._stages.sharding import Place
-from .._svg import box, folded, words
+from .._svg import box, words, wrap_text
 from .._view.view import View
 
 Sketch = tuple[list[str], float]
@@ -46,7 +46,7 @@ def bucket(axis: PaddedAxis, x: float, y: float, wide: float) -> Sketch:
         if axis.high > axis.size
         else ""
     )
-    told = folded(
+    told = wrap_text(
         f"{axis.name}: {axis.size} of {axis.high} are valid{filled}. Sizes {axis.low} to"
         f" {axis.high} share the program.",
         wide,
@@ -96,7 +96,7 @@ def chunks(
                 parts.append(
                     words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle")
                 )
-        told = folded(_does(passes, number - 1), wide - _LABEL, 2)
+        told = wrap_text(_does(passes, number - 1), wide - _LABEL, 2)
         parts += [
             words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft")
             for i, line in enumerate(told)
@@ -107,7 +107,7 @@ def chunks(
     of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (
         f", the last of {last:,}" if last < cut.width and count > 1 else ""
     )
-    told = folded(
+    told = wrap_text(
         of + (f", on each of {cut.devices.parts} devices" if cut.devices is not None else ""), wide
     )
     parts += [words(x, top + 12 + 15 * i, line, "soft") for i, line in enumerate(told)]
@@ -118,7 +118,7 @@ def _does(passes: _axes.Passes, number: int) -> str:
     """Return what a pass carries from chunk to chunk, and its results, in words."""
     each = passes.passes[number]
     names = shortlist(
-        list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed)))
+        list(dict.fromkeys(public_name(node.op.name) for node in each.states(passes.streamed)))
     )
     given = (
         f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk"
@@ -151,7 +151,7 @@ def shards(
     top = y + 17
     for leaf, spec in spread[:_ARRAYS]:
         along = tuple(name for axes in spec for name in axes)
-        parts.append(words(x, top + 12, folded(leaf.path, _LABEL - 4, 1)[0], "code"))
+        parts.append(words(x, top + 12, wrap_text(leaf.path, _LABEL - 4, 1)[0], "code"))
         for i in shown:
             number = _part(i, sizes, along)
             colour = f"var(--{_COLOURS[number % 4]})"
@@ -180,7 +180,7 @@ def shards(
             ),
         ]
     )
-    told = folded(f"numbers and colours are parts of an array{more}", wide)
+    told = wrap_text(f"numbers and colours are parts of an array{more}", wide)
     parts += [words(x, top + 13 + 15 * i, line, "soft") for i, line in enumerate(told)]
     return parts, top - y + 15 * len(told)
 

@@ -22,7 +22,7 @@ import jax
 
 from .._jax.trees import attribute, tree_flatten, tree_unflatten
 from .._jax.typed import PyTreeDef
-from .._record.origin import reached
+from .._record.origin import lookup_name
 from .._record.unsure import NotDeterministic
 from .._signature.strict_keys import are_one
 
@@ -53,7 +53,7 @@ class Forms:
         self._collect(values)
 
     def _collect(self, value: object) -> None:
-        children, treedef = _opened(value)
+        children, treedef = _flatten_node(value)
         if treedef == _LEAF:
             self._leaves.append(value)
             return
@@ -97,7 +97,7 @@ class Forms:
             return ["dict", list(value), *map(self._written, value.values())]
 
         # Leaves, then nodes that JAX knows: like an argument, a named tuple, or a module.
-        children, treedef = _opened(value)
+        children, treedef = _flatten_node(value)
         if treedef == _LEAF:
             return self._leaf(value)
         node = self._node(value, treedef)
@@ -161,13 +161,13 @@ class Forms:
         if kind == "leaf":
             return self._leaves[rest[0]]
         if kind == "name":
-            return _found(*rest)
+            return _require_name(*rest)
         if kind == "named tuple":
             module, name, *items = rest
-            return _found(module, name)(*map(self._read, items))
+            return _require_name(module, name)(*map(self._read, items))
         if kind == "module":
             module, name, present, *values = rest
-            cls = _found(module, name)
+            cls = _require_name(module, name)
             fields = dict(zip(present, map(self._read, values), strict=True))
             return _module_of(cls, fields)
 
@@ -187,7 +187,7 @@ def _module_of(kind: object, fields: Mapping[str, object]) -> eqx.Module:
     return module
 
 
-def _opened(value: object) -> tuple[list[object], Hashable]:
+def _flatten_node(value: object) -> tuple[list[object], Hashable]:
     """Return the children of a node, and its treedef without them; a leaf is its own child."""
     return jax.tree_util.tree_flatten(value, is_leaf=partial(is_not, value))
 
@@ -198,7 +198,7 @@ def _named(value: object) -> tuple[str, str]:
     if (
         not isinstance(module, str)
         or not isinstance(name, str)
-        or reached(module, name) is not value
+        or lookup_name(module, name) is not value
     ):
         raise NotDeterministic(
             f"its result holds a {type(value).__qualname__} that no argument has and no name"
@@ -207,8 +207,8 @@ def _named(value: object) -> tuple[str, str]:
     return module, name
 
 
-def _found(module: str, name: str) -> Any:
-    value = reached(module, name)
+def _require_name(module: str, name: str) -> Any:
+    value = lookup_name(module, name)
     if value is None:
         raise NotDeterministic(f"{module}.{name} is not there")
     return value

@@ -80,7 +80,7 @@ def in_parts(
             # A fresh value of this user context misses JAX's trace caches: all bodies run once
             # more, and their reads are recorded.
             with SERIALIZED(object()):
-                fresh = _stored(body, request, make)
+                fresh = _serialise_parts(body, request, make)
             if stored is None:
                 why = f"{MADE}{changed}" if save(request.entry, fresh) else UNWRITTEN
             request.check_same(fresh, stored or fresh)
@@ -92,7 +92,7 @@ def in_parts(
     return CachedParts(stored.programs, stored.plan, treedef, rest), why
 
 
-def _stored(
+def _serialise_parts(
     body: CallPlanner,
     request: CacheRequest,
     make: Callable[[], TracedParts],

@@ -30,7 +30,7 @@ from .._view.layout import jit_is_off
 from .._view.result import Outcome
 from .._view.true_sizes import TrueSizes, split_counts
 from . import padded_cuts
-from .key import unsupported
+from .key import cache_obstacle
 from .mesh_layout import MeshLayout
 from .request import FOUND, MADE, UNWRITTEN, CacheRequest
 from .stored import SerializedProgram, save
@@ -94,7 +94,7 @@ class SerializedPrograms:
         """Return whether the program of a call on a mesh, padded if it is, is cached, and the
         reason if not.
         """
-        refused = unsupported(self._body.core)
+        refused = cache_obstacle(self._body.core)
         if refused is not None:
             return False, f"not cached: {refused}"
         with self._body.numbers():
@@ -143,7 +143,7 @@ class SerializedPrograms:
         # and their reads are recorded.
         with SERIALIZED(object()):
             try:
-                stored = self._stored(request, trace)
+                stored = self._serialise_trace(request, trace)
                 is_saved = save(request.entry, stored)
                 self.notes[key] = (is_saved, f"{MADE}{why}" if is_saved else UNWRITTEN)
             except NotDeterministic as unsure:
@@ -158,7 +158,7 @@ class SerializedPrograms:
         def trace(given: Sequence[object]) -> object:
             return self._on_mesh(given, laid)
 
-        as_written = core.called_as_written(trace, self._body.paths)
+        as_written = core.with_user_names(trace, self._body.paths)
         return ExportableTrace(as_written, core.name, request.given, laid)
 
     def _on_mesh(
@@ -168,7 +168,7 @@ class SerializedPrograms:
     ) -> object:
         return self._trace(given, None if laid is None else laid.mesh)
 
-    def _stored(
+    def _serialise_trace(
         self,
         request: CacheRequest,
         trace: ExportableTrace,
@@ -202,7 +202,7 @@ class SerializedPrograms:
             return ()
         key = padded_cuts.program_key(arrays, counts)
         padded_cuts.demand_one_for_all(self._proofs.get(key))
-        return padded_cuts.written(self._cuts[key])
+        return padded_cuts.serialise_cuts(self._cuts[key])
 
     def _verify(
         self,
@@ -216,7 +216,7 @@ class SerializedPrograms:
         """
         trace = self._traced(request)
         with SERIALIZED(object()):
-            fresh = self._stored(request, trace)
+            fresh = self._serialise_trace(request, trace)
         request.check_same(fresh, stored)
 
 

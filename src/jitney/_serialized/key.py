@@ -95,7 +95,7 @@ def key_of(
     Raises:
         NotDeterministic: Something that a trace may read has no reliable fingerprint.
     """
-    refused = unsupported(body.core)
+    refused = cache_obstacle(body.core)
     if refused is not None:
         raise NotDeterministic(refused)
 
@@ -127,7 +127,7 @@ def key_of(
     )
 
 
-def unsupported(core: FunctionInfo) -> str | None:
+def cache_obstacle(core: FunctionInfo) -> str | None:
     """Return why programs of a function are not cached; None if they are."""
     options = core.options
     if AUTO in _budgets(core):

@@ -31,12 +31,12 @@ def program_key(arrays: Sequence[Array], counts: TrueSizes) -> Hashable:
     return padded_key(leaves)
 
 
-def written(cuts: Sequence[Cut]) -> list[object]:
+def serialise_cuts(cuts: Sequence[Cut]) -> list[object]:
     """Return cuts as plain data."""
-    return [[_dim_written(dim) for dim in cut] for cut in cuts]
+    return [[_serialise_dim(dim) for dim in cut] for cut in cuts]
 
 
-def _dim_written(dim: PaddedDim) -> list[object]:
+def _serialise_dim(dim: PaddedDim) -> list[object]:
     return [dim.axis, dim.names, None if dim.dim is None else str(dim.dim)]
 
 

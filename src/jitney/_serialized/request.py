@@ -21,7 +21,7 @@ from .._jax.compile_cache.cache import own
 from .._record.dynamic_reads import LookedUp, Read
 from .._record.libraries import Libraries
 from .._record.memoised import TracedCacheEntries
-from .._record.trace_monitor import watched
+from .._record.trace_monitor import watch_thread
 from .._record.unsure import NotDeterministic
 from .._record.values import alone
 from .._view.true_sizes import split_counts
@@ -146,7 +146,7 @@ class CacheRequest:
         """
         traced = TracedCacheEntries(self.key.remembering, alone(self.key.scope))
         looked_up = LookedUp(self.key.codes, partial(self._again, traced=traced))
-        with watched(self.key.codes, looked_up, traced) as ran:
+        with watch_thread(self.key.codes, looked_up, traced) as ran:
             made = make()
 
         # Refuse what the monitors saw and the key does not hold.

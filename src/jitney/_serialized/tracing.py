@@ -143,7 +143,7 @@ class ExportableTrace:
             raise NotDeterministic(
                 "it has effects: it calls back into Python, or changes references"
             )
-        program = written(lambda: export().export(jitted)(*specs))
+        program = run_export(lambda: export().export(jitted)(*specs))
         return Exported(program, tuple(map(_messages, table.callbacks)), weak)
 
     def check_results(self, content: bytes, exported: Exported) -> None:
@@ -193,7 +193,7 @@ def _messages(callback: object) -> tuple[str, ...]:
     return messages
 
 
-def written(step: Callable[[], _T]) -> _T:
+def run_export(step: Callable[[], _T]) -> _T:
     """Return the result of a step of `jax.export`.
 
     Raises:
@@ -213,7 +213,7 @@ def content_of(program: jax.export.Exported) -> bytes:
     Raises:
         NotDeterministic: The bytes may hide that the program calls something outside of XLA.
     """
-    content = bytes(written(program.serialize))
+    content = bytes(run_export(program.serialize))
     if not is_plain(program, content):
         raise NotDeterministic("the bytes of its program do not tell what that calls")
     return content

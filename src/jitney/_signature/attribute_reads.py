@@ -41,7 +41,7 @@ from .mutable_objects import (
     referent,
     state,
 )
-from .read_hooks import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
+from .read_hooks import ABSENT, WatchedClasses, can_be_watched, next_number, suspend_readers
 from .static_values import Unkeyed, static_key
 
 _Attributes = Mapping[str, object]
@@ -281,7 +281,7 @@ class AttributeReads:
         # Number of recorded attributes.
         self._count = 0
 
-        with unwatched():
+        with suspend_readers():
             # Static fields of modules are held by the layout too, so they may be held strongly
             # here.
             self.wholes: list[tuple[object, _RecordedRead]] = [
@@ -432,7 +432,7 @@ class AttributeReads:
         return slow, quick
 
     def _hold_as_states(self) -> bool:
-        with unwatched():
+        with suspend_readers():
             return not self._is_gone() and next(self._changed(), None) is None
 
     def _is_gone(self) -> bool:
@@ -445,7 +445,7 @@ class AttributeReads:
         """Quadruples of an object, the name of a changed attribute ("" for a whole object), its
         recorded and its current value.
         """
-        with unwatched():
+        with suspend_readers():
             return [*self._changed()]
 
     def _changed(self) -> Iterator[_Change]:
@@ -576,7 +576,7 @@ class ReadTrace:
             self._scratch.add((id(value), name))
             return part
         self._reads.refuse_unreadable(value, name, raw)
-        given = self._noted(value, name, raw, part)
+        given = self._note_read(value, name, raw, part)
         self._given[id(value), name] = raw, given
         return given
 
@@ -598,7 +598,7 @@ class ReadTrace:
         objects = {id(value): value for value in self._alive}
         paths = {key: names.get(key) or type(value).__name__ for key, value in objects.items()}
 
-        with unwatched():
+        with suspend_readers():
             for key, began in [*self._began.items()]:
                 value = objects[key]
                 noted = self._reads.attributes[_place(value)][1]
@@ -616,7 +616,7 @@ class ReadTrace:
                 if copied is not raw and _content(copied) != _content(raw):
                     yield f"{paths[key]}.{name}", True, True
 
-    def _noted(
+    def _note_read(
         self,
         value: object,
         name: str,

@@ -136,7 +136,7 @@ class Bucket:
         if size < 2:
             return None
         if divisor == 1:
-            low, high = self._around(size)
+            low, high = self._size_bounds(size)
             return None if high is None else (max(low, 2), high)
 
         # Rounding may make buckets equal, and lift smaller ones to `size` or above. Walk down to
@@ -157,23 +157,23 @@ class Bucket:
 
     def _down_from(self, size: int) -> Iterator[int]:
         """Buckets in descending order, from the bucket of this size."""
-        low, high = self._around(size)
+        low, high = self._size_bounds(size)
         if high is not None:
             yield high
         # Sizes 0 and 1 run unpadded.
         while low > 2:
-            low, high = self._around(low - 1)
+            low, high = self._size_bounds(low - 1)
             if high is not None:
                 yield high
 
-    def _around(self, size: int) -> tuple[int, int | None]:
+    def _size_bounds(self, size: int) -> tuple[int, int | None]:
         if self.multiple is not None:
             high = -(-size // self.multiple) * self.multiple
             return high - self.multiple + 1, high
         if self.ladder == "pow2":
             high = 1 << (size - 1).bit_length()
             return high // 2 + 1, high
-        steps = self.sizes if self.sizes is not None else _aligned(size)
+        steps = self.sizes if self.sizes is not None else _lane_ladder(size)
         at = bisect_left(steps, size)
         low = steps[at - 1] + 1 if at else 2
         high = steps[at] if at < len(steps) else None
@@ -196,7 +196,7 @@ def _items(sizes: object) -> tuple[Any, ...] | None:
     return tuple(sizes) if getattr(sizes, "ndim", 1) > 0 else None
 
 
-def _aligned(size: int) -> tuple[int, ...]:
+def _lane_ladder(size: int) -> tuple[int, ...]:
     """Ladder 128, 256, 384, 512, 768, 1024, 1536, ... up to the first step that holds `size`."""
     steps = [LANES]
     step = 2 * LANES

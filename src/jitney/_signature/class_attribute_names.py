@@ -67,7 +67,7 @@ class ClassNames:
 
 def named_by(body: object) -> AttributeNames:
     """Names that occur in a body and in the functions that it calls."""
-    return _names(_reached(body))
+    return _names(_reachable_codes(body))
 
 
 def bases_of(kind: type) -> list[type]:
@@ -121,7 +121,7 @@ def _functions(part: object) -> Iterator[types.FunctionType]:
             waiting += [getattr(each, name, None) for name in ("__wrapped__", "fn")]
 
 
-def _reached(body: object) -> Iterator[tuple[types.CodeType, bool]]:
+def _reachable_codes(body: object) -> Iterator[tuple[types.CodeType, bool]]:
     """Code objects of a function and of the user's functions that it reaches by global names and
     closures.
     """

@@ -72,7 +72,7 @@ def snapshot(value: _T, copies: Copies | None = None) -> _T:
 
     known = Copies() if copies is None else copies
     if id(value) not in known:
-        copied = _copied(value, kind, known)
+        copied = _copy_value(value, kind, known)
         # A container that contains itself has entered its copy already.
         known.setdefault(id(value), (value, copied))
     # A record that contains itself needs a new object, whatever its parts are.
@@ -81,7 +81,7 @@ def snapshot(value: _T, copies: Copies | None = None) -> _T:
     return known[id(value)][1]
 
 
-def _copied(value: object, kind: type, copies: Copies) -> object:
+def _copy_value(value: object, kind: type, copies: Copies) -> object:
     if isinstance(value, np.ndarray):
         return _copied_array(value, copies)
     if isinstance(value, (list, dict, set, deque, bytearray)):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from .._extent import Unreadable, filled, names_in
+from .._extent import Unreadable, fill_braces, names_in
 from .._jax.typed import DType
 
 _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
@@ -216,7 +216,7 @@ Hint: TypeAlias = (
 
 def _written_out(expr: str | None, arguments: Mapping[str, object]) -> str | None:
     try:
-        return expr and filled(expr, arguments)
+        return expr and fill_braces(expr, arguments)
     except Unreadable:
         return expr
 

@@ -66,7 +66,7 @@ class Identity(weakref.ref[object]):
             )
 
 
-def _ended(
+def _on_death(
     gone: Identity,
     is_finalizing: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
@@ -85,10 +85,10 @@ def _ended(
 def identity(value: object) -> Identity:
     """Get the stand-in of an object that can be weakly referenced."""
     known = _known.get(id(value))
-    return known if known is not None and known() is value else _made(value)
+    return known if known is not None and known() is value else _make_identity(value)
 
 
-def _made(value: object) -> Identity:
+def _make_identity(value: object) -> Identity:
     with _lock:
         # The callback of a dead object takes no lock, so its entry is removed here, under the lock.
         # The address may belong to a new object by now.
@@ -98,7 +98,7 @@ def _made(value: object) -> Identity:
                 del _known[gone.place]
         known = _known.get(id(value))
         if known is None or known() is not value:
-            known = _known[id(value)] = Identity(value, _ended)
+            known = _known[id(value)] = Identity(value, _on_death)
             known.kind, known.place = type(value), id(value)
         return known
 

@@ -374,10 +374,10 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
         return _same(value), state(value(), inside)
     if with_attributes(value):
         return static_key(value), _attributes(value, inside)
-    return (kind, _hashed(value)) if kind.__hash__ is not None else _unhashed(value, inside)
+    return (kind, _hash_state(value)) if kind.__hash__ is not None else _parts_state(value, inside)
 
 
-def _hashed(value: object) -> Hashable:
+def _hash_state(value: object) -> Hashable:
     """State of a value whose class has a hash: its key and its current hash, which may change while
     it is the same object.
     """
@@ -391,7 +391,7 @@ def _hashed(value: object) -> Hashable:
         return _same(value), state(attributes_of(value))
 
 
-def _unhashed(value: object, inside: tuple[int, ...]) -> Hashable:
+def _parts_state(value: object, inside: tuple[int, ...]) -> Hashable:
     """State of an object without a hash: a key by its parts, its attributes, or the parts that a
     copy is built from.
     """
@@ -411,7 +411,7 @@ def _attributes(value: object, seen: tuple[int, ...]) -> Hashable:
     if kind in _BARE:
         return ()
     held = [*attributes_of(value).items()]
-    for base in _known(kind).bases:
+    for base in _kind_of(kind).bases:
         for name, part in [*vars(base).items()]:
             if not is_special(name) or is_called_unasked(name, part):
                 held.append((name, part))
@@ -447,7 +447,7 @@ class _Kind:
         )
 
 
-def _known(kind: type) -> _Kind:
+def _kind_of(kind: type) -> _Kind:
     known = _kinds.get(kind)
     # Assigning `__bases__` gives a class a new `__mro__`.
     if known is None or known.classes is not kind.__mro__:

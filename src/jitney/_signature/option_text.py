@@ -27,7 +27,7 @@ def option_texts(options: Options) -> tuple[str, ...]:
     )
 
 
-def bucket_written(bucket: Bucket) -> object:
+def bucket_spelling(bucket: Bucket) -> object:
     """Shortest spelling of a bucket: the name of its ladder, its sizes, or the whole `Bucket`."""
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
@@ -47,7 +47,7 @@ def _vmap(axes: tuple[VmapAxis, ...]) -> object:
 
 
 def _pad(pad: tuple[tuple[str, Bucket], ...]) -> object:
-    return {name: bucket_written(bucket) for name, bucket in pad}
+    return {name: bucket_spelling(bucket) for name, bucket in pad}
 
 
 def _by_path(precision: str | tuple[tuple[str, str], ...]) -> object:

@@ -41,7 +41,7 @@ class ReadObserver(Protocol):
 class _Here(threading.local):
     # All observers of the traces under way in this thread, outermost first.
     all: tuple[ReadObserver, ...] = ()
-    # The observers that are active: `all`, or none inside of `unwatched`.
+    # The observers that are active: `all`, or none inside of `suspend_readers`.
     readers: tuple[ReadObserver, ...] = ()
 
 
@@ -67,7 +67,7 @@ def _tell(
     part: object,
 ) -> object:
     given = part
-    with unwatched():
+    with suspend_readers():
         try:
             for reader in readers:
                 got = reader.read(value, name, part)
@@ -81,7 +81,7 @@ def _tell(
 
 
 @contextmanager
-def unwatched() -> Generator[None]:
+def suspend_readers() -> Generator[None]:
     """Suspend the observers: reads inside are jitney's own."""
     readers, _here.readers = _here.readers, ()
     try:

@@ -129,7 +129,7 @@ class Unkeyed(StaticError):
         return StaticError(where, f"{name} {what}", rule, fix)
 
 
-def unkeyed(where: Where, arguments: Iterable[tuple[str, object]]) -> StaticError:
+def static_key_error(where: Where, arguments: Iterable[tuple[str, object]]) -> StaticError:
     """Error for the first static argument of a call, by name, that has no key."""
     for name, value in arguments:
         try:

@@ -47,10 +47,10 @@ class Case:
         self.entry, self.mesh = entry, mesh
         self._has_checks = False
         with self._scope():
-            self._planned = entry.planned(arrays)
+            self._planned = entry.plan_call(arrays)
 
         # Types of products are read in the jaxpr: the compiler for CPUs widens those of 16 bits.
-        jaxpr, exported = self._exported(arrays)
+        jaxpr, exported = self._export_program(arrays)
         self._products, self._narrow = products_by_type(jaxpr), _has_narrow(jaxpr)
         self.donated = entry.request.donated
         # The trees contain the user's classes, and the VJP contains functions, neither of which
@@ -70,7 +70,7 @@ class Case:
         scope.enter_context(on_paper(self.mesh))
         return scope
 
-    def _exported(self, arrays: Sequence[Array]) -> tuple[Any, Any]:
+    def _export_program(self, arrays: Sequence[Array]) -> tuple[Any, Any]:
         """Return the jaxpr and the exported program.
 
         Traces again after each obstacle that can be removed: a trace of another thread, a choice
@@ -95,7 +95,7 @@ class Case:
                     _refuse_callbacks(entry, jaxpr)
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
             except Unflaggable as kept:
-                raise _refused(
+                raise _refusal(
                     entry,
                     f"a run-time check of Equinox keeps its callback: {kept}",
                     _WITHOUT_CHECKS,
@@ -130,7 +130,7 @@ class Case:
             program.results - program.aliased,
             program.temporaries,
             work.products + work.others,
-            _parted(work.products, self._products, device),
+            _split_by_type(work.products, self._products, device),
             work.bytes,
             traffic,
             self._largest(),
@@ -257,7 +257,7 @@ def _has_narrow(jaxpr: AnyJaxpr) -> bool:
     )
 
 
-def _parted(
+def _split_by_type(
     total: int,
     shares: Mapping[str, int],
     device: Device,
@@ -290,12 +290,12 @@ def _refuse_callbacks(entry: Specialization, jaxpr: AnyJaxpr) -> None:
     ]
     if callbacks:
         what = f"{source_of(callbacks[0]) or callbacks[0].primitive.name} calls back into Python"
-        raise _refused(entry, what, "simulate it without that.")
+        raise _refusal(entry, what, "simulate it without that.")
 
 
 _WITHOUT_CHECKS = "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
 
 
-def _refused(entry: Specialization, what: str, fix: str) -> OptionError:
+def _refusal(entry: Specialization, what: str, fix: str) -> OptionError:
     rule = "The program is compiled in another process, which has nothing of this one's Python."
     return OptionError(entry.core.where, f"{what}.", rule, fix, code="J208")

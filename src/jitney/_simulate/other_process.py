@@ -109,7 +109,7 @@ def compile_elsewhere(
             stderr=said,
         )
         try:
-            answered = _asked(other, pickle.dumps(list(programs)))
+            answered = _ask(other, pickle.dumps(list(programs)))
         finally:
             other.kill()
             other.wait()
@@ -125,7 +125,7 @@ def compile_elsewhere(
         return [CompiledElsewhere(*answer) for answer in answered]
 
 
-def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
+def _ask(other: subprocess.Popen[bytes], content: bytes) -> Any:
     """Send programs to the other process, and return its answer; None if it exits before."""
     asks, answers = other.stdin, other.stdout
     if asks is None or answers is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._jax.jaxprs import called, opened, programs
+from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs
 from .._jax.typed import AnyJaxpr, JaxprEqn
 from .._remat import of_equation
 from .device import Device
@@ -107,8 +107,8 @@ def products_by_type(jaxpr: AnyJaxpr) -> dict[str, int]:
     They are counted in the jaxpr, since the compiler for CPUs widens products of 16 bits.
     """
     counts: dict[str, int] = {}
-    for eqn in opened(jaxpr)[0].eqns:
-        program = called(eqn)
+    for eqn in open_jaxpr(jaxpr)[0].eqns:
+        program = called_jaxpr(eqn)
         # Calls have one sub-jaxpr; loops and branches may have several, all of which count.
         inner = programs(eqn.params) if program is None else [program]
         if inner:

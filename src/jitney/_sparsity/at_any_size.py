@@ -24,7 +24,7 @@ from .colours.colouring import Colouring, scheme_by, scheme_of
 from .colours.modes import REVERSE, Mode, PassMode
 from .compressed import Blocks
 from .directions import AbstractLeaves, Leaves, Linearized, Shape
-from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, shaped
+from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, shape_text
 from .pattern import Pattern
 from .typed_numpy import Ints, np
 
@@ -206,7 +206,7 @@ def _form(wishes: Sequence[_Wish], mode: Mode) -> _Form | None:
 
     part = (
         f"{pattern.count} of {pattern.size * pattern.columns} elements are not zero at the largest"
-        f" size{shaped(pattern, scheme)}"
+        f" size{shape_text(pattern, scheme)}"
     )
     plain = (
         f"{pattern.columns} forward passes or {pattern.size} backward ones, of about {REVERSE} each"
@@ -259,8 +259,8 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     directions = apart[single_line]
     apart_owners[directions, cross_places[single_cross]] = line_places[single_line]
 
-    colours = _spread(scheme.colours, cross_places, form.along)
-    taken_out = _spread(apart, line_places, form.lines)
+    colours = _scatter_values(scheme.colours, cross_places, form.along)
+    taken_out = _scatter_values(apart, line_places, form.lines)
     return _Tables(
         _split(colours, form.along),
         _split(owners, form.lines),
@@ -284,7 +284,7 @@ def _places(shapes: Sequence[Shape], largest: Sequence[Shape]) -> Ints:
     return np.concatenate(parts)
 
 
-def _spread(values: Ints, places: Ints, largest: Sequence[Shape]) -> Ints:
+def _scatter_values(values: Ints, places: Ints, largest: Sequence[Shape]) -> Ints:
     whole = np.full(_size(largest), -1)
     whole[places] = values
     return whole
@@ -333,10 +333,10 @@ def _blocks(
     forward = form.by == "forward"
     if forward:
         along, across = linearized.at, linearized.out
-        first, second = linearized.pushed, linearized.pulled
+        first, second = linearized.push_tangents, linearized.pull_cotangents
     else:
         along, across = linearized.out, linearized.at
-        first, second = linearized.pulled, linearized.pushed
+        first, second = linearized.pull_cotangents, linearized.push_tangents
 
     coloured_directions = list(_directions(tables.colours, along, form.count))
     value, stacks = first(coloured_directions, None)
@@ -356,7 +356,7 @@ def _blocks(
         # Start from the values outside of the pattern, then scatter the entries of the coloured
         # stack and those of the single directions.
         whole = _rest(stack, tuple(along[cross].shape), forward=forward)
-        whole = _written(
+        whole = _scatter_stack(
             whole,
             stack,
             owners[mine],
@@ -366,7 +366,7 @@ def _blocks(
         )
         if form.apart:
             other = others[cross].astype(stack.dtype)
-            whole = _written(
+            whole = _scatter_stack(
                 whole,
                 other,
                 apart_owners[cross],
@@ -430,7 +430,7 @@ def _rest(stack: jax.Array, cross: Shape, *, forward: bool) -> jax.Array:
     return jax.lax.broadcast_in_dim(rest, shape, axes)
 
 
-def _written(
+def _scatter_stack(
     whole: jax.Array,
     stack: jax.Array,
     owners: Array,

@@ -22,7 +22,7 @@ Blocks = list[list[object]]
 _LARGEST = 2**31 - 1
 
 
-def compressed(
+def blocks_by_colour(
     linearized: Linearized,
     pattern: Pattern,
     scheme: Colouring,
@@ -36,10 +36,10 @@ def compressed(
     # take the other mode, with directions of `across`.
     if forward:
         along, across = linearized.at, linearized.out
-        first, second = linearized.pushed, linearized.pulled
+        first, second = linearized.push_tangents, linearized.pull_cotangents
     else:
         along, across = linearized.out, linearized.at
-        first, second = linearized.pulled, linearized.pushed
+        first, second = linearized.pull_cotangents, linearized.push_tangents
 
     # A stack has one entry per colour: the sum of all columns of that colour (rows in reverse).
     value, stacks = first(_by_colour(scheme, along), batch)
@@ -57,11 +57,11 @@ def compressed(
         sources = [stack]
         if others is not None:
             sources.append(others[theirs].astype(stack.dtype))
-        data = _taken(sources, here.sources)
+        data = _take_elements(sources, here.sources)
 
         if as_sparse:
             return _sparse(data, here, outs[o], ins[i])
-        return _placed(
+        return _scatter_block(
             data,
             here,
             outs[o],
@@ -163,11 +163,11 @@ def dense(
     if forward:
         ends = _ends(ins)
         directions = _basis(linearized.at, ends)
-        value, stacks = linearized.pushed(directions, batch, -1)
+        value, stacks = linearized.push_tangents(directions, batch, -1)
     else:
         ends = _ends(outs)
         directions = _basis(linearized.out, ends)
-        value, stacks = linearized.pulled(directions, batch, 0)
+        value, stacks = linearized.pull_cotangents(directions, batch, 0)
     axis = -1 if forward else 0
 
     def block(o: int, i: int) -> object:
@@ -229,7 +229,7 @@ def _one_by_one(elements: Ints, leaves: AbstractLeaves) -> Leaves:
     return directions
 
 
-def _taken(stacks: Leaves, at: Ints) -> jax.Array:
+def _take_elements(stacks: Leaves, at: Ints) -> jax.Array:
     """Elements at flat positions of stacks, which are counted one behind the other."""
     size = sum(stack.size for stack in stacks)
     # All positions come from the pattern, so no bounds check is needed.
@@ -277,7 +277,7 @@ def _sparse(
     )
 
 
-def _placed(
+def _scatter_block(
     data: jax.Array,
     here: _Block,
     out: Shape,

@@ -15,7 +15,7 @@ from functools import cached_property
 import jax
 
 from .._jax.evaluation import Const, Ref
-from .._jax.jaxprs import bound, opened
+from .._jax.jaxprs import bound, open_jaxpr
 from .._jax.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
 from .._jax.typed import DType, NumPyArray
@@ -154,7 +154,7 @@ class FoldedValues:
                 jax.debug_nans(False),  # noqa: FBT003
                 jax.debug_infs(False),  # noqa: FBT003
             ):
-                computed = self._computed(rest)
+                computed = self._compute_values(rest)
                 self._values.update(zip(rest, computed, strict=True))
         return self._values
 
@@ -162,7 +162,7 @@ class FoldedValues:
     def _values(self) -> dict[int, NumPyArray]:
         return {number: np.asarray(value) for number, value in self.given.items()}
 
-    def _computed(self, asked: Sequence[int]) -> list[NumPyArray]:
+    def _compute_values(self, asked: Sequence[int]) -> list[NumPyArray]:
         steps = self._behind(asked)
         reads = dict.fromkeys(ref for step in steps for ref in step.numbers)
         leaves = [number for number in reads if number in self.given]
@@ -243,7 +243,7 @@ class Programs:
         if key not in self._found:
             self._held += [jaxpr, *values]
             flat = flattened(jaxpr, CALLS)
-            _, constants = opened(jaxpr)
+            _, constants = open_jaxpr(jaxpr)
             inputs = (*constants, *values)
             given = dict(zip(flat.takes, inputs, strict=False))
             self._found[key] = FoldedValues(flat, given, decided=False)

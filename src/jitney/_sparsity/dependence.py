@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._jax.evaluation import Ref, numbers_of
-from .._jax.jaxprs import opened, scan_parts, solve_operands, source_of, while_parts
+from .._jax.jaxprs import open_jaxpr, scan_parts, solve_operands, source_of, while_parts
 from .._jax.typed import JaxprEqn, Var
 from .._remat import FlatProgram, Step
 from .constant_folding import FoldedValues, Programs, constant
 from .dependence_rules import POSITIONS, READ, RULES
 from .operation import MaybePattern, SparsityOp, everything
-from .pattern import Pattern, TooDenseError, stacked, union
+from .pattern import Pattern, TooDenseError, stack_rows, union
 
 _LONGEST_LOOP = 1 << 10
 
@@ -263,7 +263,7 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
     # A carry and a row have another value in each iteration.
     given = [*const_values, *[None] * (len(carry_values) + len(x_values))]
     body, length = eqn.params["jaxpr"], eqn.params["length"]
-    sizes = [_size(var) for var in opened(body)[0].invars]
+    sizes = [_size(var) for var in open_jaxpr(body)[0].invars]
     const_varies = [pattern is not None for pattern in consts]
     carried = [pattern is not None for pattern in carry]
     row_varies = [pattern is not None for pattern in xs]
@@ -298,7 +298,7 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
             rows.append(x and x.take(np.arange(step * width, (step + 1) * width)))
         # The columns of `local` are the varying arguments in order, so their patterns stacked are
         # the basis.
-        basis = stacked([p for p in (*consts, *now, *rows) if p is not None])
+        basis = stack_rows([p for p in (*consts, *now, *rows) if p is not None])
         out = [p and p.after(basis) for p in local]
         outputs[step] = out[count:]
 
@@ -309,13 +309,13 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
 
     # Also for a scan without iterations, which has outputs all the same.
     stacked_outputs = range(len(eqn.outvars) - count)
-    ys = [_stacked([outputs[step][i] for step in steps]) for i in stacked_outputs]
+    ys = [_stack_parts([outputs[step][i] for step in steps]) for i in stacked_outputs]
     return [*now, *ys]
 
 
-def _stacked(parts: Sequence[MaybePattern]) -> MaybePattern:
+def _stack_parts(parts: Sequence[MaybePattern]) -> MaybePattern:
     there = [part for part in parts if part is not None]
-    return stacked(there) if there else None
+    return stack_rows(there) if there else None
 
 
 def _nothing(size: int, columns: int) -> Pattern:
@@ -334,7 +334,7 @@ def _while(loop: _Nested) -> list[MaybePattern]:
     if any(pattern is not None for pattern in condition):
         return loop.everything()
     body = eqn.params["body_jaxpr"]
-    sizes = [_size(var) for var in opened(body)[0].invars]
+    sizes = [_size(var) for var in open_jaxpr(body)[0].invars]
     _, const_values, _ = while_parts(eqn, list(loop.values))
     given = [*const_values, *[None] * len(carry)]
     columns = next(p for p in loop.patterns if p is not None).columns
@@ -343,7 +343,7 @@ def _while(loop: _Nested) -> list[MaybePattern]:
     for _ in range(_LONGEST_LOOP):
         varying = [p is not None for p in (*consts, *now)]
         local = loop.locally(body, sizes, varying, given)
-        basis = stacked([p for p in (*consts, *now) if p is not None])
+        basis = stack_rows([p for p in (*consts, *now) if p is not None])
 
         joined: list[MaybePattern] = []
         for before, out in zip(now, local, strict=True):

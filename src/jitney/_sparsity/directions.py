@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from .._jax.jaxprs import opened
+from .._jax.jaxprs import open_jaxpr
 from .dependence import dependence
 from .operation import MaybePattern
 from .pattern import Pattern, TooDenseError
@@ -102,7 +102,7 @@ class Linearized:
             return None
         # Also if it was too dense: unknown positions may be why.
         finally:
-            constants = opened(program)[1]
+            constants = open_jaxpr(program)[1]
             if blurred is not None:
                 for i, line in sources.items():
                     if i < len(constants):
@@ -133,7 +133,7 @@ class Linearized:
 
         return jax.make_jaxpr(pull)(list(self.at), list(self.out))
 
-    def pushed(
+    def push_tangents(
         self,
         seeds: Leaves,
         batch: int | None,
@@ -161,7 +161,7 @@ class Linearized:
 
         return value, _in_batches(push, seeds, batch, axis)
 
-    def pulled(
+    def pull_cotangents(
         self,
         seeds: Leaves,
         batch: int | None,

@@ -27,7 +27,7 @@ def are_sure(
     )
 
 
-def gathered(
+def gather_positions(
     shape: Shape,
     starts: object,
     out: Shape,
@@ -54,7 +54,7 @@ def gathered(
     return _positions(shape, starts, out, params["slice_sizes"], axes, fills=fills)
 
 
-def scattered(
+def scatter_positions(
     shape: Shape,
     starts: object,
     updates: Shape,

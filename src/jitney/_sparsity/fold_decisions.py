@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import jax
 
 from .._jax.evaluation import values_at
-from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
+from .._jax.jaxprs import bound, open_jaxpr, programs, scan_parts, while_parts
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._remat import flattened
@@ -44,7 +44,7 @@ def fold_decisions(traced: object, at: Sequence[object]) -> object:
 
 def _is_open(jaxpr: object) -> bool:
     """Return whether a program or its loops decide anything by known floats."""
-    known = _known(jaxpr)
+    known = _fold_values(jaxpr)
     if known.decisions:
         return True
     return any(_rebuilds(step.eqn) for step in known.flat.steps)
@@ -54,17 +54,17 @@ def _rebuilds(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in _BUILDERS and any(map(_is_open, programs(eqn.params)))
 
 
-def _known(jaxpr: object) -> FoldedValues:
+def _fold_values(jaxpr: object) -> FoldedValues:
     flat = flattened(jaxpr, _INSIDE)
-    _, constants = opened(jaxpr)
+    _, constants = open_jaxpr(jaxpr)
     given = dict(zip(flat.takes, constants, strict=False))
     return FoldedValues(flat, given, decided=True)
 
 
 def _run(jaxpr: object, operands: Arrays) -> list[Array]:
-    known = _known(jaxpr)
+    known = _fold_values(jaxpr)
     flat = known.flat
-    _, constants = opened(jaxpr)
+    _, constants = open_jaxpr(jaxpr)
     env = dict(zip(flat.takes, (*constants, *operands), strict=True))
     # All decisions of this level, computed by one compiled program.
     decided = [number for step in known.decisions for number in step.makes]

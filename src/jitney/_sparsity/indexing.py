@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .flat_positions import are_sure, gathered, is_sure, scattered, window_sizes
+from .flat_positions import are_sure, gather_positions, is_sure, scatter_positions, window_sizes
 from .operation import MaybePattern, Shape, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import Ints, np
@@ -28,16 +28,16 @@ def gather(op: SparsityOp) -> list[MaybePattern]:
 
     # Unknown start indices: merge all positions along the indexed axes into one, and read that.
     if starts is None:
-        pattern, shape = _blurred(pattern, shape, indexed)
+        pattern, shape = _merge_axes(pattern, shape, indexed)
         params["slice_sizes"] = tuple(map(min, sizes, shape))
         if params["slice_sizes"] != tuple(sizes):
             return everything(op)
         starts = np.zeros(op.shapes[1], int)
-    positions = gathered(shape, starts, op.out, params)
+    positions = gather_positions(shape, starts, op.out, params)
     return [pattern.take(positions)]
 
 
-def _blurred(
+def _merge_axes(
     pattern: Pattern,
     shape: Shape,
     axes: Sequence[int],
@@ -57,7 +57,7 @@ def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
     unknown = [
         axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]
     ]
-    pattern, sizes = _blurred(op.pattern(0), shape, unknown)
+    pattern, sizes = _merge_axes(op.pattern(0), shape, unknown)
 
     # Flat positions that are read, in row-major order. XLA clamps a start so that the slice fits.
     at = np.zeros((), np.int64)
@@ -65,7 +65,7 @@ def dynamic_slice(op: SparsityOp) -> list[MaybePattern]:
         if axis in unknown:
             along = np.zeros(out, int)
         else:
-            along = _clipped(start, size - out) + np.arange(out)
+            along = _clamp_start(start, size - out) + np.arange(out)
         at = at[..., None] * size + along
     return [pattern.take(at)]
 
@@ -85,7 +85,7 @@ def _sure(
     return sure
 
 
-def _clipped(start: Ints | None, last: int) -> int:
+def _clamp_start(start: Ints | None, last: int) -> int:
     """Start of a window as XLA clamps it; 0 if it is not known, for a window of the whole axis."""
     if start is None:
         return 0
@@ -107,7 +107,7 @@ def dynamic_update_slice(op: SparsityOp) -> list[MaybePattern]:
     if known:
         written: list[slice] = []
         for start, size, extent in zip(starts, shape, window, strict=True):
-            first = _clipped(start, size - extent)
+            first = _clamp_start(start, size - extent)
             written.append(slice(first, first + extent))
         target[tuple(written)] = op.positions(1)
 
@@ -139,7 +139,7 @@ def scatter(op: SparsityOp) -> list[MaybePattern]:
     if not are_sure(shape, starts, sizes, indexed):
         return everything(op)
 
-    at = scattered(shape, starts, updates, op.params).reshape(-1)
+    at = scatter_positions(shape, starts, updates, op.params).reshape(-1)
     size = math.prod(op.out)
     # `scatter` replaces elements, so their old dependence goes. `scatter-add` keeps both.
     parts: list[Pattern] = []

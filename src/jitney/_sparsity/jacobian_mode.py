@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax
 from jax.extend import core
 
-from .._jax.jaxprs import calls_back, effectful_equations, opened, programs
+from .._jax.jaxprs import calls_back, effectful_equations, open_jaxpr, programs
 from .._jax.memory import Misfit, compiled_bytes, fit, text
 from .._jax.trees import Tracer
 from .._jax.typed import ClosedJaxpr
@@ -19,7 +19,7 @@ from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
 from .colours.star import star_scheme
-from .compressed import Blocks, compressed, dense
+from .compressed import Blocks, blocks_by_colour, dense
 from .directions import Leaves, Linearized
 from .fold_decisions import fold_decisions
 from .pattern import Pattern
@@ -142,7 +142,7 @@ def jacobian(
         else:
             mode_found = "coloured"
             directions = scheme.count
-            why = f"{scheme.text}: {part}{shaped(pattern, scheme)}; without that {costs}"
+            why = f"{scheme.text}: {part}{shape_text(pattern, scheme)}; without that {costs}"
     if sources and scheme is None:
         lines = dict.fromkeys(line for _, line in sources if line)
         places = ", ".join(lines) or "some line"
@@ -151,7 +151,7 @@ def jacobian(
     def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, Blocks]:
         if pattern is None or scheme is None:
             return dense(linearized, best, as_sparse=as_sparse, batch=batch)
-        return compressed(
+        return blocks_by_colour(
             linearized,
             pattern,
             scheme,
@@ -162,7 +162,7 @@ def jacobian(
     # Dense passes of similar cost are timed, unless a budget decides by memory.
     if scheme is None and mode == "auto" and len(passes) > 1 and budget is None:
         with OWN_TIME.running():
-            best, note = _timed(traced, at, passes, best)
+            best, note = _time_modes(traced, at, passes, best)
         mode_found, why = best, why + note
 
     # Under a budget, run as many directions at a time as fit.
@@ -175,7 +175,7 @@ def jacobian(
     return JacobianResult(value, computed, mode_found, why)
 
 
-def _timed(
+def _time_modes(
     traced: object,
     at: Leaves,
     passes: Mapping[PassMode, float],
@@ -224,7 +224,7 @@ def _fitting(
     """Number of directions at a time that fits into memory, as the compiler counts it; None for
     all.
     """
-    program, constants = opened(traced)
+    program, constants = open_jaxpr(traced)
 
     def abstract(leaves: Leaves) -> list[jax.ShapeDtypeStruct]:
         return [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -272,10 +272,10 @@ def in_place(traced: object) -> bool:
 
     Then a value depends on more than the operands of its equation.
     """
-    return next(effectful_equations(opened(traced)[0].eqns), None) is not None
+    return next(effectful_equations(open_jaxpr(traced)[0].eqns), None) is not None
 
 
-def shaped(pattern: Pattern, scheme: Colouring) -> str:
+def shape_text(pattern: Pattern, scheme: Colouring) -> str:
     """Shape of a sparsity pattern, for a line of the plan."""
     if scheme.mirrored is not None:
         return " (symmetric)"
@@ -303,7 +303,7 @@ def _contains(jaxpr: object, what: Callable[[str], bool]) -> bool:
     """Return whether a primitive occurs in a program, outside of functions with custom
     derivative rules.
     """
-    for eqn in opened(jaxpr)[0].eqns:
+    for eqn in open_jaxpr(jaxpr)[0].eqns:
         name = eqn.primitive.name
         if what(name):
             return True

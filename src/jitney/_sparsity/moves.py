@@ -17,18 +17,18 @@ def elementwise(op: SparsityOp) -> list[MaybePattern]:
 
     Axes of size 1 are stretched.
     """
-    operands = [_stretched(op, i) for i in op.varying]
+    operands = [_broadcast_operand(op, i) for i in op.varying]
     return [union(operands)]
 
 
-def _stretched(op: SparsityOp, i: int) -> Pattern:
+def _broadcast_operand(op: SparsityOp, i: int) -> Pattern:
     pattern = op.pattern(i)
     if op.shapes[i] == op.out:
         return pattern
     return pattern.take(np.broadcast_to(op.positions(i), op.out))
 
 
-def scaled(op: SparsityOp) -> list[MaybePattern]:
+def scale(op: SparsityOp) -> list[MaybePattern]:
     """Rule of products: elementwise, but the pattern is empty where the other factor is a known
     zero.
 
@@ -45,19 +45,19 @@ def scaled(op: SparsityOp) -> list[MaybePattern]:
     return [pattern.keep(np.broadcast_to(nonzero, op.out))]
 
 
-def selected(op: SparsityOp) -> list[MaybePattern]:
+def select(op: SparsityOp) -> list[MaybePattern]:
     """Rule of `select_n`: the case that a known predicate takes, or all cases."""
     if op.values[0] is None:
         return elementwise(op)
     which = np.broadcast_to(np.asarray(op.values[0], int), op.out)
     cases: list[Pattern] = []
     for i in op.varying:
-        case = _stretched(op, i)
+        case = _broadcast_operand(op, i)
         cases.append(case.keep(which == i - 1))
     return [union(cases)]
 
 
-def moved(positions: Callable[[SparsityOp], Ints]) -> Rule:
+def rearrange(positions: Callable[[SparsityOp], Ints]) -> Rule:
     """Rule of primitives that rearrange one operand.
 
     `positions` returns the flat source position of each element of the result; -1 for none.
@@ -74,19 +74,19 @@ def broadcast(op: SparsityOp) -> Ints:
     return np.broadcast_to(aligned, op.out)
 
 
-def reshaped(op: SparsityOp) -> Ints:
+def reshape(op: SparsityOp) -> Ints:
     return op.positions(0)
 
 
-def transposed(op: SparsityOp) -> Ints:
+def transpose(op: SparsityOp) -> Ints:
     return op.positions(0).transpose(op.params["permutation"])
 
 
-def reversed_(op: SparsityOp) -> Ints:
+def reverse(op: SparsityOp) -> Ints:
     return np.flip(op.positions(0), op.params["dimensions"])
 
 
-def sliced(op: SparsityOp) -> Ints:
+def slice_axes(op: SparsityOp) -> Ints:
     starts = op.params["start_indices"]
     stops = op.params["limit_indices"]
     strides = op.params["strides"] or (1,) * len(op.out)
@@ -94,17 +94,17 @@ def sliced(op: SparsityOp) -> Ints:
     return op.positions(0)[window]
 
 
-def concatenated(op: SparsityOp) -> list[MaybePattern]:
+def concatenate(op: SparsityOp) -> list[MaybePattern]:
     axis = op.params["dimension"]
-    return [_assembled(op, lambda parts: np.concatenate(parts, axis))]
+    return [_assemble(op, lambda parts: np.concatenate(parts, axis))]
 
 
 def stack(op: SparsityOp) -> list[MaybePattern]:
     axis = op.params["axis"]
-    return [_assembled(op, lambda parts: np.stack(parts, axis))]
+    return [_assemble(op, lambda parts: np.stack(parts, axis))]
 
 
-def _assembled(op: SparsityOp, join: Callable[[list[Ints]], Ints]) -> Pattern:
+def _assemble(op: SparsityOp, join: Callable[[list[Ints]], Ints]) -> Pattern:
     """Union over the operands of an assembly: each at its positions, with the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:
@@ -131,7 +131,7 @@ def unstack(op: SparsityOp) -> list[MaybePattern]:
     return [pattern.take(np.take(positions, i, axis)) for i in range(count)]
 
 
-def padded(op: SparsityOp) -> list[MaybePattern]:
+def pad(op: SparsityOp) -> list[MaybePattern]:
     # Negative padding crops, so only source elements that land inside are kept.
     source = op.positions(0)
     shape = op.shapes[0]
@@ -157,7 +157,7 @@ def padded(op: SparsityOp) -> list[MaybePattern]:
     return [union(parts)]
 
 
-def summed(op: SparsityOp) -> list[MaybePattern]:
+def sum_axes(op: SparsityOp) -> list[MaybePattern]:
     """Rule of sums over axes: rows that are added up are merged."""
     shape = op.shapes[0]
     groups = _groups(shape, op.params["axes"])
@@ -175,7 +175,7 @@ def _groups(shape: Shape, axes: Sequence[int]) -> Ints:
     return np.arange(count).reshape(sizes)
 
 
-def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
+def mix_along(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
     """Rule of primitives whose elements depend on all others along some axes; results have the
     operand's shape.
     """

@@ -124,7 +124,7 @@ def union(patterns: Sequence[Pattern]) -> Pattern:
     return Pattern.of_pairs(rows, cols, first.size, first.columns)
 
 
-def stacked(patterns: Sequence[Pattern]) -> Pattern:
+def stack_rows(patterns: Sequence[Pattern]) -> Pattern:
     """Rows of several patterns, one after the other."""
     first = patterns[0]
     if len(patterns) == 1:

@@ -21,8 +21,8 @@ from pathlib import Path
 import jax
 
 from .._jax.compile_cache.cache import folder
-from .._jax.evaluation import applied
-from .._jax.jaxprs import equations, opened
+from .._jax.evaluation import evaluate_jaxpr
+from .._jax.jaxprs import equations, open_jaxpr
 from .._jax.typed import NumPyArray
 from .directions import AbstractLeaves, Leaves
 from .typed_numpy import np
@@ -98,7 +98,7 @@ def _measured(
     at: AbstractLeaves,
     ways: Mapping[str, TimedFunction],
 ) -> dict[str, float]:
-    program, constants = opened(traced)
+    program, constants = open_jaxpr(traced)
     arguments = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
     fastest: dict[str, float] = {}
     for name, timed in ways.items():
@@ -109,7 +109,7 @@ def _measured(
             timed: TimedFunction = timed,
         ) -> object:
             def fn(arrays: Leaves) -> Leaves:
-                return applied(program, constants, arrays)
+                return evaluate_jaxpr(program, constants, arrays)
 
             return timed(fn, at)
 
@@ -134,7 +134,7 @@ def _example(leaf: jax.Array | jax.ShapeDtypeStruct) -> NumPyArray:
 
 
 def _key(traced: object, at: AbstractLeaves, ways: Sequence[str]) -> str:
-    _, constants = opened(traced)
+    _, constants = open_jaxpr(traced)
     shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in (*constants, *at)]
     device = jax.devices()[0]
     # Addresses of objects differ from process to process.

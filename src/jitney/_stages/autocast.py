@@ -72,7 +72,7 @@ class Autocast(Stage):
         if policy is None:
             return Skip("precision", "no policy of products given")
 
-        missing = policy.unmatched([leaf.path for leaf in view.leaves])
+        missing = policy.unmatched_path([leaf.path for leaf in view.leaves])
         if missing is not None:
             name, near = missing
             raise OptionError(
@@ -93,7 +93,7 @@ class Autocast(Stage):
             low = " and ".join(str(LOW[type_]) for type_ in policy.types)
             what = f"products in {low}, accumulated in float32, the rest as it is"
         exceptions = shortlist([f"{name} in {type_}" for name, type_ in policy.exceptions])
-        slow = [emulated(type_) or "" for type_ in policy.types]
+        slow = [emulation_warning(type_) or "" for type_ in policy.types]
         why = "; ".join(filter(None, [what, exceptions, chosen, *slow]))
         return cls(policy, labels_of(view), request.where, why)
 
@@ -154,7 +154,7 @@ def body_of(fn: Callable[..., Sequence[object]], arrays: Sequence[object]) -> An
         return jax.make_jaxpr(named_like(body, fn))(*arrays)
 
 
-def emulated(low: str) -> str | None:
+def emulation_warning(low: str) -> str | None:
     """Warning for the plan if the device emulates a low type; None if it has units for it."""
     device = jax.local_devices()[0]
     if not _precision.has_kernels(LOW[low]):

@@ -21,7 +21,7 @@ from .. import _axes
 from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, ContractError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from .._jax.primitives import spelled
+from .._jax.primitives import public_name
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
@@ -94,7 +94,7 @@ class Cut:
         line = ""
         if passes.at_once:
             operations = [node.op for node in passes.at_once]
-            names = [f"`{spelled(op.name)}` at {op.place}" for op in operations if op.place]
+            names = [f"`{public_name(op.name)}` at {op.place}" for op in operations if op.place]
             whole = ", ".join(dict.fromkeys(names)) or "what looks at all of it"
             line = f"; {text(passes.held_bytes(self.size))} are there as a whole, for {whole}"
         chunks = -(-self.size // self.width)
@@ -333,7 +333,7 @@ class Chunk(Stage):
                 )
             if self.derived:
                 passes.demand_no_callbacks()
-            self._check_summed(passes)
+            self._refuse_whole_axis(passes)
             self._check_order(passes)
         except Refused as refusal:
             named = named_axes(self.view, self.levels)
@@ -367,11 +367,11 @@ class Chunk(Stage):
             ) from refusal
         return passes
 
-    def _check_summed(self, passes: _axes.Passes) -> None:
+    def _refuse_whole_axis(self, passes: _axes.Passes) -> None:
         """Refuse operations that need the whole axis: of a batch, only microbatches exist."""
         if self.summed and passes.at_once:
             op = passes.at_once[0].op
-            raise Refused(op.place, f"needs all of it at once (`{spelled(op.name)}`)")
+            raise Refused(op.place, f"needs all of it at once (`{public_name(op.name)}`)")
 
     def _check_order(self, passes: _axes.Passes) -> None:
         if self.devices is None:

@@ -30,7 +30,7 @@ from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, name_fix, repr_of, shortlist
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
-from .._jax.primitives import spelled
+from .._jax.primitives import public_name
 from .._jax.sparse_arrays import bcoo
 from .._jax.trees import (
     Path,
@@ -177,7 +177,7 @@ class Derived:
     def _with_directions(self, signature: Signature) -> Signature:
         parameters = list(signature.parameters.values())
         # Keyword-only parameters have to stand before `**kwargs`.
-        at = _end_of_named([parameter.kind for parameter in parameters])
+        at = _end_of_parameters([parameter.kind for parameter in parameters])
         parameters[at:at] = [Kind(name, Kind.KEYWORD_ONLY) for name in self.directions]
         return signature.replace(parameters=parameters, return_annotation=Signature.empty)
 
@@ -190,7 +190,7 @@ class Derived:
         hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters}
         hints[COTANGENT] = plain.result
         parameters = list(plain.parameters)
-        at = _end_of_named([parameter.kind for parameter in parameters])
+        at = _end_of_parameters([parameter.kind for parameter in parameters])
         parameters[at:at] = [
             Parameter(name, Kind.KEYWORD_ONLY, hints[name], has_default=False)
             for name in self.directions
@@ -210,7 +210,7 @@ class Derived:
         return _Derivation(self, bound, directions).make()
 
 
-def _end_of_named(kinds: Sequence[int]) -> int:
+def _end_of_parameters(kinds: Sequence[int]) -> int:
     """Position behind all parameters of a signature, but before `**kwargs`."""
     return kinds.index(Kind.VAR_KEYWORD) if Kind.VAR_KEYWORD in kinds else len(kinds)
 
@@ -309,7 +309,7 @@ class _Derivation:
 
     def _value_and_grad(self) -> object:
         if self.derived.summed:
-            self._prove_summed()
+            self._prove_sum()
         if self.derived.aux:
             return self._value_aux_and_grad()
         self._recompute_to_fit()
@@ -321,7 +321,7 @@ class _Derivation:
 
         Leaves of the auxiliary result that are not arrays bypass JAX and `jax.checkpoint`.
         """
-        self._decided("reverse", _BACKWARD)
+        self._note_decision("reverse", _BACKWARD)
         rest: object = None
 
         def scalar(at: Arguments) -> tuple[jax.Array, object]:
@@ -353,7 +353,7 @@ class _Derivation:
         return self._binder.call(self.derived.fn, tuple(arguments.values()))
 
     @OWN_TIME.running()
-    def _prove_summed(self) -> None:
+    def _prove_sum(self) -> None:
         """Prove that the function is a sum along the axis of symbolic size.
 
         Raises:
@@ -369,7 +369,7 @@ class _Derivation:
         program = jax.make_jaxpr(whole)(arrays)
         for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
-                other = f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)"
+                other = f"is no sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
                 raise Refused(use.place, use.refused or other)
 
         # One pass adds the terms up. A second one means that a term needs a statistic of the whole
@@ -464,10 +464,10 @@ class _Derivation:
             else:
                 way = self._way_at_any_size(fn, ways)
                 why = "dense passes at each size: no structure halves them"
-            self._decided(way + over, why)
+            self._note_decision(way + over, why)
             return self._jacobian_at_any_size(fn, way)
 
-        self._decided(made.mode + over, made.why)
+        self._note_decision(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         value = tree_unflatten(form, made.value)
         jacobian: dict[str, Any] = {}
@@ -534,12 +534,12 @@ class _Derivation:
         return value, jacobian
 
     def _jvp(self) -> object:
-        self._decided("forward", "one direction: one forward pass")
+        self._note_decision("forward", "one direction: one forward pass")
         return jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
 
     def _hvp(self) -> object:
         how = "one direction: one forward pass over the backward one"
-        self._decided("forward over reverse", how)
+        self._note_decision("forward over reverse", how)
         gradient = jax.grad(self._scalar)
         _, product = jax.jvp(gradient, (self.at,), (self._tangents(),))
         return self._by_name(product)
@@ -549,7 +549,7 @@ class _Derivation:
         if self.derived.remat == AUTO and budget is not None and not at_any_size():
             self._save_to_fit(self._differentiable, budget, how)
         else:
-            self._decided("reverse", how)
+            self._note_decision("reverse", how)
         value, pull = jax.vjp(self._differentiable, self.at)
         cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
         (product,) = pull(cotangent)
@@ -557,7 +557,7 @@ class _Derivation:
 
     def _linearize(self) -> tuple[object, Linear]:
         how = "what the function computes is kept, and each direction is one forward pass"
-        self._decided("forward", how)
+        self._note_decision("forward", how)
         value, push = jax.linearize(self._differentiable, self.at)
         leaves, treedef = tree_flatten(self.at)
 
@@ -578,7 +578,7 @@ class _Derivation:
         budget = self._budget
         auto = self.derived.remat == AUTO
         if budget is None or (self.derived.remat is not None and not auto) or at_any_size():
-            self._decided("reverse", _BACKWARD)
+            self._note_decision("reverse", _BACKWARD)
             return
         if auto:
             self._save_to_fit(self._scalar, budget, _BACKWARD)
@@ -592,7 +592,7 @@ class _Derivation:
         with OWN_TIME.running():
             choice = remat_to_fit(traced, leaves, budget)
         self.primal = lambda at: choice.fn(jax.tree.leaves(at))
-        self._decided("reverse", f"{_BACKWARD}; {choice.why}")
+        self._note_decision("reverse", f"{_BACKWARD}; {choice.why}")
 
     def _save_to_fit(
         self,
@@ -612,7 +612,7 @@ class _Derivation:
         chosen = choose_residuals(self.where, flat, leaves, budget)
         if chosen.again:
             self.primal = lambda at: tree_unflatten(form, chosen.fn(jax.tree.leaves(at)))
-        self._decided("reverse", f"{how}; {chosen.why}")
+        self._note_decision("reverse", f"{how}; {chosen.why}")
 
     @property
     def _budget(self) -> int | None:
@@ -717,7 +717,7 @@ class _Derivation:
                 )
         return value
 
-    def _decided(self, mode: str, why: str) -> None:
+    def _note_decision(self, mode: str, why: str) -> None:
         collected = _DECISIONS.get()
         if collected is not None:
             collected.append(Decision(mode, why))

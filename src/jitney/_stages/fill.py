@@ -63,7 +63,7 @@ class Fill(Stage):
         axes: list[PaddedAxis] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
-            decided = _filled(name, sizes.get(name), bucket, request.divisor(name))
+            decided = _pad_axis(name, sizes.get(name), bucket, request.divisor(name))
             reasons.append(str(decided))
             if isinstance(decided, PaddedAxis):
                 axes.append(decided)
@@ -115,7 +115,7 @@ class Fill(Stage):
         return results
 
 
-def _filled(
+def _pad_axis(
     name: str,
     size: int | None,
     bucket: Bucket,

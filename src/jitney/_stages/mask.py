@@ -24,7 +24,7 @@ from .._jax.trees import canonicalize_dtype
 from .._jax.typed import Array, Aval, ClosedJaxpr
 from .._view.named_axes import in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
-from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
+from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known_sizes
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
@@ -157,7 +157,7 @@ class Mask(Stage):
         fn: Fn,
         choices: _axes.Choices | None,
     ) -> _axes.SymbolicProgram:
-        sizes = known().sizes
+        sizes = known_sizes().sizes
         at_hand: dict[str, int] | None = None
         if sizes is not None:
             at_hand = {s.symbol: sizes[s.name] for s in self.symbols}
@@ -176,7 +176,7 @@ class Mask(Stage):
             count = len(self.view.leaves)
             arrays = operands[:count]
             counts = dict(zip(self.counts, operands[count:], strict=True))
-            proof, numbers = self.prove(fn), known().numbers
+            proof, numbers = self.prove(fn), known_sizes().numbers
             program = proof.program
             if self.derived and program.each is not None:
                 raise Refused(
@@ -210,7 +210,7 @@ class Mask(Stage):
                     dict(zip(program.numbers, numbers, strict=True)),
                 )
             typed = zip(results, program.jaxpr.out_avals, strict=True)
-            return [_typed(x, aval) for x, aval in typed]
+            return [_set_weak_type(x, aval) for x, aval in typed]
 
         return masked
 
@@ -240,7 +240,7 @@ class Mask(Stage):
         return program.jaxpr
 
 
-def _typed(x: Array, aval: Aval) -> Array:
+def _set_weak_type(x: Array, aval: Aval) -> Array:
     """Give a result the weak type that it has at exact size.
 
     Padded arrays are strongly typed, and so is whatever is computed from them.

@@ -10,8 +10,8 @@ from typing import Self
 
 import jax
 
-from .._jax.evaluation import CallStack, applied, without_calls
-from .._jax.jaxprs import bound, called, opened, scan_parts
+from .._jax.evaluation import CallStack, evaluate_jaxpr, without_calls
+from .._jax.jaxprs import bound, called_jaxpr, open_jaxpr, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
@@ -79,7 +79,7 @@ def remat_to_fit(
         arrays: Arrays at which its gradient is taken.
         budget: Bytes that temporaries and arguments may take, as the compiler counts them.
     """
-    program, constants = opened(traced)
+    program, constants = open_jaxpr(traced)
 
     def taken(evaluate: Evaluate) -> int:
         def gradient(constants: list[Array], arrays: list[Array]) -> list[Array]:
@@ -91,14 +91,14 @@ def remat_to_fit(
         return compiled_bytes(gradient, [_avals(constants), _avals(arrays)])
 
     def as_it_is(arrays: Sequence[Array]) -> Array:
-        return applied(program, constants, arrays)[0]
+        return evaluate_jaxpr(program, constants, arrays)[0]
 
     def with_remat(arrays: Sequence[Array]) -> Array:
         return evaluate_with_remat(program, constants, arrays)[0]
 
     # Compile the gradient both ways; a way that the compiler finds no smaller is not worth the
     # time.
-    whole = taken(applied)
+    whole = taken(evaluate_jaxpr)
     if whole <= budget:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
     less = taken(evaluate_with_remat)
@@ -137,14 +137,14 @@ def evaluate_with_remat(
         return bound(eqn, operands)
 
     def inside(eqn: JaxprEqn) -> AnyJaxpr | None:
-        return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
+        return called_jaxpr(eqn) if eqn.primitive.name in PLAIN_CALLS else None
 
     return without_calls(program, arrays, results, inside, constants=constants)
 
 
 def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
     fixed, carry, rows = scan_parts(eqn, operands)
-    body, constants = opened(eqn.params["jaxpr"])
+    body, constants = open_jaxpr(eqn.params["jaxpr"])
     count = len(carry)
 
     def turn(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:

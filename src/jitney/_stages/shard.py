@@ -85,9 +85,9 @@ class Shard(Stage):
         """
         leaves, named = named_results(self.request.result, results, outcome)
         triples = zip(results, leaves, named, strict=True)
-        return [self._placed(x, leaf, axes) for x, leaf, axes in triples]
+        return [self._constrain_leaf(x, leaf, axes) for x, leaf, axes in triples]
 
-    def _placed(
+    def _constrain_leaf(
         self,
         x: Array,
         leaf: Leaf,

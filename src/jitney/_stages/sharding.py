@@ -18,7 +18,7 @@ import jax
 
 from .._errors import MeshError, OptionError, Where, name_fix, plural, shortlist
 from .._jax.memory import text
-from .._jax.mesh import automatic, described, is_manual
+from .._jax.mesh import automatic, is_manual, mesh_text
 from .._jax.typed import AnyMesh
 from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import NamedAxis, named_axes
@@ -74,7 +74,7 @@ class Place(Stage):
             for leaf, axes in zip(view.leaves, named, strict=True)
         )
         listing = _listing(view, specs, rules, mesh)
-        return cls(mesh, specs, f"mesh {described(mesh)}: {listing}")
+        return cls(mesh, specs, f"mesh {mesh_text(mesh)}: {listing}")
 
     @property
     def shardings(self) -> tuple[jax.sharding.NamedSharding, ...]:
@@ -95,7 +95,7 @@ def sharding(mesh: AnyMesh, spec: Spec) -> jax.sharding.NamedSharding:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*parts))
 
 
-def divided(like: object, shape: Sequence[int]) -> Any:
+def adapt_sharding(like: object, shape: Sequence[int]) -> Any:
     """Adapt a sharding to an array of this shape: dimensions that the devices do not divide are
     replicated.
     """
@@ -141,7 +141,7 @@ def check_names(
                 raise MeshError(
                     where,
                     f"{name!r} is to be sharded over {axis!r}, which the mesh does not have.",
-                    f"The axes of the mesh are {described(mesh)}.",
+                    f"The axes of the mesh are {mesh_text(mesh)}.",
                     name_fix(axis, mesh.shape, "correct the name, or make a mesh that has it."),
                     code="J251",
                 )
@@ -215,11 +215,11 @@ def spec_of(
 
     # Fully sharded data parallelism is for parameters only, on a mesh axis that is still free.
     if rules.fsdp and leaf.in_module:
-        _spread(spec, leaf, mesh, taken)
+        _shard_largest(spec, leaf, mesh, taken)
     return tuple(spec)
 
 
-def _spread(
+def _shard_largest(
     spec: list[tuple[str, ...]],
     leaf: Leaf,
     mesh: AnyMesh,
@@ -299,6 +299,6 @@ def _parts(leaf: Leaf, mesh: AnyMesh) -> int:
     """Number of devices that `"fsdp"` would shard a replicated array over."""
     spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     if leaf.in_module:
-        _spread(spec, leaf, mesh, set())
+        _shard_largest(spec, leaf, mesh, set())
     names = [name for along in spec for name in along]
     return math.prod(mesh.shape[name] for name in names)

@@ -84,7 +84,7 @@ class Vmap(Stage):
         for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
             looped = self.one_by_one
             if looped is not None and looped.axis == axis:
-                fn = looped.wrapped(fn, dims)
+                fn = looped.loop_over(fn, dims)
             else:
                 fn = jax.vmap(fn, in_axes=dims)
         return fn
@@ -140,7 +140,7 @@ class OneByOne(Stage):
         )
         return cls(axis, request.nested, why)
 
-    def wrapped(self, fn: Fn, dims: Dims) -> Fn:
+    def loop_over(self, fn: Fn, dims: Dims) -> Fn:
         """Run the function over the axis in a loop."""
         return _axes.map_sequentially(fn, dims, is_differentiated=self.is_differentiated)
 

@@ -23,10 +23,10 @@ def host_code(eqn: JaxprEqn) -> list[str]:
     """Text of each function behind a callback equation; empty for other primitives."""
     if eqn.primitive.name not in _CALLS:
         return []
-    return [text for value in eqn.params.values() for text in _described(value, set())]
+    return [text for value in eqn.params.values() for text in _describe(value, set())]
 
 
-def _described(value: object, seen: set[int]) -> Iterator[str]:
+def _describe(value: object, seen: set[int]) -> Iterator[str]:
     """Yield the text of a callback parameter and of everything it closes over, once per object."""
     if id(value) in seen:
         return
@@ -35,16 +35,16 @@ def _described(value: object, seen: set[int]) -> Iterator[str]:
         yield _text(value.__code__)
         closed_over = map(_content, value.__closure__ or ())
         for part in (*(value.__defaults__ or ()), *closed_over):
-            yield from _described(part, seen)
+            yield from _describe(part, seen)
     elif isinstance(value, functools.partial):
         for part in (value.func, *value.args, *value.keywords.values()):
-            yield from _described(part, seen)
+            yield from _describe(part, seen)
     elif isinstance(value, _PLAIN):
         yield repr(value)
     elif dataclasses.is_dataclass(value):
         # JAX wraps the called function in a dataclass of its own.
         for field in dataclasses.fields(value):
-            yield from _described(getattr(value, field.name), seen)
+            yield from _describe(getattr(value, field.name), seen)
 
 
 def _content(cell: CellType) -> object:

@@ -201,9 +201,9 @@ class ChunkReader:
                 return check_slice(data[place], shape, data.dtype, source.name)
 
         note = f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed"
-        return retry(read, self.retries, note, self._failed)
+        return retry(read, self.retries, note, self._count_failure)
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         self.failures += 1
 
     def _changed(

@@ -201,7 +201,7 @@ class Checkpoint:
                 )
             index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
             values = {
-                int(name[1:].partition("@")[0]): _restored(name, file[name])
+                int(name[1:].partition("@")[0]): _restore_dtype(name, file[name])
                 for name in file.files
                 if name.startswith("v")
             }
@@ -211,7 +211,7 @@ class Checkpoint:
             state: list[list[NumPyArray]] = []
             for i in range(nodes):
                 own = [name for name in names if name.startswith(f"s{i:04}.")]
-                state.append([_restored(name, file[name]) for name in own])
+                state.append([_restore_dtype(name, file[name]) for name in own])
 
             known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
         return CheckpointState(index, at, values, state, known)
@@ -342,7 +342,7 @@ def _plain(name: str, x: NumPyArray) -> tuple[str, NumPyArray]:
     return f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}")
 
 
-def _restored(name: str, x: NumPyArray) -> NumPyArray:
+def _restore_dtype(name: str, x: NumPyArray) -> NumPyArray:
     dtype = name.partition("@")[2]
     return x.view(np.dtype(dtype)) if dtype else x
 

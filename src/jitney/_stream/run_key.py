@@ -12,7 +12,7 @@ import numpy as np
 
 from .._axes import Passes
 from .._jax.evaluation import Ref
-from .._jax.jaxprs import is_literal, opened, programs
+from .._jax.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
 from .host_code import host_code
@@ -21,7 +21,7 @@ from .host_code import host_code
 def program_key(passes: Passes) -> list[object]:
     """Every equation with its parameters and constants, those inside loops and calls too."""
     nodes = [
-        (_described(node.op.eqn), list(map(_read, node.reads)), node.makes)
+        (_describe_equation(node.op.eqn), list(map(_read, node.reads)), node.makes)
         for node in passes.flat.nodes
     ]
     directions = [turn.back for turn in passes.passes]
@@ -34,7 +34,7 @@ def _read(ref: Ref) -> object:
     return ref if isinstance(ref, int) else value_key(ref.value)
 
 
-def _described(eqn: JaxprEqn) -> tuple[str, list[object]]:
+def _describe_equation(eqn: JaxprEqn) -> tuple[str, list[object]]:
     """Printed form of an equation, with constants and callback code, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
     text = re.sub(r"0x[0-9a-f]+", "", str(eqn))
@@ -44,14 +44,14 @@ def _described(eqn: JaxprEqn) -> tuple[str, list[object]]:
 def _called_back(eqn: JaxprEqn) -> Iterator[str]:
     yield from host_code(eqn)
     for part in programs(eqn.params):
-        for inside in opened(part)[0].eqns:
+        for inside in open_jaxpr(part)[0].eqns:
             yield from _called_back(inside)
 
 
 def _constants(eqn: JaxprEqn) -> Iterator[object]:
     yield from (atom.val for atom in eqn.invars if is_literal(atom))
     for part in programs(eqn.params):
-        program, constants = opened(part)
+        program, constants = open_jaxpr(part)
         yield from constants
         for inside in program.eqns:
             yield from _constants(inside)

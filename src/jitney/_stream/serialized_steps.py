@@ -117,14 +117,14 @@ def load_or_plan_steps(
         try:
             key += processor()
         except NotDeterministic as unsure:
-            return _noted(plan(), f"not cached: {unsure}")
+            return _note_reason(plan(), f"not cached: {unsure}")
     kept, why = in_parts(entry, arrays, key, make)
     if kept is None:
-        return _noted(planned[0] if planned else plan(), why)
-    return _noted(SerializedSteps(entry, stage, laid, kept), why)
+        return _note_reason(planned[0] if planned else plan(), why)
+    return _note_reason(SerializedSteps(entry, stage, laid, kept), why)
 
 
-def _noted(steps: StreamProgram, why: str) -> StreamProgram:
+def _note_reason(steps: StreamProgram, why: str) -> StreamProgram:
     """Record on the steps why they were serialised, or why not."""
     steps.kept = why
     return steps
@@ -159,7 +159,7 @@ class _FunctionExporter:
         ]
         treedef, _ = trace.form()
         numbers = tree_unflatten(treedef, list(range(len(out))))
-        self.forms.append([_written(numbers), exported.weak])
+        self.forms.append([_write(numbers), exported.weak])
         return tree_unflatten(treedef, out)
 
 
@@ -269,17 +269,17 @@ def _by_length(steps: StreamProgram, parts: Sequence[Step]) -> Step:
     return step
 
 
-def _written(tree: object) -> object:
+def _write(tree: object) -> object:
     """Lists, tuples and dicts of leaf numbers, as JSON data; `_read` is the inverse."""
     if isinstance(tree, dict):
-        return ["dict", [[key, _written(part)] for key, part in tree.items()]]
+        return ["dict", [[key, _write(part)] for key, part in tree.items()]]
     if isinstance(tree, (list, tuple)):
-        return [type(tree).__name__, list(map(_written, tree))]
+        return [type(tree).__name__, list(map(_write, tree))]
     return tree
 
 
 def _read(data: Any, leaves: Sequence[object]) -> object:
-    """Rebuild a tree from `_written`, with leaves in place of their numbers."""
+    """Rebuild a tree from `_write`, with leaves in place of their numbers."""
     if data is None:
         return None
     if isinstance(data, int):

@@ -20,7 +20,7 @@ from .._axes import Chunked, KnownValues, Passes, StoredCarries
 from .._errors import AxisError, ContractError
 from .._jax.evaluation import numbers_of
 from .._jax.memory import Fit, counted_bytes, fit, text
-from .._jax.primitives import spelled
+from .._jax.primitives import public_name
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
 from .._stages import Chunk
@@ -370,7 +370,7 @@ def _check_held(entry: Specialization, stage: Chunk, passes: Passes) -> None:
         raise AxisError(
             entry.core.where,
             f"axis {stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at"
-            f" once (`{spelled(op.name)}`), {text(held)} of {text(budget)}.",
+            f" once (`{public_name(op.name)}`), {text(held)} of {text(budget)}.",
             "A sort and its kin are done on the whole, which a stream holds if it is as small as"
             " what `memory` allows.",
             f"give the function memory={held} or more, or call it with `chunk`, on data that are in"

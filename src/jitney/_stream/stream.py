@@ -37,7 +37,7 @@ from .._owners import public
 from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
 from .._stages import Chunk
-from .._view.result import unmixed
+from .._view.result import unmix
 from .reading import ChunkReader, Source, open_sources
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
@@ -165,7 +165,7 @@ def stream(
         (), {name: abstract(value) for name, value in sources.items()}, None
     )
     with entry.numbers(), entry.scope():
-        view = entry.planned(arrays, jit=False).view
+        view = entry.plan_call(arrays, jit=False).view
         stage = Chunk.of(
             view,
             replace(entry.request, nested=False, single="read in chunks"),
@@ -232,7 +232,7 @@ def stream(
                 (axis, steps.size),
                 values,
                 value,
-                partial(_unverified, program, {axis: size or AUTO}),
+                partial(_unverified_value, program, {axis: size or AUTO}),
             )
 
             stats = StreamStats(
@@ -274,7 +274,7 @@ def _on_one_device(program: Program[..., R]) -> Program[..., R]:
     return program.with_body(program.body, replace(options, shard=None, mesh=None))
 
 
-def _unverified(
+def _unverified_value(
     program: Program[..., R],
     chunk: Mapping[str, int | Literal["auto"]],
     data: Mapping[str, object],
@@ -326,13 +326,13 @@ def _steps(
     if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        plan = partial(_planned, entry, stage, laid, size)
+        plan = partial(_plan_steps, entry, stage, laid, size)
         steps = load_or_plan_steps(entry, arrays, stage, laid, size, plan)
         entry.streams[key] = steps
     return steps
 
 
-def _planned(
+def _plan_steps(
     entry: Specialization,
     stage: Chunk,
     laid: StreamLayout,
@@ -546,7 +546,7 @@ class _StreamRun:
         flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
         if kept is not None:
             kept.remove()
-        return unmixed(steps.outcome.output(flat))
+        return unmix(steps.outcome.output(flat))
 
     def _known(self, index: int, at: int) -> Mapping[str, NumPyArray]:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""

@@ -191,7 +191,7 @@ def tree_of(result: object) -> object:
         if is_bcoo(leaf):
             return leaf.todense()
         if isinstance(leaf, Linear):
-            return _pushed(leaf)
+            return _probe_linear(leaf)
         return leaf
 
     def is_one(leaf: object) -> bool:
@@ -200,7 +200,7 @@ def tree_of(result: object) -> object:
     return jax.tree.map(plain, result, is_leaf=is_one)
 
 
-def _pushed(linear: Linear) -> object:
+def _probe_linear(linear: Linear) -> object:
     return linear(linear.draw(np.random.default_rng(0)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import opened, runs
+from .._jax.jaxprs import open_jaxpr, runs
 from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
 from .._jax.typed import JaxprEqn
 
@@ -21,7 +21,7 @@ _MOVED: Final = REARRANGED | {"iota"}
 
 def elementwise(closed: object) -> list[bool]:
     """Return for each result of a program whether it is elementwise."""
-    program, _ = opened(closed)
+    program, _ = open_jaxpr(closed)
     # A forward analysis with booleans as abstract values; their join is `all`.
     return without_calls(
         closed,

@@ -204,7 +204,7 @@ def _call(
     """Return the lines that compute `result`."""
     core = verification.body.core
     fn = core.fn()
-    options = _written(core.options)
+    options = _option_texts(core.options)
     keywords = [f"{key}={value}" for key, value in options.items()]
     lines = [f"program = jitney.optimize({', '.join([name, *keywords])})"]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
@@ -259,7 +259,7 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
     return [f"program = jitney.lazy_derivatives({', '.join(arguments)}).{fn.what}"]
 
 
-def _written(options: Options) -> dict[str, str]:
+def _option_texts(options: Options) -> dict[str, str]:
     """Return the options as one writes them in Python."""
     settings: dict[str, object] = {
         "static": options.static or None,

@@ -15,7 +15,7 @@ from .._axes import Refused
 from .._body.plain import plain_function
 from .._errors import JitneyError
 from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import bound, called, name_of, source_of
+from .._jax.jaxprs import bound, called_jaxpr, name_of, source_of
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
@@ -197,4 +197,4 @@ class EachOperation:
 
 
 def _inside(eqn: JaxprEqn) -> AnyJaxpr | None:
-    return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
+    return called_jaxpr(eqn) if eqn.primitive.name in PLAIN_CALLS else None

@@ -46,7 +46,7 @@ class SourceText:
 
     def _function(self, fn: object, name: str) -> str:
         # An import. `__wrapped__` undoes the decorator of the module.
-        imported = self._imported(fn)
+        imported = self._find_import(fn)
         if imported is not None:
             module, qualified = imported
             first = qualified.split(".")[0]
@@ -54,7 +54,7 @@ class SourceText:
             return f"getattr({qualified}, '__wrapped__', {qualified})"
 
         # A copy of the source, without its decorators.
-        tree = _parsed(fn)
+        tree = _parse_function(fn)
         if tree is None:
             self.lines.append(f"{name} = ...  # {fn!r}: its source is not known, put it here")
             return name
@@ -67,7 +67,7 @@ class SourceText:
         self.copies.append(ast.unparse(tree))
         return tree.name
 
-    def _imported(self, value: object) -> tuple[str, str] | None:
+    def _find_import(self, value: object) -> tuple[str, str] | None:
         """Return module and qualified name, if an import finds this very object or its decorated
         form.
         """
@@ -117,7 +117,7 @@ class SourceText:
             self.lines.append(f"{name} = jnp.asarray({value.tolist()!r}, jnp.{value.dtype})")
         elif value is Array:
             self.lines.append(f"from jax import Array as {name}")
-        elif (imported := self._imported(value)) is not None:
+        elif (imported := self._find_import(value)) is not None:
             module, qualified = imported
             first, *rest = qualified.split(".")
             renamed = f" as {name}" if not rest and first != name else ""
@@ -154,7 +154,7 @@ def _is_filled(cell: types.CellType) -> bool:
     return True
 
 
-def _parsed(fn: Any) -> ast.FunctionDef | ast.Lambda | None:
+def _parse_function(fn: Any) -> ast.FunctionDef | ast.Lambda | None:
     """Return the syntax tree of a function or a lambda; None if the source is missing or
     ambiguous.
     """

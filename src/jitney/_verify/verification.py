@@ -30,7 +30,7 @@ from .._jax.typed import Array
 from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
-from .._view.result import unmixed
+from .._view.result import unmix
 from .difference import Allowed, Difference, compare_results, tree_of
 from .elementwise import elementwise
 from .noise import noisy
@@ -54,7 +54,7 @@ class PlainProgram:
             return body.plainly(*arrays)
 
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            jitted = own_jit()(body.core.called_as_written(written, body.paths))
+            jitted = own_jit()(body.core.with_user_names(written, body.paths))
             self.traced: jax.stages.Traced = jitted.trace(*arrays)
         self.stripped: PlainRun = stripped
         self._compiled: jax.stages.Compiled | None = None
@@ -79,7 +79,7 @@ class PlainProgram:
             raise AssertionError("`misfit` compiles the program")
         with self.body.numbers():
             try:
-                return tree_of(unmixed(self._compiled(*arrays)))
+                return tree_of(unmix(self._compiled(*arrays)))
             except Exception as error:
                 error.add_note(
                     f"{self.body.core.where} raises this when `verify` runs it plainly, and did not"
@@ -109,7 +109,7 @@ class PlainProgram:
 
     def _tree(self, flat: Sequence[object]) -> object:
         structure = jax.tree.structure(self.traced.out_info)
-        return tree_of(unmixed(jax.tree.unflatten(structure, flat)))
+        return tree_of(unmix(jax.tree.unflatten(structure, flat)))
 
 
 class VerifiedRunner:
@@ -151,7 +151,7 @@ class VerifiedRunner:
 
         # Copies of donated arrays, for the plain run afterwards.
         donated = self.body.request.donated
-        given = [_copied(x) if i in donated else x for i, x in enumerate(arrays)]
+        given = [_copy_array(x) if i in donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
         # An outer trace may call with concrete arrays.
         if is_nested_trace(jax.tree.leaves(out)):
@@ -162,11 +162,11 @@ class VerifiedRunner:
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
         verification = Verification(self.body, self._fresh, self._changes(given))
-        verified[key] = verification.verify(given, unmixed(out))
+        verified[key] = verification.verify(given, unmix(out))
         return out
 
     def _fresh(self, arrays: Sequence[Array]) -> object:
-        return unmixed(self.run(*map(_copied, arrays)))
+        return unmix(self.run(*map(_copy_array, arrays)))
 
     def _key(self, arrays: Sequence[Array]) -> Hashable:
         settings: Any = jax.config
@@ -216,7 +216,7 @@ class Verification:
         probe = self.body.of(core)
 
         def again(arrays: Sequence[Array]) -> object:
-            return unmixed(probe.run(*map(_copied, arrays)))
+            return unmix(probe.run(*map(_copy_array, arrays)))
 
         return Verification(probe, again, self.changes)
 
@@ -226,7 +226,7 @@ class Verification:
         Raises:
             VerificationError: They differ.
         """
-        return _verified(self, arrays, ours, Counters("verify"))
+        return _verify_arrays(self, arrays, ours, Counters("verify"))
 
     def difference(
         self,
@@ -317,7 +317,7 @@ class Verification:
         return None, "verified, by the operations of the plain function one by one"
 
 
-def _verified(
+def _verify_arrays(
     verification: Verification,
     arrays: Sequence[Array],
     ours: object,
@@ -336,10 +336,10 @@ def _verified(
     raise failure(verification, arrays, difference, outcome)
 
 
-LISTENER.attribute_to(_verified, Owner(lambda names: names["counters"]))
+LISTENER.attribute_to(_verify_arrays, Owner(lambda names: names["counters"]))
 
 
-def _copied(array: Array) -> Array:
+def _copy_array(array: Array) -> Array:
     return array.copy() if isinstance(array, jax.Array) else array
 
 

@@ -36,7 +36,7 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ScalarHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
-from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, unkeyed
+from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
 from .module_axes import InModule, axes_in_modules
 from .result_codegen import holds_modules
@@ -201,7 +201,7 @@ class Layout:
                 [leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers]
             )
         except Unkeyed:
-            raise self._unkeyed(leaves, self.static) from None
+            raise self._static_error(leaves, self.static) from None
 
     def check_hashes(self, leaves: Sequence[object]) -> None:
         """Check that the static values have the `hash` that their classes promise; the look-up of
@@ -212,16 +212,16 @@ class Layout:
         """
         unhashed = [i for i, keyer in self._keyers if keyer is None and not has_hash(leaves[i])]
         if unhashed:
-            raise self._unkeyed(leaves, unhashed) from None
+            raise self._static_error(leaves, unhashed) from None
 
-    def _unkeyed(
+    def _static_error(
         self,
         leaves: Sequence[object],
         at: Sequence[int],
     ) -> StaticError:
         single = [i for i in at if not isinstance(leaves[i], Opaque)]
         arguments = [(self.names[i][1], leaves[i]) for i in single]
-        return unkeyed(self._where, arguments)
+        return static_key_error(self._where, arguments)
 
     def statics(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Copies of the static values of a call, in the order of `static`."""

@@ -74,7 +74,7 @@ def register_axes(cls: type, **fields: str) -> None:
                 code="J220",
             )
 
-    _registered().setdefault(cls, {}).update(
+    _registry().setdefault(cls, {}).update(
         {name: named_array(axes) for name, axes in fields.items()}
     )
 
@@ -116,7 +116,7 @@ def _fields(cls: type) -> dict[str, Hint]:
     hints = dict(fields_of(cls))
     # Registrations of a subclass come last, so that they override those of its bases.
     for owner in reversed(cls.__mro__):
-        hints |= _registered().get(owner, {})
+        hints |= _registry().get(owner, {})
     return hints
 
 
@@ -134,7 +134,7 @@ def _name(path: Path) -> str:
 
 
 @functools.cache
-def _registered() -> dict[type, dict[str, Hint]]:
+def _registry() -> dict[type, dict[str, Hint]]:
     """The registry. It starts with the parameters of `equinox.nn`, whose documentation gives their
     shapes; tested with Equinox 0.13.3 to 0.13.8.
     """

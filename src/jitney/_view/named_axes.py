@@ -186,13 +186,13 @@ def with_shape_hint(
     if not isinstance(cause, (TypeError, ValueError)):
         return refusal
     for name, size in sizes.items():
-        clause = _unnamed(view, named, name, size, str(cause))
+        clause = _unnamed_axis_clause(view, named, name, size, str(cause))
         if clause:
             return Refused(refusal.place, f"{refusal.what.rstrip('.')}; {clause}")
     return refusal
 
 
-def _unnamed(
+def _unnamed_axis_clause(
     view: View,
     named: Sequence[Sequence[NamedAxis]],
     name: str,

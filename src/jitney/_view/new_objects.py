@@ -23,7 +23,7 @@ def new_objects_in(result: object, leaves: Sequence[object]) -> frozenset[int]:
     """The `id`s of plain objects in the leaves of a result that nothing outside of the result
     refers to.
     """
-    found = _reached(leaves)
+    found = _reachable_objects(leaves)
     objects = {key: value for key, value in found.items() if is_plain(type(value))}
     if not objects:
         return frozenset()
@@ -58,10 +58,10 @@ def _behind(
     """The `id`s of objects that can be reached from objects that existed before, and so existed
     before too.
     """
-    return {key for root in roots for key in _reached([objects[root]])}
+    return {key for root in roots for key in _reachable_objects([objects[root]])}
 
 
-def _reached(values: Sequence[object]) -> dict[int, object]:
+def _reachable_objects(values: Sequence[object]) -> dict[int, object]:
     """Plain objects and containers that can be reached from these values (through attributes,
     Python's containers, methods and partials), by `id`.
     """

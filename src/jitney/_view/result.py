@@ -101,7 +101,7 @@ class Outcome:
         )
         copies = Copies(self.made)
         for _, leaf in self._rest if self.made else ():
-            _renewed(leaf, copies)  # as each call does, which has no line of the user's to name
+            _renew(leaf, copies)  # as each call does, which has no line of the user's to name
         self.seen.append((self.treedef, self._rest))
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
@@ -129,7 +129,7 @@ class Outcome:
         leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self._rest:
             # Each caller gets a copy, so that a change in place reaches no later result.
-            leaves.insert(i, _renewed(leaf, copies))
+            leaves.insert(i, _renew(leaf, copies))
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
@@ -141,7 +141,7 @@ class Outcome:
         return self.whole(arrays)
 
     def _second(self, arrays: Sequence[object]) -> object:
-        self.build = builder(self.treedef, self._rest, _renewed)
+        self.build = builder(self.treedef, self._rest, _renew)
         return self.build(arrays)
 
     def inner(self, arrays: Sequence[Array]) -> object:
@@ -166,7 +166,7 @@ class Outcome:
         return self.whole(arrays)
 
 
-def _renewed(leaf: object, copies: Copies | None = None) -> object:
+def _renew(leaf: object, copies: Copies | None = None) -> object:
     """Static leaf of a result for one caller."""
     return dereference(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
@@ -212,7 +212,7 @@ class Mixed:
         self.arrays = arrays
 
 
-def unmixed(result: object) -> Any:
+def unmix(result: object) -> Any:
     """The user's own tree."""
     return result.outcome.build(result.arrays) if type(result) is Mixed else result
 

@@ -24,7 +24,7 @@ def loose_parts(values: object) -> tuple[object, ...]:
     return tuple(
         part
         for node in nodes(values)
-        for part in _beside(node)
+        for part in _auxiliary_parts(node)
         if not is_immutable(part) or first_consumable(part) is not None
     )
 
@@ -39,7 +39,7 @@ def copy_loose(values: object) -> None:
                 object.__setattr__(node, name, snapshot(getattr(node, name)))
 
 
-def _beside(node: object) -> Iterator[object]:
+def _auxiliary_parts(node: object) -> Iterator[object]:
     if isinstance(node, eqx.Module):
         yield from (getattr(node, name) for name in _names(node))
     elif (

@@ -146,7 +146,7 @@ _KNOWN: ContextVar[KnownSizes] = ContextVar("known_sizes", default=_NOTHING)
 
 @contextmanager
 def knowing(what: KnownSizes) -> Generator[None]:
-    """Scope in which `known` returns these sizes."""
+    """Scope in which `known_sizes` returns these sizes."""
     token = _KNOWN.set(what)
     try:
         yield
@@ -154,7 +154,7 @@ def knowing(what: KnownSizes) -> Generator[None]:
         _KNOWN.reset(token)
 
 
-def known() -> KnownSizes:
+def known_sizes() -> KnownSizes:
     """Known sizes of the padded call that is being traced."""
     return _KNOWN.get()
 

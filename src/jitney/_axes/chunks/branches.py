@@ -23,8 +23,16 @@ from itertools import chain
 import jax
 import numpy as np
 
-from ..._jax.evaluation import Const, Ref, as_const, numbered, numbers_of, values_at, without_calls
-from ..._jax.jaxprs import bound, equations, opened
+from ..._jax.evaluation import (
+    Const,
+    Ref,
+    as_const,
+    number_results,
+    numbers_of,
+    values_at,
+    without_calls,
+)
+from ..._jax.jaxprs import bound, equations, open_jaxpr
 from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
@@ -120,7 +128,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
                 read = [ref.value if isinstance(ref, Const) else next(parts) for ref in step.reads]
                 results = bound(step.eqn, read)
                 hoisted[b].update(zip(step.makes, results, strict=True))
-        return _finished(index, operands, branches, hoisted, avals_out)
+        return _cond_results(index, operands, branches, hoisted, avals_out)
 
     program = make_jaxpr(whole)(*(_abstract(atom.aval) for atom in eqn.invars))
 
@@ -151,7 +159,7 @@ def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _B
         reads: list[Ref],
         _within: object,
     ) -> Sequence[Ref]:
-        makes = numbered(eqn.outvars, avals)
+        makes = number_results(eqn.outvars, avals)
         stage = max((stages.get(n, 0) for n in numbers_of(reads)), default=0)
         is_out = looks(eqn)
         steps.append(_BranchStep(eqn, tuple(reads), makes, stage, is_out))
@@ -163,7 +171,7 @@ def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _B
             return hoist_uses(eqn, looks)
         return inlined_program(eqn)
 
-    takes = numbered(opened(program)[0].invars, avals)
+    takes = number_results(open_jaxpr(program)[0].invars, avals)
     gives = without_calls(
         program,
         takes,
@@ -207,7 +215,7 @@ def _chosen(
     return _switch(index, [branch(b) for b in range(len(branches))])
 
 
-def _finished(
+def _cond_results(
     index: jax.Array,
     operands: Sequence[jax.Array],
     branches: Sequence[_Branch],

@@ -222,7 +222,7 @@ class Chunked:
             if node.makes and node.makes[0] in work.replays:
                 carry = before[node.makes[0]]
                 out, _ = self._carry(
-                    walk.muted(),
+                    walk.without_callbacks(),
                     node,
                     values,
                     carry,
@@ -241,7 +241,7 @@ class Chunked:
                 )
                 new.append(after)
             elif has_state(node, self.passes.streamed):
-                mine = walk.muted() if node.is_mute else walk
+                mine = walk.without_callbacks() if node.is_mute else walk
                 out, after = self._carry(
                     mine,
                     node,
@@ -706,7 +706,7 @@ def _scan_chunks(
     parted: dict[int, jax.Array] = {}
     for n in tangents or ():
         if n in streamed:
-            parted[n] = _parted(
+            parted[n] = _split_chunks(
                 streamed[n],
                 passes.axis(n),
                 full,
@@ -815,7 +815,7 @@ def _scan_chunks(
             # Join the chunks of emitted and collected values, the remainder behind them.
             numbers = passes.outputs(turn)
             axes = [passes.axis(n) for n in numbers]
-            joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
+            joined = [_join_chunks(x, axis) for axis, x in zip(axes, outs, strict=True)]
             if rest:
                 ends = zip(axes, joined, tail, strict=True)
                 joined = [lax.concatenate([x, end], axis) for axis, x, end in ends]
@@ -854,7 +854,7 @@ def _part(
     return from_bits(_slice(as_bits(x), start, size, axis), x.dtype)
 
 
-def _parted(
+def _split_chunks(
     x: jax.Array,
     axis: int,
     full: int,
@@ -877,7 +877,7 @@ def _parted(
     return jnp.moveaxis(chunks, axis, 0)
 
 
-def _joined(chunks: jax.Array, axis: int) -> jax.Array:
+def _join_chunks(chunks: jax.Array, axis: int) -> jax.Array:
     """Join chunks that are stacked along a leading axis along their own axis."""
     moved = jnp.moveaxis(chunks, 0, axis)
     before, after = moved.shape[:axis], moved.shape[axis + 2 :]

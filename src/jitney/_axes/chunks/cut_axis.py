@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ..._jax.jaxprs import scan_parts
-from ..._jax.primitives import spelled
+from ..._jax.primitives import public_name
 from ..callbacks import is_ordered
 from ..dims import is_ragged
 from ..interpreter import Op, mentions, ragged_axes
@@ -29,7 +29,7 @@ def uses_along(op: Op) -> Iterator[Use]:
         return
     rule = RULES.get(op.name)
     if rule is None:
-        how = f"`{spelled(op.name)}`, which has no rule,"
+        how = f"`{public_name(op.name)}`, which has no rule,"
         yield Use(frozenset(), "mixed", how, op.name, op.place)
         return
     yield from rule.uses_of(op)
@@ -53,7 +53,7 @@ def checked_uses(op: Op) -> tuple[Use, ...]:
 def describe_use(op: Op, use: Use) -> str:
     """Describe a use of the axis by an operation, or inside of it, as a part of a sentence."""
     what = use.refused or use.how
-    name = spelled(op.name)
+    name = public_name(op.name)
     if use.op == op.name:
         return f"looks along it: {what} (`{name}`)"
     return f"looks along it inside `{name}`: {what}"

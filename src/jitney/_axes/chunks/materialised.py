@@ -57,9 +57,9 @@ class Materialised:
         level: dict[int, int],
     ) -> int:
         """Materialise values, and return the number of passes after which all of them are there."""
-        return max((self._gathered(n, level) for n in refs), default=0)
+        return max((self._gather_value(n, level) for n in refs), default=0)
 
-    def _gathered(
+    def _gather_value(
         self,
         n: int,
         level: dict[int, int],

@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..._jax.evaluation import CallStack, Const, Ref, as_const, numbered, numbers_of, without_calls
-from ..._jax.jaxprs import called, opened
+from ..._jax.evaluation import (
+    CallStack,
+    Const,
+    Ref,
+    as_const,
+    number_results,
+    numbers_of,
+    without_calls,
+)
+from ..._jax.jaxprs import called_jaxpr, open_jaxpr
 from ..._jax.jaxprs import inside as equations_inside
 from ..._jax.typed import Aval, JaxprEqn
 from ..callbacks import check_effects, is_ordered
@@ -146,7 +154,7 @@ def flatten(
         return False
 
     def looks(eqn: JaxprEqn) -> bool:
-        if called(eqn) is not None or eqn.primitive.name == "cond":
+        if called_jaxpr(eqn) is not None or eqn.primitive.name == "cond":
             return False
         return any(True for _ in uses_along(Op(eqn, ranges)))
 
@@ -160,7 +168,7 @@ def flatten(
         # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads
-        makes = numbered(eqn.outvars, avals)
+        makes = number_results(eqn.outvars, avals)
         nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
         return makes
 
@@ -181,7 +189,7 @@ def flatten(
         waits, last = last, (token,)
         return Node(op, reads, makes, token, waits)
 
-    takes = numbered(opened(jaxpr)[0].invars, avals)
+    takes = number_results(open_jaxpr(jaxpr)[0].invars, avals)
     gives = without_calls(
         jaxpr,
         takes,

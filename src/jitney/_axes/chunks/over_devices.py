@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from ..._jax.jaxprs import inside
-from ..._jax.primitives import spelled
+from ..._jax.primitives import public_name
 from ..callbacks import callback_result_is_read, is_ordered
 from ..monoids import MONOIDS, Monoid, highest, sendable
 from ..refusal import Refused
@@ -114,7 +114,7 @@ class Devices:
 
         # All sums go into one `psum`, hence one all-reduce of several operands.
         sums = [(i, k) for i, k, monoid in accumulated if monoid is MONOIDS["add"]]
-        totals = self._reduced(lax.psum, [state[i][k] for i, k in sums])
+        totals = self._all_reduce(lax.psum, [state[i][k] for i, k in sums])
         for (i, k), total in zip(sums, totals, strict=True):
             out[i][k] = total
 
@@ -137,7 +137,7 @@ class Devices:
                 out[i][k] = monoid.fold(lax.all_gather(x, self.along), axes=(0,))
         return out
 
-    def _reduced(
+    def _all_reduce(
         self,
         collective: Callable[[list[jax.Array], tuple[str, ...]], list[jax.Array]],
         xs: Sequence[jax.Array],
@@ -156,15 +156,15 @@ class Devices:
         """
         collective = lax.pmax if monoid is MONOIDS["max"] else lax.pmin
         if not jnp.issubdtype(x.dtype, jnp.inexact):
-            return self._reduced(collective, [x])[0]
+            return self._all_reduce(collective, [x])[0]
         is_nan = jnp.isnan(x)
         numbers = jnp.where(
             is_nan,
             monoid.identity(x.dtype),
             x,
         )
-        (extreme,) = self._reduced(collective, [numbers])
-        (flag,) = self._reduced(lax.pmax, [is_nan])
+        (extreme,) = self._all_reduce(collective, [numbers])
+        (flag,) = self._all_reduce(lax.pmax, [is_nan])
         return jnp.where(
             flag,
             jnp.asarray(np.nan, x.dtype),
@@ -208,28 +208,28 @@ def check_order(passes: Passes, devices: Devices) -> None:
             continue
         kind = carry_kind(node.op)
         if kind in ("picked", "topped"):
-            raise _refused(node, "looks for elements of it on all devices")
+            raise _refusal(node, "looks for elements of it on all devices")
         if kind not in ("folded", "placed", "written"):
             what = "goes on from one element of it to the next, and so from device to device"
-            raise _refused(node, what)
+            raise _refusal(node, what)
     for node in passes.at_once:
-        raise _refused(node, "needs all of it at once, of which each device has a part")
+        raise _refusal(node, "needs all of it at once, of which each device has a part")
 
     # Callbacks.
     for node in passes.flat.nodes:
         if devices.is_part and _is_answered(node):
             what = "calls back where the mesh has other axes too, which JAX does not"
-            raise _refused(node, what)
+            raise _refusal(node, what)
         if node.token is None:
             continue
         if is_ordered(node.op):
-            raise _refused(node, "calls back in order, which several devices do not")
+            raise _refusal(node, "calls back in order, which several devices do not")
         if is_along(node.op) and callback_result_is_read(node.op, is_used=True):
-            raise _refused(node, "calls back for each element, and needs the answer")
+            raise _refusal(node, "calls back for each element, and needs the answer")
 
 
-def _refused(node: Node, what: str) -> Refused:
-    return Refused(node.op.place, f"{what} (`{spelled(node.op.name)}`)")
+def _refusal(node: Node, what: str) -> Refused:
+    return Refused(node.op.place, f"{what} (`{public_name(node.op.name)}`)")
 
 
 def _nodes_of(passes: Passes) -> Iterator[Node]:

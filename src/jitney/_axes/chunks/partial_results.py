@@ -21,7 +21,7 @@ import numpy as np
 from ..._jax.equinox_checks import only_raises
 from ..._jax.evaluation import interpret
 from ..._jax.jaxprs import scan_parts, solve_operands, while_parts
-from ..._jax.primitives import spelled
+from ..._jax.primitives import public_name
 from ..._jax.trees import issubdtype
 from ..._jax.typed import Aval, JaxprEqn
 from ..dims import is_ragged
@@ -134,8 +134,8 @@ class _PartialsInterpreter:
         if any(len(ragged_axes(dims)) > 1 for dims in op.outs):
             raise Refused(
                 op.place,
-                f"makes an array that has it twice, inside `{spelled(self.outer.name)}`"
-                f" (`{spelled(op.name)}`)",
+                f"makes an array that has it twice, inside `{public_name(self.outer.name)}`"
+                f" (`{public_name(op.name)}`)",
             )
         if all(map(is_fixed, given)) and not mentions(op):
             return [transfer_fixed(op, given)] * len(op.outs)
@@ -156,7 +156,7 @@ class _PartialsInterpreter:
         """Transfer function of an operation that holds no sub-jaxpr."""
         rule = RULES.get(op.name)
         for use in rule.uses_of(op) if rule is not None else ():
-            return [self.folded(op, given, use)] * len(op.outs)
+            return [self.partial_result(op, given, use)] * len(op.outs)
 
         # No use of the axis: values with the axis stay per chunk, and must not meet partials.
         parts = [each for each in given if isinstance(each, Monoid)]
@@ -174,7 +174,7 @@ class _PartialsInterpreter:
             raise self.read_early(op)
         return [monoid] * len(op.outs)
 
-    def folded(
+    def partial_result(
         self,
         op: Op,
         given: list[AbstractValue],
@@ -201,14 +201,16 @@ class _PartialsInterpreter:
         what = use.refused or use.how
         return Refused(
             op.place,
-            f"looks along it inside `{spelled(self.outer.name)}`: {what} (`{spelled(op.name)}`)",
+            f"looks along it inside `{public_name(self.outer.name)}`: {what}"
+            f" (`{public_name(op.name)}`)",
         )
 
     def read_early(self, op: Op) -> Refused:
         what = "is put together over all of it only when that is done"
         return Refused(
             op.place,
-            f"reads what {what}, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)",
+            f"reads what {what}, inside `{public_name(self.outer.name)}`"
+            f" (`{public_name(op.name)}`)",
         )
 
     # Loops, branches and solves.
@@ -293,7 +295,7 @@ class _PartialsInterpreter:
                 out[: len(carry)],
             )
             if after == carry:
-                after = _unchanged(start, carry)
+                after = _demote_carries(start, carry)
             if after == carry:
                 break
             carry = after
@@ -358,7 +360,7 @@ def _is_above(a: AbstractValue, b: AbstractValue) -> bool:
     return isinstance(a, Monoid) and is_partial_of(a, b)
 
 
-def _unchanged(
+def _demote_carries(
     start: Sequence[AbstractValue], carry: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
     """Demote carries that no iteration changes to the abstract values that they started with."""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ..._jax.evaluation import Const
-from ..._jax.primitives import spelled
+from ..._jax.primitives import public_name
 from ..._jax.typed import Aval
 from ..dims import evaluate
 from ..interpreter import Numbers, ragged_axes
@@ -115,7 +115,7 @@ class Passes:
             raise Refused(
                 node.op.place,
                 "calls back, and a chunk is worked on again on the way back"
-                f" (`{spelled(node.op.name)}`)",
+                f" (`{public_name(node.op.name)}`)",
             )
 
     def axis(self, number: int) -> int:

@@ -124,7 +124,7 @@ def read_positions(
     (axis,) = ragged_axes(op.ins[0])
     start = walk.start_of(op.ins[0][axis])
     if op.name == "gather":
-        return _gathered(
+        return _gather_chunk(
             walk,
             op,
             values,
@@ -208,7 +208,7 @@ def _static(
     return begin + steps, x
 
 
-def _gathered(
+def _gather_chunk(
     walk: PaddedInterpreter,
     op: Op,
     values: Sequence[jax.Array],

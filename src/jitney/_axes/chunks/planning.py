@@ -30,7 +30,7 @@ import numpy as np
 
 from ..._jax.evaluation import Const, numbers_of
 from ..._jax.jaxprs import inside, source_of
-from ..._jax.primitives import spelled
+from ..._jax.primitives import public_name
 from ..callbacks import callback_result_is_read
 from ..dims import Dim, is_multiple, symbols
 from ..interpreter import Numbers, Op, Ranges, ragged_axes, shape_of
@@ -129,7 +129,7 @@ def plan_passes(
         if not ragged_axes(flat.dims[n]):
             op = next(node.op for node in flat.nodes if n in node.makes)
             what = "returns a value without it that is made beside one with it"
-            raise _refused(op, what)
+            raise _refusal(op, what)
     of_results = max((level[n] + 1 for _, n in outs), default=0)
     count = max(last, held.last, of_callbacks, of_results)
 
@@ -149,7 +149,7 @@ def plan_passes(
     # Values at the last level are computed when all passes are over.
     after = _at_level(
         count,
-        _fixed(flat, streamed, wanted, held),
+        _unchunked_nodes(flat, streamed, wanted, held),
         level,
     )
     at_once = tuple(node for node in flat.nodes if held.is_at_once(node))
@@ -167,8 +167,8 @@ def plan_passes(
     )
 
 
-def _refused(op: Op, what: str) -> Refused:
-    return Refused(op.place, f"{what} (`{spelled(op.name)}`)")
+def _refusal(op: Op, what: str) -> Refused:
+    return Refused(op.place, f"{what} (`{public_name(op.name)}`)")
 
 
 def _at_level(
@@ -189,7 +189,7 @@ def _check_callbacks(
     if node.token is None or is_along(node.op) or not has_axis(node, streamed):
         return
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise _refused(node.op, "calls back once, and needs the answer in each chunk")
+        raise _refusal(node.op, "calls back once, and needs the answer in each chunk")
 
 
 def _live_values(flat: NumberedProgram) -> set[int]:
@@ -217,7 +217,7 @@ def _check_dims(
     sizes = " and ".join(map(str, symbolic))
     if op is None:
         raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
-    raise _refused(op, f"makes an array with {sizes} elements along it")
+    raise _refusal(op, f"makes an array with {sizes} elements along it")
 
 
 def _assign_levels(
@@ -270,10 +270,10 @@ def _assign_levels(
             height = max(height, back.both[ref])
     is_reduced = along and accumulates(op)
     if is_reduced and not streamed.isdisjoint(numbers_of(begins_with(node))):
-        raise _refused(op, "begins with a value that is made in each chunk")
+        raise _refusal(op, "begins with a value that is made in each chunk")
     is_cut = any(ragged_axes(flat.dims[n]) for n in node.makes)
     if is_reduced and is_cut and uses and not is_along(op):
-        raise _refused(op, "makes it of what is put together over all of it")
+        raise _refusal(op, "makes it of what is put together over all of it")
 
     # A reduction's result is one level higher. All else with the axis is streamed, and so is a
     # value without it that is computed beside streamed ones, in each chunk alike.
@@ -330,8 +330,8 @@ def _check_inside(op: Op, symbol: str) -> None:
                 continue
             raise Refused(
                 source_of(eqn, op.place),
-                f"makes an array with {dim} elements along it inside `{spelled(op.name)}`"
-                f" (`{spelled(eqn.primitive.name)}`)",
+                f"makes an array with {dim} elements along it inside `{public_name(op.name)}`"
+                f" (`{public_name(eqn.primitive.name)}`)",
             )
 
 
@@ -358,9 +358,9 @@ def _do_at_once(
         raise Refused(reason.place, describe_use(op, reason))
     read = [n for n in node.numbers if n in streamed]
     if node.token is not None:
-        raise _refused(op, "calls back beside what is done at once")
+        raise _refusal(op, "calls back beside what is done at once")
     if not all(ragged_axes(flat.dims[n]) for n in read):
-        raise _refused(op, "reads what is made anew in each chunk, and all of it")
+        raise _refusal(op, "reads what is made anew in each chunk, and all of it")
     fixed = max((level[n] for n in node.numbers if n not in streamed), default=0)
     height = max(fixed, held.gather(read, level))
     held.made.update(node.makes)
@@ -461,7 +461,7 @@ def _node_direction(
     return way, {ref for ref, other in ways.items() if other != way}
 
 
-def _fixed(
+def _unchunked_nodes(
     flat: NumberedProgram,
     streamed: set[int],
     wanted: set[int],
@@ -494,7 +494,7 @@ def _passes(
     """
     before = _at_level(
         p,
-        _fixed(flat, streamed, wanted, held),
+        _unchunked_nodes(flat, streamed, wanted, held),
         level,
     )
 
@@ -530,7 +530,7 @@ def _passes(
             if (needed - there).isdisjoint(node.marks):
                 continue
             is_loud = node.token is None or node.token in mine
-            nodes.append(node if is_loud else _muted(node, wanted))
+            nodes.append(node if is_loud else _mute_node(node, wanted))
             needed.update(ref for ref in node.numbers if ref in streamed)
         nodes.reverse()
         opposed = [node for node in nodes if direction_of(node.op) not in (None, way)]
@@ -546,12 +546,12 @@ def _passes(
         )
 
 
-def _muted(node: Node, wanted: set[int]) -> Node:
+def _mute_node(node: Node, wanted: set[int]) -> Node:
     """The node with its callbacks muted, since another pass calls them.
 
     Raises:
         Refused: This pass needs what they return.
     """
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise _refused(node.op, "calls back once, and needs the answer in several passes")
+        raise _refusal(node.op, "calls back once, and needs the answer in several passes")
     return replace(node, is_mute=True)

@@ -38,7 +38,7 @@ def _same(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, values)
 
 
-def _unmapped(monoid: Monoid) -> Rule:
+def _unvmap_rule(monoid: Monoid) -> Rule:
     """Rule of Equinox's reductions over all mapped axes, by which `eqx.error_if` finds whether any
     element is in error: padding is replaced by the identity.
     """
@@ -66,5 +66,5 @@ _REDUCTIONS = {
 RULES: dict[str, Rule] = {
     # `makes`: a check returns the same in each chunk.
     **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),
-    **{name: _unmapped(MONOIDS[monoid]) for name, monoid in _REDUCTIONS.items()},
+    **{name: _unvmap_rule(MONOIDS[monoid]) for name, monoid in _REDUCTIONS.items()},
 }

@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import (
+    called_jaxpr,
+    equations,
+    open_jaxpr,
+    scan_parts,
+    solve_operands,
+    while_parts,
+)
 from ..._jax.primitives import CALLBACKS, CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
 from ..dims import evaluate, is_ragged
@@ -27,7 +34,7 @@ from .reduce import as_reduction
 def forward_programs(op: Op) -> Sequence[AnyJaxpr]:
     """The sub-jaxprs that an operation evaluates in a forward pass, in order."""
     name, params = op.name, op.params
-    program = called(op.eqn)
+    program = called_jaxpr(op.eqn)
     if program is not None:
         return [program]
     if name == "cond":
@@ -55,7 +62,7 @@ def inlined_program(eqn: JaxprEqn) -> AnyJaxpr | None:
         return as_reduction(Op(eqn))
     if name == "call_hi_primitive":
         return expand_hi_primitive(Op(eqn))
-    return called(eqn)
+    return called_jaxpr(eqn)
 
 
 def expand_hi_primitive(op: Op) -> ClosedJaxpr:
@@ -75,7 +82,7 @@ def expand_hi_primitive(op: Op) -> ClosedJaxpr:
 
 def _uses(op: Op) -> Iterator[Use]:
     if op.name == "while":
-        condition, _ = opened(op.params["cond_jaxpr"])
+        condition, _ = open_jaxpr(op.params["cond_jaxpr"])
         dims = ragged_dims(shape_of(condition.outvars[0]))
         if dims:
             yield use(op, dims, "reduced", "a loop until all of it are done", monoid=MONOIDS["or"])
@@ -87,7 +94,7 @@ def _uses(op: Op) -> Iterator[Use]:
 
 
 def _call(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
-    return walk.run(called(op.eqn), values)
+    return walk.run(called_jaxpr(op.eqn), values)
 
 
 def _expand(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
@@ -126,7 +133,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
     # counts as finished: False, the identity of `any`.
     condition = op.params["cond_jaxpr"]
-    jaxpr, _ = opened(condition)
+    jaxpr, _ = open_jaxpr(condition)
     dims = shape_of(jaxpr.outvars[0])
     start = [jnp.asarray(x) for x in start]
 
@@ -136,7 +143,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     def body(carry: Values) -> Values:
         results = walk.run(op.params["body_jaxpr"], [*of_body, *carry])
-        new = _typed(results, carry)
+        new = _restore_weak_types(results, carry)
         if not dims:
             return new
 
@@ -171,7 +178,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     def turn(held: Values, x: Values) -> tuple[Values, Values]:
         out = walk.run(program, [*constants, *held, *x])
         new, ys = out[: len(held)], out[len(held) :]
-        return _typed(new, held), ys
+        return _restore_weak_types(new, held), ys
 
     # No iteration is padding: the loop of plain JAX, to the bit. With a counter in its carry XLA
     # may round its numbers otherwise.
@@ -188,7 +195,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     def skipped(held: Values, x: Values) -> tuple[Values, Values]:
         del x
-        jaxpr, _ = opened(program)
+        jaxpr, _ = open_jaxpr(program)
         avals = [atom.aval for atom in jaxpr.outvars[len(held) :]]
         zeros = [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
         return [*held], zeros
@@ -233,7 +240,7 @@ def depends_on_rows(jaxpr: AnyJaxpr) -> bool:
 _OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
-def _typed(new: Values, old: Values) -> Values:
+def _restore_weak_types(new: Values, old: Values) -> Values:
     """Give a carry the weak types that the loop started with; evaluation equation by equation can
     change them, and JAX requires a carry to keep its type.
     """

@@ -57,7 +57,7 @@ def to_int32(positions: jax.Array) -> jax.Array:
     return lax.convert_element_type(positions, np.int32)
 
 
-def _bounded(
+def _clamp_start(
     walk: PaddedInterpreter,
     start: jax.Array,
     dim: Dim,
@@ -111,7 +111,7 @@ def _starts(
     starts: Sequence[jax.Array],
 ) -> Values:
     return [
-        _bounded(walk, start, dim, window)
+        _clamp_start(walk, start, dim, window)
         for dim, window, start in zip(dims, windows, starts, strict=True)
     ]
 
@@ -186,16 +186,16 @@ def _move(
             columns[i] = lax.select(beyond, _outside(column), column)
         else:
             columns[i] = lax.clamp(np.int32(0), column, last)
-    return _joined(columns, indices)
+    return _join_columns(columns, indices)
 
 
 def _columns(indices: jax.Array) -> Values:
-    """The positions along each indexed axis; `_joined` undoes it."""
+    """The positions along each indexed axis; `_join_columns` undoes it."""
     last = indices.ndim - 1
     return [lax.index_in_dim(indices, i, last) for i in range(indices.shape[-1])]
 
 
-def _joined(columns: Values, indices: jax.Array) -> jax.Array:
+def _join_columns(columns: Values, indices: jax.Array) -> jax.Array:
     return lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
@@ -255,7 +255,7 @@ def _gather_in_bounds(
             return None
         last = walk.count(dim) - np.int32(size)
         x, columns[i] = _behind_all(x, columns[i], last, axis, size)
-    return x, _joined(columns, indices)
+    return x, _join_columns(columns, indices)
 
 
 def _behind_all(
@@ -283,7 +283,7 @@ def _window_sizes(op: Op) -> list[Dim]:
     return [1 if axis in outside else next(windows) for axis in range(len(dims))]
 
 
-def _partly_written(op: Op) -> list[int]:
+def _partial_axes(op: Op) -> list[int]:
     """The symbolic axes of the updates that cover only a part of the operand's axis, so that their
     padding would land on valid elements.
     """
@@ -297,7 +297,7 @@ def _partly_written(op: Op) -> list[int]:
     ]
 
 
-def _scattered(op: Op) -> list[Dim]:
+def _row_sizes(op: Op) -> list[Dim]:
     """The symbolic sizes of the axes that number the updates."""
     return ragged_dims(op.ins[1][:-1])
 
@@ -325,7 +325,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
             reduced = use(op, rows, "reduced", monoid=monoid)
             yield from refuse_unordered(op, rows, monoid) or [reduced]
 
-    partly = [update_dims[axis] for axis in _partly_written(op)]
+    partly = [update_dims[axis] for axis in _partial_axes(op)]
     if (
         partly
         and op.name not in SCATTERS
@@ -347,7 +347,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     # Rows of padding are dropped below, by a mode that holds for all rows. So the clamping of a
     # CLIP is done here, along axes of fixed size too.
-    if mode == _CLIP and _scattered(op):
+    if mode == _CLIP and _row_sizes(op):
         shape = walk.shape(dims)
         columns = _columns(indices)
         for i, axis in enumerate(indexed):
@@ -365,9 +365,9 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
             inside = walk.inside(index_dims, axis)
             indices = lax.select(inside, indices, _outside(indices))
 
-    partly = _partly_written(op)
+    partly = _partial_axes(op)
     if partly:
-        updates = _protected(walk, op, x, indices, updates, partly, sizes)
+        updates = _neutralise_padding(walk, op, x, indices, updates, partly, sizes)
 
     # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
     # is of the narrow type, so the primitive is not bound with its own parameters.
@@ -387,7 +387,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     )
 
 
-def _protected(
+def _neutralise_padding(
     walk: PaddedInterpreter,
     op: Op,
     x: jax.Array,

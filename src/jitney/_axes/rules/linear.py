@@ -18,7 +18,7 @@ from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS
 from ..rule import CarriedState, Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import lax
-from .windows import cut_or_padded, is_within, reach, shift_into
+from .windows import is_within, length_and_padding, reach, shift_into
 
 
 def _zero(x: jax.Array) -> NumPyArray:
@@ -122,7 +122,7 @@ def _conv(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         out_axis = numbers.out_spec[2 + i]
         (windows,) = walk.shape([out_dims[out_axis]])
         length = lhs.shape[axis] + span
-        seen, more = cut_or_padded(length, windows, stride, span)
+        seen, more = length_and_padding(length, windows, stride, span)
         shifted = shift_into(walk, lhs, axis, low, span, _zero(lhs))
         lhs = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))

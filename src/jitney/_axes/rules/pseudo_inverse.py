@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import jax
 
-from ..._jax.jaxprs import called, equations, programs
+from ..._jax.jaxprs import called_jaxpr, equations, programs
 from ..._jax.primitives import CALLS
 from ..._jax.typed import JaxprEqn
 from ..interpreter import Op
@@ -50,7 +50,7 @@ def is_pseudo_inverse(op: Op) -> bool:
 
 def _text(eqn: JaxprEqn) -> str | None:
     """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
-    program = called(eqn)
+    program = called_jaxpr(eqn)
     held = [program]
     for inner in equations(program):
         held += programs(inner.params)

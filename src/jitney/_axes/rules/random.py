@@ -44,7 +44,7 @@ def _bits(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return walk.bind(op, values, shape=walk.shape(shape))
 
     # The two words of the cipher become bits as in JAX: joined for 64 bits, their xor otherwise.
-    high, low = _encrypted(walk, shape, values[0])
+    high, low = _cipher_words(walk, shape, values[0])
     dtype = op.eqn.outvars[0].aval.dtype
     if op.params["bit_width"] <= _WORD:
         mixed = lax.bitwise_xor(high, low)
@@ -60,7 +60,7 @@ def _split(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     if _is_counted_alike(walk, op):
         return walk.bind(op, values, shape=walk.shape(shape))
     (keys,) = values
-    words = jnp.stack(_encrypted(walk, shape, keys), axis=-1)
+    words = jnp.stack(_cipher_words(walk, shape, keys), axis=-1)
     cipher = jax.random.key_impl(keys)
     return [jax.random.wrap_key_data(words, impl=cipher)]
 
@@ -75,7 +75,7 @@ def _is_counted_alike(walk: PaddedInterpreter, op: Op) -> bool:
     return not walk.start and not any(map(is_ragged, shape[1:]))
 
 
-def _encrypted(
+def _cipher_words(
     walk: PaddedInterpreter,
     shape: Sequence[Dim],
     keys: jax.Array,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import is_literal, opened, variables
+from ..._jax.jaxprs import is_literal, open_jaxpr, variables
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, Values
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
@@ -53,7 +53,7 @@ _COMPUTATIONS = {name: MONOIDS[name] for name in _NAMES}
 
 def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
     """The monoid that a binary reducer computes, if it consists of that one equation; else None."""
-    jaxpr, held = opened(program)
+    jaxpr, held = open_jaxpr(program)
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
         return None
     (eqn,) = jaxpr.eqns

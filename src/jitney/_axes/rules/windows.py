@@ -75,7 +75,7 @@ def shift_into(
     return lax.dynamic_update_slice(filled, x, starts)
 
 
-def cut_or_padded(
+def length_and_padding(
     size: int,
     windows: int,
     stride: int,
@@ -160,7 +160,7 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         span = reach(size, dilation)
         (windows,) = walk.shape([out_dims[axis]])
         length = x.shape[axis] + span
-        seen, more = cut_or_padded(length, windows, stride, span)
+        seen, more = length_and_padding(length, windows, stride, span)
         shifted = shift_into(walk, x, axis, low, span, first)
         x = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))

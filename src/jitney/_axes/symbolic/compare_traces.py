@@ -24,7 +24,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import open_jaxpr, programs, scan_parts, solve_operands, while_parts
 from ..._jax.trees import words_of_keys
 from ..._jax.typed import Array, NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
@@ -86,7 +86,7 @@ class Witness:
         Raises:
             Refused: They differ.
         """
-        mine, other = opened(symbolic)[0], opened(exact)[0]
+        mine, other = open_jaxpr(symbolic)[0], open_jaxpr(exact)[0]
         if len(mine.outvars) != len(other.outvars):
             raise MadeOfSize
 
@@ -455,7 +455,7 @@ def _body(
 
 def _count_free(program: object, given: Sequence[Value]) -> int:
     """The number of arguments of a sub-jaxpr behind those that are given."""
-    jaxpr, _ = opened(program)
+    jaxpr, _ = open_jaxpr(program)
     return len(jaxpr.invars) - len(given)
 
 

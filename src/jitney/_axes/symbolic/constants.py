@@ -19,12 +19,12 @@ from ..typed_jax import dtypes
 from .graph import Value
 
 
-def _selected(which: NumPyArray, *cases: NumPyArray) -> NumPyArray:
+def _select(which: NumPyArray, *cases: NumPyArray) -> NumPyArray:
     conditions = [which == i for i in range(len(cases))]
     return np.select(conditions, cases)
 
 
-def _clamped(low: NumPyArray, x: NumPyArray, high: NumPyArray) -> NumPyArray:
+def _clamp(low: NumPyArray, x: NumPyArray, high: NumPyArray) -> NumPyArray:
     return np.minimum(np.maximum(x, low), high)
 
 
@@ -48,8 +48,8 @@ _ELEMENTWISE: Mapping[str, Callable[..., NumPyArray]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "not": np.invert,
-    "select_n": _selected,
-    "clamp": _clamped,
+    "select_n": _select,
+    "clamp": _clamp,
     "copy": _same,
     "stop_gradient": _same,
 }

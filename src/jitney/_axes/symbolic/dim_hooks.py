@@ -34,7 +34,7 @@ from ..._owners import Owner, owner_of, place_of
 from ..dims import Dim, is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
-from .executed_code import scanned
+from .executed_code import observe_code
 from .mapped_sizes import named_sizes
 
 _LOCK = threading.RLock()
@@ -148,7 +148,7 @@ def hooked_dims() -> Generator[SizeUses]:
         for name, method in hooks.items():
             setattr(kind, name, method)
         try:
-            with scanned(seen.looks.append), named_sizes():
+            with observe_code(seen.looks.append), named_sizes():
                 yield seen
         finally:
             for name, method in before.items():
@@ -170,7 +170,7 @@ def _refusal(
 ) -> Refused | None:
     # "stdlib" is skipped: JAX counts sizes with `collections.Counter` for its error messages.
     frame = _asker("stdlib")
-    if frame is None or _may(name, frame) or _decided(name, size, *others):
+    if frame is None or _may(name, frame) or _is_invariant(name, size, *others):
         return None
     why = _QUESTIONS[name].format(str(size), *map(str, others))
     return Refused(place_of(frame), why)
@@ -201,17 +201,17 @@ def _may(name: str, frame: FrameType) -> bool:
     return asker in ("jax", "jaxlib")
 
 
-def _decided(name: str, size: Dim, *others: object) -> bool:
+def _is_invariant(name: str, size: Dim, *others: object) -> bool:
     """Return whether the operation has the same result for all sizes in the ranges."""
     if name in ("__eq__", "__ne__"):
-        return _settled(size, others[0])
+        return _equality_is_invariant(size, others[0])
     return name == "__bool__" and _never_equal(size)
 
 
 _NO_NUMBERS = (str, bytes, tuple, list, dict, set, frozenset, type, np.dtype)
 
 
-def _settled(size: Dim, other: object) -> bool:
+def _equality_is_invariant(size: Dim, other: object) -> bool:
     """Return whether equality of a size with another value has the same result for all sizes."""
     if other is None or other is Ellipsis or isinstance(other, _NO_NUMBERS):
         return True
@@ -227,10 +227,10 @@ def _never_equal(difference: Dim) -> bool:
     """Return whether a difference is a constant, or never zero in the ranges of its symbols."""
     if not is_symbolic(difference):
         return True
-    return _known(lambda: difference >= 1) or _known(lambda: difference <= -1)
+    return _is_provable(lambda: difference >= 1) or _is_provable(lambda: difference <= -1)
 
 
-def _known(question: Callable[[], bool]) -> bool:
+def _is_provable(question: Callable[[], bool]) -> bool:
     try:
         return bool(question())
     except InconclusiveDimensionOperation:

@@ -42,14 +42,18 @@ _BLIND = "other tools watch the code that runs, so that nobody sees whether it l
 
 
 @contextmanager
-def scanned(report: Callable[[str], None]) -> Generator[None]:
+def observe_code(report: Callable[[str], None]) -> Generator[None]:
     """Report each function that runs inside of this context, in this thread, and may look at a size
     unseen: its line, and the reason.
     """
     watch = _CodeObserver(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
     gc.callbacks.append(watch.collects)
     try:
-        with _monitored(watch) if sys.version_info >= (3, 12) else _profiled(watch):
+        with (
+            _observe_by_monitoring(watch)
+            if sys.version_info >= (3, 12)
+            else _observe_by_profile(watch)
+        ):
             yield
     finally:
         gc.callbacks.remove(watch.collects)
@@ -143,7 +147,7 @@ def _is_trusted(file: str) -> bool:
 
 
 @contextmanager
-def _profiled(watch: _CodeObserver) -> Generator[None]:
+def _observe_by_profile(watch: _CodeObserver) -> Generator[None]:
     """Observe code by a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
@@ -182,7 +186,7 @@ class _ProfileFunction:
 
 
 @contextmanager
-def _monitored(watch: _CodeObserver) -> Generator[None]:
+def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
     """Observe code by `sys.monitoring`: functions that start, and the calls of untrusted ones. It
     costs next to nothing.
     """

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ..._jax.evaluation import CallStack, without_calls
-from ..._jax.jaxprs import opened, source_of
+from ..._jax.jaxprs import open_jaxpr, source_of
 from ..._jax.trees import Tracer, attribute
 from ..._jax.typed import Array, Aval, JaxprEqn, Var
 from ..dims import Dim, evaluate, tree_dims
@@ -100,7 +100,7 @@ def arguments(
     keys: Sequence[object],
 ) -> list[Value]:
     """Make a node for each argument of a program."""
-    program, _ = opened(jaxpr)
+    program, _ = open_jaxpr(jaxpr)
     values: list[Value] = []
     for var, key in zip(program.invars, keys, strict=True):
         shape, dtype = at(var.aval.shape, sizes), var.aval.dtype

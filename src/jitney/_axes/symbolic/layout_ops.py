@@ -109,17 +109,17 @@ class Move:
 def source_view(value: Value, known: Known) -> Selection:
     """The value as a view of the nearest value below it that no move makes."""
     whole = Selection(value, tuple(_whole(value)), ())
-    return _peeled(whole, known)
+    return _peel_moves(whole, known)
 
 
-def _peeled(view: Selection, known: Known) -> Selection:
+def _peel_moves(view: Selection, known: Known) -> Selection:
     view = _normal(view)
     while (move := _move(view.base, known)) is not None:
-        view = _normal(_composed(view, move))
+        view = _normal(_compose(view, move))
     return view
 
 
-def _composed(view: Selection, move: Move) -> Selection:
+def _compose(view: Selection, move: Move) -> Selection:
     axes: list[Axis] = []
     fixed = dict(move.fixed)
     for axis, positions in view.axes:
@@ -288,7 +288,7 @@ def _gather(value: Value, known: Known) -> Move | None:
     sizes = at(value.params["slice_sizes"], value.scope)
     mode = value.params["mode"]
     indexed = numbers.start_index_map
-    places = _separated(known(indices), x.shape, sizes, indexed, mode)
+    places = _separate_positions(known(indices), x.shape, sizes, indexed, mode)
     if places is None:
         return None
     starts, along = places
@@ -314,7 +314,7 @@ def _gather(value: Value, known: Known) -> Move | None:
     return Move(x, tuple(axes), tuple(sorted(fixed.items())))
 
 
-def _separated(
+def _separate_positions(
     indices: Array,
     shape: Sequence[int],
     sizes: Sequence[int],
@@ -393,11 +393,11 @@ def zero_embedding(value: Value, known: Known) -> Embedded | None:
     """The normal form of an operation that writes into zeros; None for any other operation."""
     put = None
     if value.name == "pad":
-        put = _padded(value, known)
+        put = _pad(value, known)
     elif value.name in ("scatter-add", "scatter_add"):
-        put = _scattered(value, known)
+        put = _scatter_add(value, known)
     elif value.name == "dynamic_update_slice":
-        put = _updated(value, known)
+        put = _dynamic_update_slice(value, known)
     if put is None:
         return None
 
@@ -413,7 +413,7 @@ def zero_embedding(value: Value, known: Known) -> Embedded | None:
     fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
     ones = [(axis, 0) for axis in sorted(fixed)]
     view = Selection(updates, tuple(axes), tuple(ones))
-    return Embedded(_peeled(view, known), tuple(places), value.shape)
+    return Embedded(_peel_moves(view, known), tuple(places), value.shape)
 
 
 def _rising(positions: Positions) -> Positions:
@@ -439,7 +439,7 @@ def _is_zero(value: Value, known: Known) -> bool:
     )
 
 
-def _padded(value: Value, known: Known) -> Targets | None:
+def _pad(value: Value, known: Known) -> Targets | None:
     x, filler = value.reads
     config = [at(part, value.scope) for part in value.params["padding_config"]]
     # Negative padding cuts elements off.
@@ -453,7 +453,7 @@ def _padded(value: Value, known: Known) -> Targets | None:
     return x, axes
 
 
-def _updated(value: Value, known: Known) -> Targets | None:
+def _dynamic_update_slice(value: Value, known: Known) -> Targets | None:
     x, updates, *starts = value.reads
     if not all(start.is_known for start in starts):
         return None
@@ -462,7 +462,7 @@ def _updated(value: Value, known: Known) -> Targets | None:
     return updates, _slices(x, updates.shape, starts, known)
 
 
-def _scattered(value: Value, known: Known) -> Targets | None:
+def _scatter_add(value: Value, known: Known) -> Targets | None:
     x, indices, updates = value.reads
     numbers = value.params["dimension_numbers"]
     if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
@@ -474,7 +474,7 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     sizes = [1 if axis in inserted else updates.shape[windows[axis]] for axis in axes]
 
     indexed = numbers.scatter_dims_to_operand_dims
-    places = _separated(known(indices), x.shape, sizes, indexed, _DROP)
+    places = _separate_positions(known(indices), x.shape, sizes, indexed, _DROP)
     if places is None:
         return None
     starts, along = places

@@ -28,7 +28,7 @@ def named_sizes() -> Generator[None]:
     def symbol(axis_name: object) -> Dim | None:
         if threading.get_ident() != tracing:
             return None
-        size = _asked(lambda: psum(1, axis_name))
+        size = _intercept_size(lambda: psum(1, axis_name))
         return size if is_symbolic(size) else None
 
     # `psum(1, axis_name)` is JAX's idiom for the size of an axis, and `psum(k, ...)` is k times it.
@@ -71,7 +71,7 @@ class _CarriesSymbol(Exception):
         self.size = size
 
 
-def _asked(size: Callable[[], Dim]) -> Dim:
+def _intercept_size(size: Callable[[], Dim]) -> Dim:
     """The result of `size`, or the symbol that JAX tries to convert to an integer in it."""
     kind = symbolic_class()
     integer = kind.__int__

@@ -13,7 +13,7 @@ from jax import export
 
 from ..._errors import DerivativeError
 from ..._jax.debug_names import named_like
-from ..._jax.jaxprs import opened, programs
+from ..._jax.jaxprs import open_jaxpr, programs
 from ..._jax.primitives import HOLDERS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, NumPyArray, Var
 from ..._jax.user_contexts import FRESH
@@ -72,7 +72,7 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        witness = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices)
+        witness = trace_witness(self.jaxpr, fn, avals, self.ranges, sizes, self.choices)
         numbers = witness.numbers
         if numbers.keys() != self.numbers.keys():
             size = " and ".join(map(str, sizes.values()))
@@ -122,11 +122,11 @@ def trace(
 
     # Values that Python computed from sizes must stand at the same variables at each probed size,
     # where the interpreter of `interpreter.py` can put others in their place.
-    seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
+    seen = [trace_witness(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
         raise Refused("", "computes other numbers of its size at each size")
-    if not first.numbers.keys() <= set(_evaluated(jaxpr)):
+    if not first.numbers.keys() <= set(_interpreted_vars(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
 
     # The reasons why each new size has to be traced, for people.
@@ -141,19 +141,19 @@ def trace(
     return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
 
 
-def _evaluated(jaxpr: AnyJaxpr) -> Iterator[Var]:
+def _interpreted_vars(jaxpr: AnyJaxpr) -> Iterator[Var]:
     """Yield the variables that an interpreter defines equation by equation, in a program and in the
     sub-jaxprs that rules evaluate.
     """
-    program, _ = opened(jaxpr)
+    program, _ = open_jaxpr(jaxpr)
     for eqn in program.eqns:
         yield from eqn.outvars[:1]
         if eqn.primitive.name in HOLDERS:
             for inner in programs(eqn.params):
-                yield from _evaluated(inner)
+                yield from _interpreted_vars(inner)
 
 
-def witnessed(
+def trace_witness(
     jaxpr: AnyJaxpr,
     fn: Callable[..., object],
     avals: Avals,
@@ -208,7 +208,7 @@ class Choices:
             counts = {len(each) for each in proposals}
             first = proposals[0] if len(counts) == 1 else []
             self._made = [
-                _settled(settle, [each[i][0] for each in proposals])
+                _settle_wishes(settle, [each[i][0] for each in proposals])
                 for i, (_, settle) in enumerate(first)
             ]
         return self._made
@@ -243,7 +243,9 @@ class Choices:
 _REHEARSED = 3
 
 
-def _settled(settle: Callable[[Sequence[object]], object], wishes: Sequence[object]) -> object:
+def _settle_wishes(
+    settle: Callable[[Sequence[object]], object], wishes: Sequence[object]
+) -> object:
     return None if any(wish is None for wish in wishes) else settle(wishes)
 
 

@@ -76,17 +76,19 @@ def growths(runs: Sequence[SizeRun]) -> list[Growth]:
     found: list[Growth] = []
     for of, figure in _KINDS.items():
         told = [(run.sizes, value) for run in runs if (value := figure(run))]
-        for axis, exponent in fitted(told).items():
+        for axis, exponent in fit_exponents(told).items():
             middle = sorted({sizes[axis] for sizes, _ in told})
             upper = [
                 (sizes, value) for sizes, value in told if sizes[axis] >= middle[len(middle) // 2]
             ]
             many = len({sizes[axis] for sizes, _ in upper}) >= _LEAST
-            found.append(Growth(of, axis, exponent, fitted(upper).get(axis) if many else None))
+            found.append(
+                Growth(of, axis, exponent, fit_exponents(upper).get(axis) if many else None)
+            )
     return found
 
 
-def fitted(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
+def fit_exponents(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
     """Fit c * n^k * m^l * ..., and return the exponents of the axes that have several sizes."""
     axes = [
         axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1

@@ -192,7 +192,7 @@ class Maker:
             raise OptionError(self.target.core.where, f"{name!r} {what}.", rule, fix, code="J205")
 
 
-def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
+def fill_arguments(bound: inspect.BoundArguments) -> inspect.BoundArguments:
     """Return the same arguments with random NumPy arrays in place of `jax.ShapeDtypeStruct`."""
     rng = np.random.default_rng(_SEED)
     made = copy.copy(bound)

@@ -23,7 +23,7 @@ from ..._measured.arguments import put
 from ..._measured.measure import MOST, ColdCall, ways_of
 from ..._measured.rounds import rounds
 from ..._measured.verdict import quartiles
-from .inputs import Maker, filled
+from .inputs import Maker, fill_arguments
 
 # Rounds of warm calls, even if they take longer than the given seconds.
 _LEAST = 5
@@ -187,11 +187,11 @@ def _compile_size(
         "its arguments take",
     )
 
-    bound = filled(bound)
+    bound = fill_arguments(bound)
     given = put(bound.args, bound.kwargs, on_device=True)
 
     # Ahead-of-time compilation reports the memory before the first call can run out of it.
-    with cache.disabled():
+    with cache.pause_cache():
         with watch() as ahead:
             compiled = (
                 f.ahead(given.args, given.kwargs)

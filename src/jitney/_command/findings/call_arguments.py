@@ -35,17 +35,19 @@ def argument_changes(seen: Sequence[Record]) -> Iterator[ProposedChange]:
             continue
         where = f"{short(place['file'])}:{place['line']} ({place['function']})"
         copied = [each for each in place["handed"] if each["numpy"]]
-        yield from _copied([each for each in copied if each["same"]], place, where, same=True)
-        yield from _copied([each for each in copied if not each["same"]], place, where, same=False)
+        yield from _copy_changes([each for each in copied if each["same"]], place, where, same=True)
+        yield from _copy_changes(
+            [each for each in copied if not each["same"]], place, where, same=False
+        )
         yield from (
-            _moved(place, each, where)
+            _move_change(place, each, where)
             for each in place["handed"]
             if each["same"] and each["moved"] and not each["numpy"]
         )
-        yield from _donated(place, where)
+        yield from _donation_changes(place, where)
 
 
-def _copied(
+def _copy_changes(
     several: Sequence[Record],
     place: Record,
     where: str,
@@ -89,7 +91,7 @@ def _copied(
     )
 
 
-def _moved(place: Record, each: Record, where: str) -> ProposedChange:
+def _move_change(place: Record, each: Record, where: str) -> ProposedChange:
     """Return the change for an array that each call copies to other devices."""
     name, devices = each["name"], len(each["target"].device_set)
     spec = "jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())"
@@ -165,7 +167,7 @@ def _everywhere(sharding: jax.sharding.Sharding) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
-def _donated(place: Record, where: str) -> Iterator[ProposedChange]:
+def _donation_changes(place: Record, where: str) -> Iterator[ProposedChange]:
     """Yield the arguments whose memory a result could take over, as one change.
 
     They died with the statement, at each call but perhaps the first, and had the shape, dtype and

@@ -79,7 +79,7 @@ def _in_file(file: str) -> Iterator[WrongTiming]:
     # The file is gone, or is not Python source.
     except (OSError, SyntaxError, ValueError):
         return
-    program = _SourceFile(short(file), _compiled(tree), _clocks(tree))
+    program = _SourceFile(short(file), _compiled_names(tree), _clocks(tree))
     if program.compiled:
         for node in ast.walk(tree):
             for name in ("body", "orelse", "finalbody"):
@@ -90,7 +90,7 @@ def _in_file(file: str) -> Iterator[WrongTiming]:
                 yield from program.by_timeit(node)
 
 
-def _compiled(tree: ast.Module) -> frozenset[str]:
+def _compiled_names(tree: ast.Module) -> frozenset[str]:
     """Return the names of the functions that a file compiles.
 
     Functions with `pad=` are left out, since a padded call waits for its results.
@@ -162,14 +162,14 @@ class _SourceFile:
             end = next((j for j in range(i + 1, len(block)) if self._looks(block[j])), None)
             if end is None or not self._subtracts(block[end:], first.targets[0].id):
                 continue
-            calls = self._unwaited(block[i + 1 : end])
+            calls = self._unwaited_calls(block[i + 1 : end])
             if calls:
                 yield self._told(calls, f"{self.file}:{first.lineno} to {block[end].lineno}")
 
     def by_timeit(self, node: ast.Call) -> Iterator[WrongTiming]:
         """Yield the call if it is one of `timeit` with a lambda that waits for nothing."""
         if _last(node.func) in _TIMERS and node.args and isinstance(node.args[0], ast.Lambda):
-            calls = self._unwaited([node.args[0].body])
+            calls = self._unwaited_calls([node.args[0].body])
             if calls:
                 yield self._told(calls, f"{self.file}:{node.lineno}")
 
@@ -185,7 +185,7 @@ class _SourceFile:
         )
         return WrongTiming(where, what, write)
 
-    def _unwaited(self, nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    def _unwaited_calls(self, nodes: Iterable[ast.AST]) -> list[ast.Call]:
         """Return the calls of compiled functions; none if anything in the nodes may wait."""
         found: list[ast.Call] = []
         for node in (inner for outer in nodes for inner in ast.walk(outer)):

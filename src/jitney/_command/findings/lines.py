@@ -243,7 +243,7 @@ class LineRecorder:
             (events.CALL, self._called),
             (events.PY_RETURN, self._ends),
             (events.C_RETURN, self._returned),
-            (events.C_RAISE, self._raised),
+            (events.C_RAISE, self._ends_by_error),
         ):
             monitoring.register_callback(tool, event, callback)
 
@@ -298,7 +298,7 @@ class LineRecorder:
         return [
             *reads,
             *(
-                _told(place)
+                _call_data(place)
                 for place in self._places.values()
                 if place is not None and not place.traced
             ),
@@ -419,7 +419,7 @@ class LineRecorder:
             # A function of NumPy in C: its entry in `_open` has the code of its caller.
             self._close(code)
 
-    def _raised(
+    def _ends_by_error(
         self,
         code: CodeType,
         _: int,
@@ -624,7 +624,7 @@ def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
     return tuple(name for name in bound if names[name] == 1)
 
 
-def _told(place: _CallSite) -> Data:
+def _call_data(place: _CallSite) -> Data:
     shared = {
         "kind": "call",
         "name": place.name,

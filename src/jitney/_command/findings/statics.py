@@ -30,7 +30,7 @@ def statics(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
         if each.cause is not None and each.defined == "user":
             groups[each.cause.file, each.cause.line, each.name].append(each)
     for (file, line, name), programs in groups.items():
-        declared = _declared(file, line)
+        declared = _declared_parameters(file, line)
         # The first program of any value was needed; the others could share it.
         again = [
             each for i, each in enumerate(programs) if _by_static(each, programs[:i], declared)
@@ -82,7 +82,7 @@ def _by_static(
     )
 
 
-def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
+def _declared_parameters(file: str, line: int) -> tuple[list[str], list[str]] | None:
     """Return the parameters of the function on a line, and those that `jit` has as static."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))

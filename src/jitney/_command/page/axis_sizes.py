@@ -55,14 +55,14 @@ class AxisSizes:
 
 def axis_sizes(told: Record) -> list[AxisSizes]:
     """Return all axes with sizes: decorated functions first, then others whose sizes changed."""
-    found = [each for function in told["decorated"] for each in _of_decorated(function)]
+    found = [each for function in told["decorated"] for each in _decorated_sizes(function)]
     return [
         *found,
         *_of_programs(told["programs"], {function["name"] for function in told["decorated"]}),
     ]
 
 
-def _of_decorated(function: Record) -> list[AxisSizes]:
+def _decorated_sizes(function: Record) -> list[AxisSizes]:
     return [
         AxisSizes(
             function["function"],
@@ -134,7 +134,7 @@ def _shapes(texts: Sequence[str] | None) -> list[tuple[str, tuple[int, ...]]] | 
     return found if len(found) == len(read) else None
 
 
-def drawn(told: Mapping[str, object]) -> str:
+def draw(told: Mapping[str, object]) -> str:
     """Draw a strip for each axis, by size: buckets as grounds, sizes as marks."""
     found = axis_sizes(told)
     parts = [

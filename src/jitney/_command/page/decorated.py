@@ -42,7 +42,7 @@ def collect_facts(recording: Recording) -> None:
     quiet = io.StringIO()
     with (
         # Planning traces: the recording must not take that for work of the program.
-        recording.paused(),
+        recording.suspend(),
         contextlib.redirect_stdout(quiet),
         contextlib.redirect_stderr(quiet),
         warnings.catch_warnings(),

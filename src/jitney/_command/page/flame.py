@@ -154,7 +154,7 @@ def _is_users(file: str) -> bool:
     return owner(file) in ("user", "generated")
 
 
-def drawn(told: Record) -> str:
+def draw(told: Record) -> str:
     """Draw the flame upside down: the whole on top, inner bars below, as wide as their seconds."""
     whole = told["seconds"]
     if not whole:

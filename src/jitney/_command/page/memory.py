@@ -65,7 +65,7 @@ def _item(dtype: str) -> int | None:
     return bits // 8 or None
 
 
-def drawn(rows: Sequence[Record]) -> str:
+def draw(rows: Sequence[Record]) -> str:
     """Draw a bar for each program, as long as its bytes."""
     legend = "".join(
         f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS

@@ -10,7 +10,7 @@ jitney restores what it had set.
 Behaviour of JAX, read in its source and tried with 0.10.2 and 0.12.0.1:
 - Compiling before the directory is set does not lock the cache out. A later change of directory,
   size limit or on-off flag has no effect until `reset_cache()`.
-- No public way excludes one compile, and the flag is not thread-local: `disabled` switches the
+- No public way excludes one compile, and the flag is not thread-local: `pause_cache` switches the
   whole process.
 - Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney
   has its own limit (`limit.py`). Both count entries only; the autotuning files of GPUs are not
@@ -41,7 +41,7 @@ from ..._errors import JitneyWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
-from .folder import ANOTHER, Refusal, limited_by_jax, prepare, shown
+from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
 from .limit import trim
 
 _FOLDER: Final = "jax_compilation_cache_dir"
@@ -179,7 +179,7 @@ class _CacheState:
             return self._users_own(folder)
         if not self._flag():
             return _off(f"`{_FLAG}` is off")
-        cache, warning = _wanted(self.request)
+        cache, warning = _cache_choice(self.request)
         if not cache:
             return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
         return self._ours(warning)
@@ -187,7 +187,9 @@ class _CacheState:
     def _users_own(self, folder: str | None) -> _CacheDecision:
         if not folder:
             return _off(f"`{_FOLDER}` was unset by the user")
-        warning = None if self.request.base is None else _overruled(self.request.base, folder)
+        warning = (
+            None if self.request.base is None else _conflict_warning(self.request.base, folder)
+        )
         enabled, size = self._flag(), _limit(_jax(_BYTES))
         return _CacheDecision(
             CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"),
@@ -201,9 +203,12 @@ class _CacheState:
         refusal = self._prepare(base, size if users else _UNLIMITED)
         if refusal is not None:
             text = format_error(
-                "the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix
+                "the compilation cache",
+                f"{printable_path(base)} {refusal.what}",
+                _WITHOUT,
+                refusal.fix,
             )
-            return _off(f"{shown(base)} {refusal.what}", text)
+            return _off(f"{printable_path(base)} {refusal.what}", text)
         reason = (
             "on by default"
             if base == _standard_base()
@@ -315,7 +320,7 @@ def own() -> Path | None:
 
 
 @contextmanager
-def disabled() -> Generator[None]:
+def pause_cache() -> Generator[None]:
     """Compile without reading or writing the persistent cache.
 
     JAX has one flag for the process, so programs that other threads compile meanwhile are not
@@ -379,7 +384,7 @@ def _off(reason: str, warning: str | None = None) -> _CacheDecision:
     )
 
 
-def _overruled(base: Path, folder: str) -> str:
+def _conflict_warning(base: Path, folder: str) -> str:
     what = f"cache_dir={str(base)!r} is not used, `{_FOLDER}` is {folder!r}"
     rule = "A setting made in JAX comes before jitney's."
     return format_error(
@@ -407,7 +412,7 @@ def _path(text: str) -> Path:
     return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - `Path.expanduser` raises where there is no home
 
 
-def _wanted(request: _GivenSettings) -> tuple[bool, str | None]:
+def _cache_choice(request: _GivenSettings) -> tuple[bool, str | None]:
     """Return whether a cache is wanted, and a warning if JITNEY_CACHE has an unknown value."""
     text = os.environ.get("JITNEY_CACHE", "").strip().lower()
     named = {
@@ -432,7 +437,7 @@ def _wanted(request: _GivenSettings) -> tuple[bool, str | None]:
 def _read_flag(name: str, given: object) -> bool | None:
     if given is None or isinstance(given, bool):
         return given
-    raise OptionError(_malformed(name, given, "It is True or False."), code="J206")
+    raise OptionError(_option_message(name, given, "It is True or False."), code="J206")
 
 
 def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
@@ -444,7 +449,7 @@ def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
         text = ""
     if not text or "://" in text:
         rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
-        raise OptionError(_malformed("cache_dir", cache_dir, rule), code="J206")
+        raise OptionError(_option_message("cache_dir", cache_dir, rule), code="J206")
     return _path(text)
 
 
@@ -457,7 +462,7 @@ def _read_size(cache_size: int | str | None) -> int | None:
             'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give'
             " cache=False."
         )
-        raise OptionError(_malformed("cache_size", cache_size, rule), code="J206")
+        raise OptionError(_option_message("cache_size", cache_size, rule), code="J206")
     return size
 
 
@@ -472,7 +477,7 @@ def _bytes(size: object) -> int | None:
     return None if count is None else int(count)
 
 
-def _malformed(name: str, value: object, rule: str) -> str:
+def _option_message(name: str, value: object, rule: str) -> str:
     return format_error(
         "jitney.configure()",
         f"{name}={value!r} is not understood",

@@ -65,7 +65,7 @@ class _Codec:
     # with a checksum; None if JAX's own compression has one
     packed: Callable[[bytes], bytes] | None = None
 
-    def sealed(self, entry: bytes) -> bytes:
+    def add_checksum(self, entry: bytes) -> bytes:
         """Return the entry with a checksum; a damaged entry raises one of `errors`."""
         raw = self.unpacked(entry)
         return entry if self.packed is None or _has_checksum(entry) else self.packed(raw)
@@ -157,7 +157,7 @@ def _has_checksum(entry: bytes) -> bool:
     return entry[:4] == _MAGIC and len(entry) > len(_MAGIC) and bool(entry[4] & _CHECKSUM)
 
 
-def damaged(folder: Path) -> list[Path]:
+def damaged_entries(folder: Path) -> list[Path]:
     """Return the entries that cannot be decompressed. Reads each entry whole; deletes nothing."""
     found: list[Path] = []
     for name in sorted(_entries(folder)):
@@ -258,7 +258,7 @@ class FolderObserver:
         """
         new: list[str] = []
         left = 0
-        names = _listed(folder)
+        names = _list_names(folder)
         for name in names:
             if name in self._known:
                 left += 1
@@ -277,7 +277,7 @@ class FolderObserver:
             self._known[name] = _mark(folder / name)
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     """Return the names in a folder, none if it is gone; `cache.py` creates it again before the next
     program.
     """
@@ -288,7 +288,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> set[str]:
-    return {name for name in _listed(folder) if name.endswith(ENTRY)}
+    return {name for name in _list_names(folder) if name.endswith(ENTRY)}
 
 
 def _mark(entry: Path) -> int:
@@ -311,7 +311,7 @@ def _seal(entry: Path) -> None:
     """
     try:
         raw = entry.read_bytes()
-        sealed = CODEC.sealed(raw)
+        sealed = CODEC.add_checksum(raw)
         if sealed is raw:
             _privately(entry)
             return

@@ -51,27 +51,27 @@ def prepare(base: Path) -> Refusal | None:
             "is not an absolute local path",
             "set HOME, or JITNEY_CACHE_DIR to a local folder of your own.",
         )
-    if shown(base) != str(base):
+    if printable_path(base) != str(base):
         return Refusal(
             "is not UTF-8, which XLA asks of the path of its files",
             "set JITNEY_CACHE_DIR to a folder named in UTF-8.",
         )
 
-    # If nobody else can write the folders above, a folder that passes `_untrusted` cannot be
+    # If nobody else can write the folders above, a folder that passes `_check_owner` cannot be
     # replaced later.
     try:
         for folder in (base, base / NAME):
-            refusal = _exposed(folder)
+            refusal = _check_parents(folder)
             if refusal is None:
                 _make(folder.parent)
                 folder.mkdir(mode=0o700, exist_ok=True)
-                refusal = _untrusted(folder)
+                refusal = _check_owner(folder)
             if refusal is not None:
                 return refusal
         others = sweep(base / NAME)
         if others:
             return Refusal(f"holds files of another user (id {max(others)})", _NEW)
-        return _cramped(base / NAME)
+        return _check_space(base / NAME)
     except OSError as error:
         return Refusal(f"cannot be used ({error.strerror or error})", ANOTHER)
 
@@ -90,7 +90,7 @@ def limited_by_jax(base: Path) -> Refusal | None:
     return None
 
 
-def shown(path: Path) -> str:
+def printable_path(path: Path) -> str:
     """Return a path as printable text."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
@@ -104,7 +104,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _untrusted(folder: Path) -> Refusal | None:
+def _check_owner(folder: Path) -> Refusal | None:
     # Windows has no owner or mode bits, and the profile folder is private.
     if sys.platform == "win32":
         return None
@@ -116,7 +116,7 @@ def _untrusted(folder: Path) -> Refusal | None:
     return Refusal("can be written by other users", _NEW) if _others_write(status) else None
 
 
-def _exposed(base: Path) -> Refusal | None:
+def _check_parents(base: Path) -> Refusal | None:
     """Refuse a path if others can replace a part of it.
 
     Whoever can write a folder above can replace `base`, unless the sticky bit reserves each entry
@@ -125,7 +125,7 @@ def _exposed(base: Path) -> Refusal | None:
     if sys.platform == "win32":
         return None
     trusted = {0, os.geteuid()}
-    for passed in _passed(base):
+    for passed in _path_steps(base):
         try:
             status = passed.lstat()
         except FileNotFoundError:
@@ -145,7 +145,7 @@ def _exposed(base: Path) -> Refusal | None:
     return None
 
 
-def _passed(path: Path) -> Generator[Path]:
+def _path_steps(path: Path) -> Generator[Path]:
     """Yield the folders and links on the way to a path, following each link one step at a time."""
     at, rest, links = Path(path.anchor), list(reversed(path.parts[1:])), 0
     while rest:
@@ -188,7 +188,7 @@ def _alone_in(group: int) -> bool:
     return members.gr_name in (user, "root") and set(members.gr_mem) <= {user, "root"}
 
 
-def _cramped(folder: Path) -> Refusal | None:
+def _check_space(folder: Path) -> Refusal | None:
     """Refuse a folder on a full disk, after a trial write. Other failures raise OSError."""
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(_PROBE))

@@ -82,14 +82,14 @@ def scheme_of(
         if way not in ways:
             continue
         columns = pattern if way == "forward" else pattern.transposed
-        scheme = _coloured(columns, way, limit, apart=apart)
+        scheme = _colour(columns, way, limit, apart=apart)
         if scheme is not None and (best is None or scheme.cost < best.cost):
             best = scheme
             limit = scheme.cost
     return best
 
 
-def _coloured(
+def _colour(
     pattern: Pattern,
     by: PassMode,
     limit: float,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._jax.jaxprs import opened, programs
+from ..._jax.jaxprs import open_jaxpr, programs
 from ..._jax.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
 from ..._jax.typed import AnyJaxpr, JaxprEqn
 from ..pattern import Pattern, union
@@ -35,7 +35,7 @@ def has_symmetric_hessian(traced: object) -> bool:
     """
     return all(
         eqn.primitive.name in _PROVEN and all(map(has_symmetric_hessian, _inside(eqn)))
-        for eqn in opened(traced)[0].eqns
+        for eqn in open_jaxpr(traced)[0].eqns
     )
 
 
@@ -55,11 +55,11 @@ def star_scheme(pattern: Pattern, most: float) -> Colouring | None:
     whole = union([pattern, pattern.transposed])
     best: Colouring | None = None
     for order in orders(whole):
-        colours = _coloured(whole, order)
+        colours = _colour_vertices(whole, order)
         count = int(colours.max(initial=-1)) + 1
         if count >= most:
             continue
-        mirrored = _mirrored(pattern, whole, colours, count)
+        mirrored = _mirror_elements(pattern, whole, colours, count)
         if mirrored is not None:
             none_apart = np.zeros(0, np.int64)
             best = Colouring("forward", colours, count, none_apart, mirrored)
@@ -67,7 +67,7 @@ def star_scheme(pattern: Pattern, most: float) -> Colouring | None:
     return best
 
 
-def _coloured(pattern: Pattern, order: Ints) -> Ints:
+def _colour_vertices(pattern: Pattern, order: Ints) -> Ints:
     ends, columns = pattern.starts.tolist(), pattern.indices.tolist()
     neighbours: list[list[int]] = []
     for v in range(pattern.size):
@@ -111,7 +111,7 @@ def _coloured(pattern: Pattern, order: Ints) -> Ints:
     return np.asarray(colours, np.int64)
 
 
-def _mirrored(
+def _mirror_elements(
     pattern: Pattern,
     whole: Pattern,
     colours: Ints,
