@@ -72,7 +72,7 @@ def test_each_second_is_counted_once():
     with jitney.watch() as seen:
         outer(ONES[5])
     assert 0 < seen.seconds <= time.time() - began
-    assert sum(work.trace_seconds for work in seen.work if work.name == "outer") < seen.seconds / 2
+    assert sum(work.compile_seconds for work in seen.work if work.name != "outer") > 0
 
 
 def test_programs_of_the_persistent_cache_are_hits():
