@@ -58,7 +58,7 @@ class Wider(eqx.Module):
         return jnp.concatenate([self.w * x, x])
 
 
-LAYERS = [Scale(X), Scale(2 * X)]
+LAYERS = [Scale(X), Scale(array(2 * np.asarray(X)))]
 TWICE_SCALED = ROWS * HOST * (2 * HOST)
 
 
