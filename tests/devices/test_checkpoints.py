@@ -194,10 +194,10 @@ def test_what_has_no_numbers_is_named(tmp_path):
     for step in (-1, 5.5, True, "5"):
         with pytest.raises(jitney.JitneyError, match="is not a step"):
             checkpoints.save(step, {"w": np.ones(2)})
-    with pytest.raises(jitney.OptionError, match="no folder"):
+    with pytest.raises(jitney.OptionError, match="not a folder"):
         jitney.Checkpoints("gs://bucket/run")
     (tmp_path / "7").mkdir()
-    with pytest.raises(jitney.JitneyError, match="no checkpoint of jitney's"):
+    with pytest.raises(jitney.JitneyError, match="not a checkpoint of jitney's"):
         checkpoints.restore({"w": np.ones(2)})
 
 

@@ -43,10 +43,10 @@ def test_it_is_a_value():
     [
         ({"data": 1000}, "1000 devices are needed"),
         ({"data": -1, "model": 3}, "which 3 does not divide"),
-        ({"data": -1, "model": -1}, "no layout"),
+        ({"data": -1, "model": -1}, "not a layout"),
         ({"data": 0}, "data=0 is not a number of devices"),
         ({"data": 2.0}, r"data=2\.0 is not a number"),
-        ({}, "no layout"),
+        ({}, "not a layout"),
     ],
 )
 def test_what_cannot_be_laid_out_says_so(axes, message):

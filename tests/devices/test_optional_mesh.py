@@ -172,7 +172,7 @@ def test_an_axis_that_no_array_has_is_told_without_a_mesh_too():
 
 def test_every_axis_stands_alone():
     """Beside a name it would say that axis twice."""
-    with pytest.raises(OptionError, match="does not say which axis lies along which"):
+    with pytest.raises(OptionError, match="does not say which axis is sharded over which"):
         optimize(shard={"n": ("*", "data")})(f)
 
 

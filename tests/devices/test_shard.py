@@ -333,7 +333,7 @@ def test_registered_axes_are_checked():
     """The class, the field, and the text."""
     with pytest.raises(jitney.OptionError, match="no field 'w'"):
         jitney.register_axes(eqx.nn.Linear, w="out in")
-    with pytest.raises(jitney.OptionError, match="no class of modules"):
+    with pytest.raises(jitney.OptionError, match="not a class of modules"):
         jitney.register_axes(int, w="out in")
 
 
