@@ -261,7 +261,7 @@ def test_what_goes_on_from_device_to_device_is_refused(mesh):
 
     with pytest.raises(
         jitney.AxisError,
-        match=r"where it lies along 'data': test_chunk.py:\d+ \(f\) goes on .* \(`cumsum`\)",
+        match=r"where it is sharded over 'data': test_chunk.py:\d+ \(f\) goes on .* \(`cumsum`\)",
     ):
         f(rows(32))
 

@@ -170,7 +170,7 @@ def test_what_goes_on_from_device_to_device_is_refused():
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.cumsum(x)
 
-    with pytest.raises(jitney.AxisError, match="where it lies along 'data'"):
+    with pytest.raises(jitney.AxisError, match="where it is sharded over 'data'"):
         jitney.stream(made(f, {"n": "data"}), {"x": rows(30)}, chunk={"n": 8})
 
 

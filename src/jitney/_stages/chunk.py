@@ -382,7 +382,7 @@ class Chunk(Stage):
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
             raise AxisError(
                 self.where,
-                f"axis {self.axis!r} cannot be cut into chunks where it lies along"
+                f"axis {self.axis!r} cannot be cut into chunks where it is sharded over"
                 f" {self.devices.text}: {what}.",
                 "Each device works on its own part, and only sums and their kin are put together"
                 " afterwards.",
