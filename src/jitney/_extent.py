@@ -8,7 +8,7 @@ dimensions on ints, NumPy ranges and traced scalars. The evaluator is a whitelis
 
     read("2*n+1").at({"n": 3})                       ->  7
     names_in("{model.width}+n")                      ->  {"n"}
-    filled("{model.width}+n", {"model": model})      ->  "16+n"
+    fill_braces("{model.width}+n", {"model": model}) ->  "16+n"
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy as np
 from jax import core
 from jax.extend.core import InconclusiveDimensionOperation
 
-# typeshed leaves some of the functions of `operator` partly unknown.
 _PLAIN = (
     int,
     float,

@@ -22,7 +22,7 @@ from jitney._record.libraries import Libraries
 from jitney._serialized.stored import SerializedProgram
 from tests.serialized import _lab as lab
 
-KEPT = [(True, "kept for other processes")]
+KEPT = [(True, "cached for other processes")]
 FOUND = [(True, "found: neither traced nor lowered in this process")]
 TEXT = """
 import equinox as eqx

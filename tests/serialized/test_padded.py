@@ -89,7 +89,7 @@ def test_the_plan_says_what_became_of_the_bucket(folder, tmp_path):
             [line.why for line in main.padded.plan(upto(n)).lines if line.name == "cached program"]
             for n in (5, 3)
         ]
-        assert said == [["kept for other processes"], ["not called yet"]]
+        assert said == [["cached for other processes"], ["not called yet"]]
 
 
 def test_where_each_new_size_is_traced_nothing_is_kept(folder, tmp_path):

@@ -127,7 +127,7 @@ def test_results_lie_where_they_lie_where_it_is_traced(tmp_path):
             text=True,
         )
         runs.append(json.loads(run.stdout.splitlines()[-1]))
-    kept, edited = "kept for other processes", ("several", "annotated", "loss", *TOGETHER)
+    kept, edited = "cached for other processes", ("several", "annotated", "loss", *TOGETHER)
     for run, made in zip(runs, ((*edited, "context"), (), edited), strict=True):
         assert [name for name in SEVERAL if run[name] == [kept]] == list(made)
         assert all(run[name][0].startswith("found") for name in SEVERAL if name not in made)

@@ -55,7 +55,7 @@ PROGRAMS = {
 """
 RNG = np.random.default_rng(0)
 X, Y, W = (RNG.normal(size=shape).astype(np.float32) for shape in ((103, 4), (103,), (4,)))
-FOUND, KEPT = "found: neither traced nor lowered in this process", "kept for other processes"
+FOUND, KEPT = "found: neither traced nor lowered in this process", "cached for other processes"
 DATA = {
     "summary": "wxy",
     "loss": "wxy",

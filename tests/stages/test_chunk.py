@@ -370,3 +370,20 @@ def test_under_memory_an_axis_of_two_sizes_is_no_axis_to_cut():
         return jnp.sum(x) + jnp.sum(y)
 
     assert optimize(check=False, memory="1GiB")(both)(jnp.ones(5), jnp.ones(10)) == 15
+
+
+def test_a_branch_in_a_branch_that_reads_random_keys_is_refused():
+    """Keys are not fed zeros, so nothing can be taken out of the branches: it says where."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"], i: Float[Array, ""]) -> Float[Array, ""]:
+        keys = jax.random.split(jax.random.key(0), x.shape[0])
+
+        def outer(c):
+            draw = lambda c: jax.random.normal(keys[jnp.int32(c)])
+            return jax.lax.cond(c > 1, draw, lambda c: c, c)
+
+        return jax.lax.cond(i > 0, outer, lambda c: -c, i) + jnp.sum(x)
+
+    with pytest.raises(AxisError, match=r"looks along it inside `jax\.lax\.cond`"):
+        f(np.ones(8, np.float32), np.float32(2))

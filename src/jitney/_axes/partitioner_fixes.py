@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, equations, inside, open_jaxpr
+from .._jax.jaxprs import abstract, bound, equations, inside, open_jaxpr
 from .._jax.primitives import HOLDERS
-from .._jax.typed import Aval, JaxprEqn
+from .._jax.typed import JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
 
@@ -121,19 +121,10 @@ def _rewritten(value: object) -> Any:
         return value
     if not any(map(_is_changed, equations(value))):
         return value
-    avals = [_abstract(atom.aval) for atom in open_jaxpr(value)[0].invars]
+    avals = [abstract(atom.aval) for atom in open_jaxpr(value)[0].invars]
 
     def run(*arguments: jax.Array) -> list[jax.Array]:
         return interpret(value, arguments, bind_partition_safe)
 
     rewritten = make_jaxpr(run)(*avals)
     return rewritten if hasattr(value, "consts") else open_jaxpr(rewritten)[0]
-
-
-def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
-    """An abstract argument of the same shape, dtype and weak type, for `make_jaxpr`."""
-    return jax.ShapeDtypeStruct(
-        aval.shape,
-        aval.dtype,
-        weak_type=aval.weak_type,
-    )

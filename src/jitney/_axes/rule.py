@@ -76,7 +76,8 @@ class Rule:
         uses: Yields the uses of each axis of symbolic size.
         pad: Evaluates the operation on operands whose leading parts are valid, so that the leading
             parts of the results are; a chunk is such an operand as well.
-        across: The state from chunk to chunk; None if there is none, so that an operation with a
+        carried_state: The state from chunk to chunk; None if there is none, so that an operation
+        with a
             use of the axis has no chunked form.
         at_once: True if the operation may run on materialised operands, where it has no chunked
             form.

@@ -49,11 +49,11 @@ def uses_of(
         # Padding needs a valid part that fits into what is allocated, and sizes that int32 holds.
         made = ragged_dims(chain.from_iterable(op.outs))
         for dim in {str(dim): dim for dim in made}.values():
-            array = f"makes an array of {dim} elements"
+            what = f"makes an array of {dim} elements"
             if not is_countable(dim, ranges):
-                yield refuse(op, dim, f"{array}, which 32 bits may not count")
+                yield refuse(op, dim, f"{what}, which 32 bits may not count")
             elif not grows(dim, ranges):
-                yield refuse(op, dim, f"{array}, which does not grow with it")
+                yield refuse(op, dim, f"{what}, which does not grow with it")
         yield from rule.uses_of(op)
 
         # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `pseudo_inverse.py`.

@@ -75,8 +75,7 @@ def evaluate_flagged(
 
     Raises:
         Unflaggable: The program has ordered effects, mutates references, has explicit axes of a
-        mesh, or
-            holds a check in a primitive that is not supported.
+            mesh, or holds a check in a primitive that is not supported.
     """
     # JAX has no public names for the classes of ordered effects.
     ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]

@@ -8,7 +8,7 @@ moves the checks into data has to drop the same ones:
     d   = h b                                 Live.results = {id(f): (False, True), id(h): (True,)}
 
 An array without elements is dead as well: XLA replaces whatever computes it by another empty array
-of its type, and so does `flagged`.
+of its type, and so does `evaluate_flagged`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def with_checks(
     The caller treats these checks like any others of Equinox.
 
     Args:
-        results: Results of a program that was evaluated by `flagged`.
-        number: Number of the check that failed, as `flagged` returns it.
+        results: Results of a program that `evaluate_flagged` has evaluated.
+        number: Number of the check that failed, as `evaluate_flagged` returns it.
         checks: Messages of each check, in the order of their numbers.
     """
     out = list(results)

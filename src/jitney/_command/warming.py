@@ -94,7 +94,7 @@ def read(file: Path) -> list[Wanted]:
 
 def _entry(where: str, table: Any) -> Wanted:
     if not isinstance(table, dict):
-        raise _wrong(where, f"it is {table!r}, no table.", "write [[warm]] above it.")
+        raise _wrong(where, f"it is {table!r}, which is not a table.", "write [[warm]] above it.")
     entry = cast("Data", table)
     unknown = sorted(set(entry) - _KEYS)
     if unknown:

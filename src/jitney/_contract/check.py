@@ -46,8 +46,6 @@ from .kinds import (
 )
 from .sizes import AxisBindings, Mismatch, fit_shape, settle
 
-# Some of the types in `jax.tree_util` are unknown to pyright.
-
 
 class Unresolved(str):
     """Note on an array whose annotation contains an undefined name. It becomes a warning too, since

@@ -36,7 +36,6 @@ from .._signature.hints import (
 )
 from .sizes import Mismatch
 
-# Some of the types in `jax.tree_util` are unknown to pyright.
 # Metaclass methods under which `isinstance` has its ordinary meaning.
 _OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 

@@ -59,7 +59,7 @@ class TraceRecord:
         static: Static values by path.
         keys: Cache key of the static values.
         plan: Decisions of the stages; None if the program was compiled again without a trace.
-        around: Settings of JAX, mesh and outer transform; see `surroundings`.
+        surroundings: Settings of JAX, mesh and outer transform; see `surroundings`.
         tree: Structure of each argument.
         absent: Paths of leaves that are None.
         fields: Static fields of modules, by path.

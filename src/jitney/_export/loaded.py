@@ -177,8 +177,7 @@ class Loaded(Shown):
             self._where,
             f"no exported program takes {shortlist(given)}.",
             f"The nearest takes {shortlist(wanted)}{ranges and f' with {ranges}'}, and it is not"
-            " made"
-            " anew for others.",
+            " made anew for others.",
             "pass such arrays, or export it for more: sizes={...}, where range(2, 129) stands for"
             " all sizes of an axis up to 128, and (0, 1, range(2, 129)) for 0 and 1 too, which are"
             " programs of their own.",

@@ -4,7 +4,7 @@ them, and their static values.
 If a class cannot be imported, a dict of its fields replaces it in arguments and results. An
 argument may always be such a dict.
 
-    described({"w": Slot(0, None), "act": StaticLeaf("tanh")}, "params")
+    tree_to_data({"w": Slot(0, None), "act": StaticLeaf("tanh")}, "params")
     # {"is": "dict", "items": [[["str", "w"], {"is": "array", "number": 0, "scalar": None}],
     #                          [["str", "act"], {"is": "static", "value": ["str", "tanh"]}]]}
 """

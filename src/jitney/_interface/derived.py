@@ -120,7 +120,7 @@ def _parts(value: object) -> Iterator[object]:
     bytes.
 
     Raises:
-        _Unknown: It holds something else.
+        _CouldChange: It holds something else.
     """
     kind = type(value)
     # pyright would narrow the type of `value` in the branches below.

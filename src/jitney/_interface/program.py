@@ -497,8 +497,9 @@ class Program(Tools[R], Generic[P, R]):
 
     def bound_as(self, other: AnyProgram) -> AnyProgram:
         """Return this program, bound to the same arguments as another one."""
-        is_bound = other._args or other._kwargs
-        return self.bound_to(other._args, other._kwargs) if is_bound else self
+        if not other._args and not other._kwargs:
+            return self
+        return self.bound_to(other._args, other._kwargs)
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """Return the same program with other defaults for its derivatives; see

@@ -40,8 +40,8 @@ def core_leaves(state: object) -> list[tuple[Path, Array]]:
     """
     cls = type(state).__name__
     leaves = tree_flatten_with_path(state)[0]
-    known = (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype"))
-    default = next(known, None) or jnp.result_type(float)
+    own_dtypes = (leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype"))
+    default = next(own_dtypes, None) or jnp.result_type(float)
     leaves = [
         (path, np.asarray(leaf, default) if isinstance(leaf, float) else leaf)
         for path, leaf in leaves

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from .evaluation import interpret
-from .jaxprs import bound, is_literal, open_jaxpr, programs, variables
+from .jaxprs import abstract, bound, is_literal, open_jaxpr, programs, variables
 from .primitives import CALLBACKS
 from .typed import AnyJaxpr, JaxprEqn
 
@@ -91,12 +91,7 @@ class Insides:
         ):
             return None
         if id(eqn) not in self._known:
-            avals = [
-                jax.ShapeDtypeStruct(
-                    atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type
-                )
-                for atom in eqn.invars
-            ]
+            avals = [abstract(atom.aval) for atom in eqn.invars]
             with eqn.ctx.manager:
                 self._known[id(eqn)] = (
                     eqn,

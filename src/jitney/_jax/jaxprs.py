@@ -9,11 +9,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeGuard, TypeVar
 
+import jax
 from jax.extend import core, source_info_util
 
 from .._owners import is_users, owner, spelled_place
 from .primitives import CALLBACKS, CALLS
-from .typed import AnyJaxpr, Atom, Jaxpr, JaxprEqn, Literal, Var
+from .typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn, Literal, Var
 
 T = TypeVar("T")
 
@@ -24,6 +25,11 @@ def open_jaxpr(jaxpr: object) -> tuple[Jaxpr, Sequence[Any]]:
     """
     program: Any = getattr(jaxpr, "jaxpr", jaxpr)
     return program, getattr(jaxpr, "consts", ())
+
+
+def abstract(aval: Aval) -> jax.ShapeDtypeStruct:
+    """Return an abstract value as JAX's functions take it, with its weak type."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def is_literal(atom: object) -> TypeGuard[Literal]:

@@ -30,7 +30,7 @@ _NAMES = (
     "jax_threefry_partitionable",
     "jax_use_hlo_logistic_lowering",
 )
-_THERE = tuple(name for name in _NAMES if hasattr(jax.config, name))
+_THERE = tuple(name for name in _NAMES if hasattr(_CONFIG, name))
 
 
 def x64_is_on() -> bool:
@@ -45,7 +45,7 @@ def platforms_setting() -> str | None:
 
 def settings() -> tuple[tuple[str, Any], ...]:
     """Return name and value of each setting that this version of JAX has."""
-    return tuple((name, getattr(jax.config, name)) for name in _THERE)
+    return tuple((name, getattr(_CONFIG, name)) for name in _THERE)
 
 
 _OF_PROGRAMS = (
@@ -64,11 +64,11 @@ _OF_PROGRAMS = (
     "jax_use_direct_linearize",
     "jax_use_shardy_partitioner",
 )
-_OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(jax.config, name))
+_OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(_CONFIG, name))
 
 
 def settings_of_programs() -> tuple[tuple[str, Any], ...]:
     """Return the settings that are in JAX's own trace-cache key, whatever the function does (jax
     0.10.2 to 0.12.0.1): another value means a retrace.
     """
-    return tuple((name, getattr(jax.config, name)) for name in _OF_PROGRAMS_THERE)
+    return tuple((name, getattr(_CONFIG, name)) for name in _OF_PROGRAMS_THERE)

@@ -164,8 +164,10 @@ def _static_fields(value: object, path: str = "") -> list[tuple[str, object]]:
                 continue
             inner = getattr(value, field.name)
             here = f"{path}.{field.name}"
-            is_static = field.metadata.get("static")
-            found += [(here, inner)] if is_static else _static_fields(inner, here)
+            if field.metadata.get("static"):
+                found.append((here, inner))
+            else:
+                found += _static_fields(inner, here)
         return found
 
     def is_child(part: object) -> bool:

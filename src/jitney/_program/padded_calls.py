@@ -320,7 +320,7 @@ class PaddedCalls:
                 )
         return shapes
 
-    def ahead(self, arrays: Sequence[Array]) -> Sequence[object]:
+    def ahead(self, arrays: Sequence[object]) -> Sequence[object]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
         values.
 
@@ -387,9 +387,9 @@ class PaddedCalls:
             padded.cut[:] = [(cuts, shapes)]
 
         _, shapes = padded.cut[0]
-        for i, shape in enumerate(shapes):
+        for i, (leaf, shape) in enumerate(zip(leaves, shapes, strict=True)):
             if shape is not None:
-                leaves[i] = FILLING.cut(leaves[i], shape, keeps=keeps)
+                leaves[i] = FILLING.cut(leaf, shape, keeps=keeps)
         return tree_unflatten(treedef, leaves)
 
 

@@ -18,7 +18,7 @@ from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, tree_map
-from .._jax.typed import AnyMesh, Array, Jitted
+from .._jax.typed import AnyMesh, Jitted
 from .._processes.compare_processes import compare_then_run, with_sharding
 from .._signature.options import OPTIONAL
 from .._stages.sharding import Place, no_mesh
@@ -301,7 +301,7 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[object]]) -> Ru
 
 def transfers(
     place: Place | None,
-    arrays: Sequence[Array],
+    arrays: Sequence[object],
     paths: Sequence[str],
 ) -> list[str]:
     """Return the cost of placing these arrays, in words; abstract ones cost nothing."""

@@ -89,8 +89,7 @@ class PrecisionReport(Shown):
         low: "bf16", "fp16", "bf16-all" or "fp16-all".
         tolerance: The largest deviation that is allowed.
         products: Products that are cast or pinned, the costliest first; none where everything is in
-            the
-            low dtype.
+            the low dtype.
         deviations: The deviation of each output and gradient.
     """
 

@@ -7,7 +7,7 @@ attributes of these. If they are not, or if `getattr` is passed on instead of ca
 unknown.
 
     getattr(config.model, key)
-    Site(offset, target=("attribute", ("global", "config"), "model"), name=("local", "key"))
+    GetattrSite(offset, target=("attribute", ("global", "config"), "model"), name=("local", "key"))
 """
 
 from __future__ import annotations

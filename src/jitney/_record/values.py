@@ -706,8 +706,7 @@ def _check_reads(fn: types.FunctionType, names: CodeReads) -> Generator[Global]:
 
     Raises:
         NotDeterministic: A read cannot be followed, or leads to something that is not a function of
-        its
-            arguments.
+            its arguments.
     """
     for read in globals_of(fn, names):
         for module in read.through:

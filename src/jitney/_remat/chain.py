@@ -46,7 +46,7 @@ class Chain:
         makes: For each layer, the values that it computes, in the same order for all.
         carried: Index of an operand that is read from the layer before -> index of the value there.
         own: Indices of the operands that differ between layers.
-        wanted: Indices of the values of a layer that are read elsewhere.
+        outputs: Indices of the values of a layer that are read elsewhere.
         written: Literals of the program, stacked over the layers; None where they are the same for
             all.
     """

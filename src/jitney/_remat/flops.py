@@ -25,7 +25,7 @@ def flops(jaxpr: AnyJaxpr, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; dead code is not counted."""
     program, _ = open_jaxpr(jaxpr)
     results = program.outvars
-    if wanted is not None and len(wanted):
+    if wanted:
         pairs = zip(results, wanted, strict=True)
         results = [atom for atom, is_wanted in pairs if is_wanted]
     needed = set(variables(results))

@@ -45,7 +45,7 @@ class Stack:
         bounds: Step at which each begins, and the step behind the last one.
         turns: Iterations of a loop, which is a single step. 0 for layers that stand one behind the
             other.
-        alike: True if the layers are identical, so that they can become a loop.
+        identical: True if the layers are identical, so that they can become a loop.
     """
 
     bounds: tuple[int, ...]

@@ -164,7 +164,7 @@ def processor() -> tuple[str, ...]:
     where = jax.devices()[0].platform
     if where != "cpu":
         raise NotDeterministic(
-            f"programs with `memory` are kept for CPUs only: on {where} the compiler chooses by"
+            f"programs with `memory` are cached for CPUs only: on {where} the compiler chooses by"
             " measured times"
         )
     about = Path("/proc/cpuinfo")
@@ -257,7 +257,7 @@ def _machine(laid: MeshLayout | None) -> list[str]:
     if len(devices) != 1 or jax.process_count() != 1:
         raise NotDeterministic("programs without `shard` are kept on one device only")
     if current_mesh(None, nested=False) is not None:
-        raise NotDeterministic("programs are not kept under a mesh")
+        raise NotDeterministic("programs are not cached under a mesh")
     return [
         sys.platform,
         platform.machine(),

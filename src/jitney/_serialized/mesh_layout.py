@@ -39,12 +39,12 @@ class MeshLayout:
             NotDeterministic: The layout cannot be described by content.
         """
         if not isinstance(self.mesh, jax.sharding.Mesh) or jax.process_count() != 1:
-            raise NotDeterministic("programs over the devices of several processes are not kept")
+            raise NotDeterministic("programs over the devices of several processes are not cached")
         if AxisType.Explicit in self.mesh.axis_types:
-            raise NotDeterministic("programs over explicit axes are not kept")
+            raise NotDeterministic("programs over explicit axes are not cached")
         around = context()
         if not around.empty and dict(around.shape) != dict(automatic(self.mesh).shape):
-            raise NotDeterministic("programs are not kept under another mesh")
+            raise NotDeterministic("programs are not cached under another mesh")
 
         placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
         return [

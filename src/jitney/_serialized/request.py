@@ -33,7 +33,7 @@ from .tracing import text_of
 
 T = TypeVar("T")
 FOUND = "found: neither traced nor lowered in this process"
-MADE = "kept for other processes"
+MADE = "cached for other processes"
 UNWRITTEN = "not cached: the folder cannot be written"
 
 
@@ -88,8 +88,7 @@ class CacheRequest:
 
         Raises:
             NotDeterministic: Something that a trace may read has no reliable fingerprint, or there
-            is no
-                cache folder.
+                is no cache folder.
         """
         if importlib.util.find_spec("flatbuffers") is None:
             raise NotDeterministic(

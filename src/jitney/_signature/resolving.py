@@ -47,10 +47,11 @@ def resolved_fields(cls: type) -> dict[str, object]:
     hints: dict[str, object] = {}
     for owner in reversed(cls.__mro__):
         module = sys.modules.get(owner.__module__)
-        names = vars(module) if module else {}
         for name, raw in raw_annotations(owner).items():
             try:
-                hints[name] = resolve(raw, names, {**vars(owner), owner.__name__: owner})
+                # An object that stands in for a module may have no namespace: a TypeError.
+                namespace = vars(module) if module else {}
+                hints[name] = resolve(raw, namespace, {**vars(owner), owner.__name__: owner})
             except UNRESOLVED:
                 hints[name] = raw
 

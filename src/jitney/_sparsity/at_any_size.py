@@ -23,7 +23,7 @@ from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_by, scheme_of
 from .colours.modes import REVERSE, Mode, PassMode
 from .compressed import Blocks
-from .directions import AbstractLeaves, Leaves, Linearized, Shape
+from .directions import AbstractLeaves, Leaves, Linearized, Shape, ends_of
 from .jacobian_mode import WORTH, JacobianResult, in_place, possible, run_of, shape_text
 from .pattern import Pattern
 from .typed_numpy import Ints, np
@@ -347,8 +347,8 @@ def _blocks(
         single_directions = list(_directions(tables.apart, across, form.apart))
         _, others = second(single_directions, None)
         apart_owners = _leads(tables.apart_owners, others)
-    ends = np.cumsum([0, *map(math.prod, form.along)])
-    line_ends = np.cumsum([0, *map(math.prod, form.lines)])
+    ends = ends_of(form.along)
+    line_ends = ends_of(form.lines)
 
     def block(o: int, i: int) -> object:
         mine, cross = (o, i) if forward else (i, o)

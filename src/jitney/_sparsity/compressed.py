@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .._jax.sparse_arrays import bcoo
 from .colours.colouring import Colouring
-from .directions import AbstractLeaves, Leaves, Linearized, Shape
+from .directions import AbstractLeaves, Leaves, Linearized, Shape, ends_of
 from .pattern import Pattern
 from .typed_numpy import Ints, np
 
@@ -100,8 +100,8 @@ class _Places:
         self.columns = pattern.indices
         self.forward = scheme.by == "forward"
         self.scheme = scheme
-        self.row_ends = _ends(outs)
-        self.column_ends = _ends(ins)
+        self.row_ends = ends_of(outs)
+        self.column_ends = ends_of(ins)
         lines = pattern.size if self.forward else pattern.columns
         self.apart = np.full(lines, -1)
         self.apart[scheme.apart] = np.arange(len(scheme.apart))
@@ -143,11 +143,6 @@ class _Places:
         return _Block(rows - top, columns - left, sources)
 
 
-def _ends(shapes: Sequence[Shape]) -> Ints:
-    """Flat position at which each array starts, and the end of the last one."""
-    return np.cumsum([0, *map(math.prod, shapes)])
-
-
 def dense(
     linearized: Linearized,
     by: str,
@@ -160,20 +155,18 @@ def dense(
     """
     forward = by == "forward"
     outs, ins = linearized.outs, linearized.ins
+    # The directions themselves are not named: nothing holds them once they have been used.
     if forward:
-        ends = _ends(ins)
-        directions = _basis(linearized.at, ends)
-        value, stacks = linearized.push_tangents(directions, batch, -1)
+        axis, ends = -1, ends_of(ins)
+        value, stacks = linearized.push_tangents(_basis(linearized.at, ends), batch, axis)
     else:
-        ends = _ends(outs)
-        directions = _basis(linearized.out, ends)
-        value, stacks = linearized.pull_cotangents(directions, batch, 0)
-    axis = -1 if forward else 0
+        axis, ends = 0, ends_of(outs)
+        value, stacks = linearized.pull_cotangents(_basis(linearized.out, ends), batch, axis)
 
     def block(o: int, i: int) -> object:
         seeded = i if forward else o
         whole = stacks[o] if forward else stacks[i]
-        if len(directions) > 1:
+        if len(ends) > 2:  # more than one array
             start, stop = int(ends[seeded]), int(ends[seeded + 1])
             whole = jax.lax.slice_in_dim(whole, start, stop, axis=axis)
         whole = whole.reshape((*outs[o], *ins[i]))

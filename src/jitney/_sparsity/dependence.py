@@ -304,8 +304,7 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
 
         now = []
         for pattern, var, on in zip(out[:count], eqn.outvars, carried, strict=False):
-            nothing = _nothing(_size(var), columns) if on else None
-            now.append(pattern or nothing)
+            now.append(pattern or (_nothing(_size(var), columns) if on else None))
 
     # Also for a scan without iterations, which has outputs all the same.
     stacked_outputs = range(len(eqn.outvars) - count)

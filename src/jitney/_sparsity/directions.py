@@ -5,7 +5,7 @@ directions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -23,6 +23,11 @@ Leaves = Sequence[jax.Array]
 """Arguments or results of a function, or stacks of directions of them."""
 AbstractLeaves = Sequence[jax.Array | jax.ShapeDtypeStruct]
 """Arrays of which only the shapes and dtypes are read."""
+
+
+def ends_of(shapes: Iterable[Shape]) -> Ints:
+    """Flat position at which each array starts, and the end of the last one."""
+    return np.cumsum([0, *map(math.prod, shapes)])
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class Linearized:
                         blurred[id(constants[i])] = (constants[i], line)
 
         derivatives = results[-len(targets) :]
-        row_ends = np.cumsum([0, *map(math.prod, targets)])
+        row_ends = ends_of(targets)
         rows: list[Ints] = [np.zeros(0, np.int64)]
         indices: list[Ints] = [np.zeros(0, np.int64)]
         for part, row in zip(derivatives, row_ends, strict=False):

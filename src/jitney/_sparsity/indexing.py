@@ -29,7 +29,7 @@ def gather(op: SparsityOp) -> list[MaybePattern]:
     # Unknown start indices: merge all positions along the indexed axes into one, and read that.
     if starts is None:
         pattern, shape = _merge_axes(pattern, shape, indexed)
-        params["slice_sizes"] = tuple(map(min, sizes, shape))
+        params["slice_sizes"] = tuple(map(min, zip(sizes, shape, strict=True)))
         if params["slice_sizes"] != tuple(sizes):
             return everything(op)
         starts = np.zeros(op.shapes[1], int)

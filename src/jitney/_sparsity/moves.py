@@ -108,8 +108,9 @@ def _assemble(op: SparsityOp, join: Callable[[list[Ints]], Ints]) -> Pattern:
     """Union over the operands of an assembly: each at its positions, with the others empty."""
     patterns: list[Pattern] = []
     for i in op.varying:
-        parts: list[Ints] = [np.full(shape, -1) for shape in op.shapes]
-        parts[i] = op.positions(i)
+        parts: list[Ints] = []
+        for j, shape in enumerate(op.shapes):
+            parts.append(op.positions(j) if j == i else np.full(shape, -1))
         patterns.append(op.pattern(i).take(join(parts)))
     return union(patterns)
 

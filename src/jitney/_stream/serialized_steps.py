@@ -16,7 +16,6 @@ import numpy as np
 
 from .._jax.equinox_checks import own_jit
 from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array
 from .._record.unsure import NotDeterministic
 from .._serialized.in_parts import CachedParts, TracedParts, in_parts
 from .._serialized.key import processor
@@ -85,7 +84,7 @@ class SerializedSteps(StreamProgram):
 
 def load_or_plan_steps(
     entry: Specialization,
-    arrays: Sequence[Array],
+    arrays: Sequence[object],
     stage: Chunk,
     laid: StreamLayout,
     size: int | None,

@@ -4,9 +4,9 @@
 
     np.ndarray, Zarr, HDF5            itself
     memory-mapped array               Mapped, which checks the length of the file
-    "x.npy", stored member of .npz    Stored, which checks that the file has not changed
-    compressed member of .npz         Stored around Sequential
-    list of the above                 Joined
+    "x.npy", stored member of .npz    FileSource, which checks that the file has not changed
+    compressed member of .npz         FileSource around Sequential
+    list of the above                 ConcatenatedSource
     object with `__iter__`            Sequential, which starts a new iteration to go back
 """
 
@@ -561,8 +561,8 @@ def _rows_of(path: Path, inside: str) -> Iterator[NumPyArray]:
 
             for start in range(0, total, many):
                 count = min(many, total - start)
-                flat = np.frombuffer(file.read(count * width), dtype)
-                yield flat.reshape(count, *row)
+                # Without a name, nothing here holds the rows while the next ones are read.
+                yield np.frombuffer(file.read(count * width), dtype).reshape(count, *row)
     # An `OSError`, so that it is retried: a later iteration may read another file.
     except (*_DAMAGED, KeyError) as error:
         raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error

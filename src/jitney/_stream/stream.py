@@ -309,7 +309,7 @@ def _one(program: object, chunk: object) -> tuple[str, int | None]:
 
 def _steps(
     entry: Specialization,
-    arrays: Sequence[Array],
+    arrays: Sequence[object],
     stage: Chunk,
     laid: StreamLayout,
     size: int | None,

@@ -81,8 +81,10 @@ def _of_leaf(
         size = dim.expr if dim.expr is not None else dim.name
         # A `?name` has one size per leaf, and a `#name` of size 1 is broadcast: neither names an
         # axis here.
-        is_broadcast = dim.broadcast and leaf.shape[place] == 1
-        if size is not None and not dim.per_leaf and not is_broadcast:
+        if size is None or dim.per_leaf:
+            continue
+        # Last, since the size may be a symbol, which this compares.
+        if not (dim.broadcast and leaf.shape[place] == 1):
             named.append(NamedAxis(place, size))
 
     return tuple(named)

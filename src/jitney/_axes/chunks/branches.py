@@ -32,7 +32,7 @@ from ..._jax.evaluation import (
     values_at,
     without_calls,
 )
-from ..._jax.jaxprs import bound, equations, open_jaxpr
+from ..._jax.jaxprs import abstract, bound, equations, open_jaxpr
 from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
@@ -108,13 +108,15 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
     branches = [_numbered_branch(program, looks) for program in programs]
 
     # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
-    out = chain.from_iterable(branch.out() for branch in branches)
-    last = 0
+    out = [step for branch in branches for step in branch.out()]
     for step in out:
-        last = max(last, step.stage)
         atoms = (*step.eqn.invars, *step.eqn.outvars)
         if not all(isinstance(atom.aval.dtype, np.dtype) for atom in atoms):
             return None
+    # All uses stand in branches of branches that were not hoisted.
+    if not out:
+        return None
+    last = max(step.stage for step in out)
     avals_out = [atom.aval for atom in eqn.outvars]
 
     def whole(index: jax.Array, *operands: jax.Array) -> list[jax.Array]:
@@ -130,7 +132,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
                 hoisted[b].update(zip(step.makes, results, strict=True))
         return _cond_results(index, operands, branches, hoisted, avals_out)
 
-    program = make_jaxpr(whole)(*(_abstract(atom.aval) for atom in eqn.invars))
+    program = make_jaxpr(whole)(*(abstract(atom.aval) for atom in eqn.invars))
 
     # Messages name the line of the user's `cond`, not of this file.
     eqns: list[JaxprEqn] = []
@@ -138,14 +140,6 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
         is_cond = each.primitive.name == "cond"
         eqns.append(each.replace(source_info=eqn.source_info) if is_cond else each)
     return program.replace(jaxpr=program.jaxpr.replace(eqns=eqns))
-
-
-def _abstract(aval: Aval) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(
-        aval.shape,
-        aval.dtype,
-        weak_type=aval.weak_type,
-    )
 
 
 def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _Branch:

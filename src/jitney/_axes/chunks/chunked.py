@@ -438,15 +438,15 @@ class Chunked:
         results = run_with_callbacks(walk, node.op, begins, when)
 
         out: list[jax.Array | None] = []
-        new: list[jax.Array] = []
-        so_far = iter(state)
+        added: list[tuple[Monoid, jax.Array]] = []
         for x, monoid in zip(results, parts.monoids, strict=True):
-            if monoid is None:
-                out.append(x)
-                continue
-            total = next(so_far)
+            out.append(x if monoid is None else None)
+            if monoid is not None:
+                added.append((monoid, x))
+
+        new: list[jax.Array] = []
+        for total, (monoid, x) in zip(state, added, strict=True):
             new.append(monoid.combine(total, _as(x, total.dtype)))
-            out.append(None)
         return out, new
 
     def _carry(

@@ -23,6 +23,11 @@ from .picks import can_be_picked
 T = TypeVar("T")
 
 
+def refusal(op: Op, what: str) -> Refused:
+    """The refusal of an operation, with its line and its name: `what` is a part of a sentence."""
+    return Refused(op.place, f"{what} (`{public_name(op.name)}`)")
+
+
 def uses_along(op: Op) -> Iterator[Use]:
     """Yield the uses of the axis in an operation, and in the sub-jaxprs that it holds."""
     if not mentions(op):

@@ -23,12 +23,10 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from ..._jax.jaxprs import inside
-from ..._jax.primitives import public_name
 from ..callbacks import callback_result_is_read, is_ordered
 from ..monoids import MONOIDS, Monoid, highest, sendable
-from ..refusal import Refused
 from ..typed_jax import jnp, lax
-from .cut_axis import carry_kind, is_along, monoid_of
+from .cut_axis import carry_kind, is_along, monoid_of, refusal
 from .numbered import Node, has_state, monoids_of
 from .passes import Pass, Passes
 
@@ -208,28 +206,24 @@ def check_order(passes: Passes, devices: Devices) -> None:
             continue
         kind = carry_kind(node.op)
         if kind in ("picked", "topped"):
-            raise _refusal(node, "looks for elements of it on all devices")
+            raise refusal(node.op, "looks for elements of it on all devices")
         if kind not in ("folded", "placed", "written"):
             what = "goes on from one element of it to the next, and so from device to device"
-            raise _refusal(node, what)
+            raise refusal(node.op, what)
     for node in passes.at_once:
-        raise _refusal(node, "needs all of it at once, of which each device has a part")
+        raise refusal(node.op, "needs all of it at once, of which each device has a part")
 
     # Callbacks.
     for node in passes.flat.nodes:
         if devices.is_part and _is_answered(node):
             what = "calls back where the mesh has other axes too, which JAX does not"
-            raise _refusal(node, what)
+            raise refusal(node.op, what)
         if node.token is None:
             continue
         if is_ordered(node.op):
-            raise _refusal(node, "calls back in order, which several devices do not")
+            raise refusal(node.op, "calls back in order, which several devices do not")
         if is_along(node.op) and callback_result_is_read(node.op, is_used=True):
-            raise _refusal(node, "calls back for each element, and needs the answer")
-
-
-def _refusal(node: Node, what: str) -> Refused:
-    return Refused(node.op.place, f"{what} (`{public_name(node.op.name)}`)")
+            raise refusal(node.op, "calls back for each element, and needs the answer")
 
 
 def _nodes_of(passes: Passes) -> Iterator[Node]:

@@ -4,7 +4,7 @@ of their results are made per chunk, and which are partial results that a monoid
 The gradient of a weight that each iteration of a loop over time uses is a sum over the batch and
 over time, accumulated in the carry. With the batch cut, each chunk can accumulate its partial sum
 from zero, if every operation that reads the carry is linear in it. This is proven here on the body,
-in the domain of `rules/additive.py`; the initial carry goes to one chunk.
+in the domain of `rules/partials.py`; the initial carry goes to one chunk.
 
     scan over time, batch cut     body: g = g + sum over the batch of x * y
     x, y                          "along"

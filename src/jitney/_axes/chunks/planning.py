@@ -47,6 +47,7 @@ from .cut_axis import (
     describe_use,
     direction_of,
     is_along,
+    refusal,
     uses_along,
 )
 from .materialised import Materialised
@@ -129,7 +130,7 @@ def plan_passes(
         if not ragged_axes(flat.dims[n]):
             op = next(node.op for node in flat.nodes if n in node.makes)
             what = "returns a value without it that is made beside one with it"
-            raise _refusal(op, what)
+            raise refusal(op, what)
     of_results = max((level[n] + 1 for _, n in outs), default=0)
     count = max(last, held.last, of_callbacks, of_results)
 
@@ -167,10 +168,6 @@ def plan_passes(
     )
 
 
-def _refusal(op: Op, what: str) -> Refused:
-    return Refused(op.place, f"{what} (`{public_name(op.name)}`)")
-
-
 def _at_level(
     number: int,
     nodes: Sequence[Node],
@@ -189,7 +186,7 @@ def _check_callbacks(
     if node.token is None or is_along(node.op) or not has_axis(node, streamed):
         return
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise _refusal(node.op, "calls back once, and needs the answer in each chunk")
+        raise refusal(node.op, "calls back once, and needs the answer in each chunk")
 
 
 def _live_values(flat: NumberedProgram) -> set[int]:
@@ -217,7 +214,7 @@ def _check_dims(
     sizes = " and ".join(map(str, symbolic))
     if op is None:
         raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
-    raise _refusal(op, f"makes an array with {sizes} elements along it")
+    raise refusal(op, f"makes an array with {sizes} elements along it")
 
 
 def _assign_levels(
@@ -270,10 +267,10 @@ def _assign_levels(
             height = max(height, back.both[ref])
     is_reduced = along and accumulates(op)
     if is_reduced and not streamed.isdisjoint(numbers_of(begins_with(node))):
-        raise _refusal(op, "begins with a value that is made in each chunk")
+        raise refusal(op, "begins with a value that is made in each chunk")
     is_cut = any(ragged_axes(flat.dims[n]) for n in node.makes)
     if is_reduced and is_cut and uses and not is_along(op):
-        raise _refusal(op, "makes it of what is put together over all of it")
+        raise refusal(op, "makes it of what is put together over all of it")
 
     # A reduction's result is one level higher. All else with the axis is streamed, and so is a
     # value without it that is computed beside streamed ones, in each chunk alike.
@@ -358,9 +355,9 @@ def _do_at_once(
         raise Refused(reason.place, describe_use(op, reason))
     read = [n for n in node.numbers if n in streamed]
     if node.token is not None:
-        raise _refusal(op, "calls back beside what is done at once")
+        raise refusal(op, "calls back beside what is done at once")
     if not all(ragged_axes(flat.dims[n]) for n in read):
-        raise _refusal(op, "reads what is made anew in each chunk, and all of it")
+        raise refusal(op, "reads what is made anew in each chunk, and all of it")
     fixed = max((level[n] for n in node.numbers if n not in streamed), default=0)
     height = max(fixed, held.gather(read, level))
     held.made.update(node.makes)
@@ -553,5 +550,5 @@ def _mute_node(node: Node, wanted: set[int]) -> Node:
         Refused: This pass needs what they return.
     """
     if callback_result_is_read(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise _refusal(node.op, "calls back once, and needs the answer in several passes")
+        raise refusal(node.op, "calls back once, and needs the answer in several passes")
     return replace(node, is_mute=True)

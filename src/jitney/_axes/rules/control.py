@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from ..._jax.jaxprs import (
+    abstract,
     called_jaxpr,
     equations,
     open_jaxpr,
@@ -69,10 +70,7 @@ def expand_hi_primitive(op: Op) -> ClosedJaxpr:
     """The jaxpr that a `call_hi_primitive` expands to. `expand` is public in
     `jax.experimental.hijax`, of jax 0.12.0.1.
     """
-    avals = [atom.aval for atom in op.eqn.invars]
-    structs = [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
-    ]
+    structs = [abstract(atom.aval) for atom in op.eqn.invars]
 
     def low(*operands: object) -> list[object]:
         return jax.tree.leaves(op.params["_prim"].expand(*operands))

@@ -10,9 +10,7 @@ functions.
 
 from __future__ import annotations
 
-import jax
-
-from ..._jax.jaxprs import called_jaxpr, equations, programs
+from ..._jax.jaxprs import abstract, called_jaxpr, equations, programs
 from ..._jax.primitives import CALLS
 from ..._jax.typed import JaxprEqn
 from ..interpreter import Op
@@ -32,10 +30,7 @@ def is_pseudo_inverse(op: Op) -> bool:
     fn = _FUNCTIONS.get(name)
     if fn is None:
         return False
-    avals = [atom.aval for atom in op.eqn.invars]
-    structs = [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
-    ]
+    structs = [abstract(atom.aval) for atom in op.eqn.invars]
     # A user's function may have the same name, and take other arguments.
     try:
         own = make_jaxpr(fn)(*structs)

@@ -32,8 +32,8 @@ _WORD, _HALF = 32, 16
 def _uses(op: Op) -> Iterator[Use]:
     dims = ragged_dims(op.params["shape"])
     options: Any = jax.config
-    keys = op.eqn.invars[0].aval.dtype
-    if dims and not (options.jax_threefry_partitionable and str(keys) == "key<fry>"):
+    key_dtype = str(op.eqn.invars[0].aval.dtype)
+    if dims and not (options.jax_threefry_partitionable and key_dtype == "key<fry>"):
         why = "draws random numbers from a generator whose draws depend on how many there are"
         yield refuse(op, dims, why)
 

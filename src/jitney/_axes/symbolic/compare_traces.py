@@ -195,7 +195,7 @@ class Witness:
         if not (a.is_known and b.is_known):
             self._differ(a, b)
         var = a.var
-        if not a.is_sized or var is None or any(map(is_ragged, var.aval.shape)):
+        if var is None or not a.is_sized or any(map(is_ragged, var.aval.shape)):
             if not _equal(self._known(a), self._known(b)):
                 self._differ(a, b)
             return

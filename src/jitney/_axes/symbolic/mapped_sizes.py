@@ -42,7 +42,9 @@ def named_sizes() -> Generator[None]:
     # A mean as `psum(x) / size`, so that the size stays a symbol.
     def mean_over(x: object, axis_name: object, **options: object) -> object:
         leaves = jax.tree.leaves(x)
-        is_plain = not options and leaves and all(isinstance(leaf, jax.Array) for leaf in leaves)
+        is_plain = (
+            not options and bool(leaves) and all(isinstance(leaf, jax.Array) for leaf in leaves)
+        )
         size = symbol(axis_name) if is_plain else None
         if size is None:
             return pmean(x, axis_name, **options)
