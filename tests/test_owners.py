@@ -220,6 +220,16 @@ def test_the_whole_traceback_can_be_asked_for(monkeypatch):
     assert "jitney" in map(owner, frames(CALLS[0]))
 
 
+def test_the_whole_traceback_comes_where_jax_shows_its_own():
+    """`jax_traceback_filtering="off"` asks for every frame, ours too."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        assert "jitney" in map(owner, frames(CALLS[0]))
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
 @pytest.mark.parametrize(
     ("file", "name"),
     [

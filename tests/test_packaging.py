@@ -1,5 +1,6 @@
 """What a user installs: the wheel, its names, and what importing it does."""
 
+import importlib
 import importlib.metadata
 import re
 import subprocess
@@ -54,8 +55,46 @@ def test_installed_version_is_the_one_of_pyproject():
 
 
 def test_the_citation_is_of_this_version():
-    """Who cites it names what was used."""
-    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    """Who cites it names what was used, with the day that the changelog gives it."""
+    version = PROJECT["version"]
+    released = re.search(
+        rf"^## \[{re.escape(version)}\] - (\S+)$",
+        (ROOT / "CHANGELOG.md").read_text(),
+        flags=re.MULTILINE,
+    )[1]
+    cited = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert {f"version: {version}", f"date-released: {released}"} <= set(cited)
+
+
+def test_no_placeholder_is_published():
+    """An address that is not there yet is left out, in the package's metadata, in what is cited and
+    in the site.
+    """
+    published = [str(PROJECT.get("urls", {})), PROJECT["authors"][0].get("email", "")]
+    pages = ("CITATION.cff", "mkdocs.yml", "conda/recipe.yaml", "README.md")
+    published += [(ROOT / name).read_text() for name in pages]
+    for text in published:
+        assert not re.search(r"example\.(com|org)|TODO|FIXME|your-?(name|org)|<owner>", text)
+
+
+def test_the_console_script_is_the_command_line():
+    """`jitney doctor` and `python -m jitney doctor` are one."""
+    module, function = PROJECT["scripts"]["jitney"].split(":")
+    script = getattr(importlib.import_module(module), function)
+    assert script is importlib.import_module("jitney.__main__").main
+
+
+def test_the_hooks_before_a_commit_are_those_of_lint():
+    """The same versions of the same tools, which the gate runs."""
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    pins = set(re.findall(r"additional_dependencies: \[(.*)\]", hooks))
+    assert pins == set(PROJECT["optional-dependencies"]["lint"])
+
+
+def test_the_workflow_runs_the_gate_and_builds_the_site():
+    """What a fork checks is what a developer checks."""
+    steps = re.findall(r"- run: (.*)", (ROOT / ".github/workflows/checks.yml").read_text())
+    assert {".ci/run", "python -m nox -s docs"} <= set(steps)
 
 
 def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():

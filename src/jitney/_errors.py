@@ -164,9 +164,87 @@ class VerificationError(JitneyError, AssertionError):
 
 
 class JitneyWarning(UserWarning):
-    """Something works, but not as requested; the text says how to change that."""
+    """Base class of all warnings: something works, but not as requested, and the text says how to
+    change that.
+
+    Each subclass is a cause, so that one can be filtered alone; each warning comes once.
+    """
 
     code: ClassVar[str] = "J118"
+
+
+class PaddingWarning(JitneyWarning):
+    """An axis of `pad` runs at its exact size, since an operation along it has no proof."""
+
+    code: ClassVar[str] = "J121"
+
+
+class TransformWarning(JitneyWarning):
+    """An option does not act, or not as a whole, since an outer transform traces the call."""
+
+    code: ClassVar[str] = "J122"
+
+
+class EagerWarning(JitneyWarning):
+    """A function runs un-jitted from now on, as `on_trace_error="eager"` asks."""
+
+    code: ClassVar[str] = "J123"
+
+
+class RetraceWarning(JitneyWarning):
+    """A function compiles more programs than it should: past `max_compiles`, or one for each value
+    of a static argument.
+    """
+
+    code: ClassVar[str] = "J124"
+
+
+class PrecisionWarning(JitneyWarning):
+    """Numbers lose digits that matter, or float16 steps are all skipped."""
+
+    code: ClassVar[str] = "J125"
+
+
+class CacheWarning(JitneyWarning):
+    """The persistent cache is not used, or has outgrown its limit."""
+
+    code: ClassVar[str] = "J126"
+
+
+class AnnotationWarning(JitneyWarning):
+    """An annotation cannot be read, or which arguments have a mapped axis had to be guessed."""
+
+    code: ClassVar[str] = "J127"
+
+
+class VerificationWarning(JitneyWarning):
+    """Something is not verified, or differs by a fault of the compiler XLA."""
+
+    code: ClassVar[str] = "J128"
+
+
+class DataWarning(JitneyWarning):
+    """A checkpoint cannot be written, or lacks what an earlier version did not save."""
+
+    code: ClassVar[str] = "J129"
+
+
+class UpdateWarning(JitneyWarning):
+    """The body updates its arguments in place, and the updates are lost."""
+
+    code: ClassVar[str] = "J130"
+
+
+class SettingWarning(JitneyWarning):
+    """A setting of the process comes too late, or a progress bar lacks its package."""
+
+    code: ClassVar[str] = "J131"
+
+
+class MeasurementWarning(JitneyWarning):
+    """A measurement leaves open what was asked of it."""
+
+    code: ClassVar[str] = "J132"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ._diagnosis.jax_work import Watch, watch
 from ._diagnosis.temporaries import CompiledProgram as CompiledProgram
 from ._diagnosis.temporaries import Temporaries as Temporaries
-from ._errors import JitneyWarning, OptionError, format_error, shortlist
+from ._errors import MeasurementWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
@@ -171,7 +171,7 @@ def assert_faster(
     )
     if unknown == "fail":
         raise AssertionError(text)
-    warnings.warn(text, JitneyWarning, stacklevel=users_level())
+    warnings.warn(text, MeasurementWarning, stacklevel=users_level())
     return found
 
 

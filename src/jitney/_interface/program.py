@@ -34,7 +34,7 @@ from .._diagnosis.tracer_errors import (
     over_error,
     trace_error,
 )
-from .._errors import JitneyWarning, TraceError
+from .._errors import EagerWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
 from .._jax.typed import Array
 from .._owners import public, shorten, users_level
@@ -200,7 +200,7 @@ class Program(Tools[R], Generic[P, R]):
             warnings.warn(
                 f"{first_line}\nIt runs un-jitted from now on, as"
                 f" `on_trace_error='eager'` asks.{_idle(core.options)}",
-                JitneyWarning,
+                EagerWarning,
                 stacklevel=users_level(),
             )
         try:

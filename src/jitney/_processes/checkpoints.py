@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.trees import (
     Tracer,
     device_put,
@@ -319,7 +319,7 @@ class Checkpoints:
                 " the tree that was given.",
                 "set them to what they were; the next `save` keeps them.",
             )
-            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+            warnings.warn(text, DataWarning, stacklevel=users_level())
         return to_rows(values)
 
     def _damaged(self, place: Path, why: object) -> JitneyError:

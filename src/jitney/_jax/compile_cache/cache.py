@@ -37,7 +37,7 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from ..._errors import JitneyWarning, OptionError, format_error
+from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
@@ -167,7 +167,7 @@ class _CacheState:
     def _warn_once(self, text: str) -> None:
         if text not in self.warned:
             self.warned.add(text)
-            warnings.warn(text, JitneyWarning, stacklevel=4)
+            warnings.warn(text, CacheWarning, stacklevel=4)
 
     def _decide(self) -> _CacheDecision:
         folder = _jax(_FOLDER)
