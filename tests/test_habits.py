@@ -185,7 +185,7 @@ def test_a_method_asks_the_instance_it_is_bound_to():
 
 def test_an_error_of_a_tool_shows_the_line_that_asked():
     """Not jitney's own: neither those of the tool nor that of the method."""
-    with pytest.raises(jitney.OptionError, match="not sharded") as caught:
+    with pytest.raises(jitney.errors.OptionError, match="not sharded") as caught:
         total.communication(X)
     assert [entry.path.name for entry in caught.traceback] == ["test_habits.py"]
 
@@ -211,8 +211,8 @@ def test_help_of_a_program_is_that_of_its_function():
         (lambda: total.stats, "stats"),
         (lambda: total.lower(X), "<lowered program of total() at test_habits.py:"),
         (lambda: total.lower(X).compile(), "<compiled program of total() at test_habits.py:"),
-        (lambda: jitney.axes(total, X)["n"], "<axis n: reduced"),
-        (lambda: jitney.visualize(X), "who holds what"),
+        (lambda: jitney.analysis.axes(total, X)["n"], "<axis n: reduced"),
+        (lambda: jitney.analysis.visualize(X), "who holds what"),
         (lambda: jitney.no_compiles(), "<jitney.no_compiles: not entered>"),
         (lambda: jitney.watch(), "0 traces"),
         (lambda: jitney.mesh(data=1), "<jitney mesh: data=1>"),
@@ -236,7 +236,7 @@ def wordy(x: Float[Array, "n"]) -> Float[Array, ""]:
         lambda: total.stats,
         lambda: jitney.optimize(wordy).axes(X),
         lambda: jitney.devices(),
-        lambda: jitney.visualize(X),
+        lambda: jitney.analysis.visualize(X),
     ],
 )
 def test_a_table_fits_a_terminal_of_80_columns(made, monkeypatch):

@@ -73,7 +73,7 @@ f(x)
 told["warm"] = ours()
 @jitney.optimize(pad={"n": "pow2"})
 def centred(x: Float[Array, "n"]) -> Float[Array, "n"]:
-    jitney.simulate  # imported by the body, while it is traced
+    jitney.simulation.simulate  # imported by the body, while it is traced
     return x - x.mean()
 told["padded"] = centred(x).tolist()
 told["inside"] = ours()

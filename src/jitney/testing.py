@@ -18,6 +18,7 @@ from ._diagnosis.temporaries import Temporaries as Temporaries
 from ._errors import JitneyWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
+from ._lazy import public_in
 from ._measured.arguments import check_calls, put
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
@@ -26,6 +27,9 @@ from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
 
 MB = 1e6
+
+for _kind in (CompiledProgram, Faster, Temporaries):
+    public_in(__name__)(_kind)
 
 
 @public

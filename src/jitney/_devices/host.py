@@ -31,6 +31,7 @@ from .._jax.trees import (
     tree_unflatten,
 )
 from .._jax.typed import DType, NumPyArray
+from .._lazy import public_in
 from .._owners import public
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class _Parcel:
     packed: Any
 
 
+@public_in("jitney.types")
 class Fetch(Generic[T]):
     """Pytree on its way to the host; returned by `jitney.host`."""
 

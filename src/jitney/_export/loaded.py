@@ -17,6 +17,7 @@ from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
+from .._lazy import public_in
 from .._owners import public, shorten
 from .._shown import Shown
 from .._signature.binding import Binder
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class ExportedProgram:
     """A lowered program in a file, for one set of sizes or for all sizes of a range.
@@ -56,6 +58,7 @@ class ExportedProgram:
     result: Tree = field(repr=False, compare=False)
 
 
+@public_in("jitney.types")
 class Loaded(Shown):
     """A function that was loaded from a file by `jitney.load`, and is called like the one that was
     exported.

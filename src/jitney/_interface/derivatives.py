@@ -17,6 +17,7 @@ from .._body.function import FunctionInfo
 from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
+from .._lazy import public_in
 from .._owners import public, shorten
 from .._program.entry import Specialization
 from .._report.plan_report import Report
@@ -48,6 +49,7 @@ class Defaults:
     sparse: bool = False
 
 
+@public_in("jitney.types")
 class Derivative(Tools[G], Generic[P, G]):
     """A derivative of a program. Nothing is traced before it is called.
 

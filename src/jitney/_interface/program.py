@@ -37,6 +37,7 @@ from .._diagnosis.tracer_errors import (
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
 from .._jax.typed import Array
+from .._lazy import public_in
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
@@ -64,6 +65,7 @@ _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
+@public_in("jitney")
 class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 

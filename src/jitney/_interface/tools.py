@@ -47,7 +47,7 @@ class Tools(Generic[R]):
         **keywords: object,
     ) -> Axes:
         """Return what the function does along each named axis of its signature, proven on its
-        program with symbolic sizes; see `jitney.axes`.
+        program with symbolic sizes; see `jitney.analysis.axes`.
 
         Args:
             examples: As for `Program.compile`.
@@ -60,7 +60,7 @@ class Tools(Generic[R]):
         Raises:
             ContractError: The examples do not fit the contract, or no axis has a name.
         """
-        return _tool("axes")(self, *examples, sizes=sizes, **keywords)
+        return _tool("jitney.analysis", "axes")(self, *examples, sizes=sizes, **keywords)
 
     @public
     def communication(
@@ -70,8 +70,8 @@ class Tools(Generic[R]):
         **kwargs: object,
     ) -> Communication:
         """Return the traffic between devices in a call, in bytes on one device, by kind and line,
-        as XLA compiled it; see `jitney.communication`. The program is compiled for that, and not
-        run.
+        as XLA compiled it; see `jitney.analysis.communication`. The program is compiled for that,
+        and not run.
 
         Args:
             args: As for a call; `jax.ShapeDtypeStruct` values will do.
@@ -81,7 +81,7 @@ class Tools(Generic[R]):
             OptionError: The function has no `shard`.
             MeshError: There is no mesh, or an axis does not divide.
         """
-        return _tool("communication")(self, *args, **kwargs)
+        return _tool("jitney.analysis", "communication")(self, *args, **kwargs)
 
     @public
     def frontier(
@@ -94,7 +94,7 @@ class Tools(Generic[R]):
         **keywords: object,
     ) -> Frontier:
         """Return the memory of its gradient, in bytes, against the operations that are recomputed;
-        see `jitney.frontier`.
+        see `jitney.analysis.frontier`.
 
         Several programs are compiled, and none is run.
 
@@ -109,7 +109,9 @@ class Tools(Generic[R]):
             DerivativeError: The function has no gradient, or an argument does not exist.
             OptionError: `memory` is not a size.
         """
-        return _tool("frontier")(self, *examples, wrt=wrt, memory=memory, sizes=sizes, **keywords)
+        return _tool("jitney.analysis", "frontier")(
+            self, *examples, wrt=wrt, memory=memory, sizes=sizes, **keywords
+        )
 
     @public
     def measure(
@@ -140,7 +142,7 @@ class Tools(Generic[R]):
             VerificationError: The results differ.
             OptionError: An option makes no sense, or an argument has no value.
         """
-        return _tool("measure")(
+        return _tool("jitney", "measure")(
             self,
             *args,
             against=against,
@@ -161,7 +163,7 @@ class Tools(Generic[R]):
         **kwargs: object,
     ) -> PrecisionReport:
         """Run the function next to its float64 shadow, and report which products must stay in
-        float32; see `jitney.precision_report`.
+        float32; see `jitney.analysis.precision_report`.
 
         Args:
             args: Its arguments: values, not shapes.
@@ -173,7 +175,9 @@ class Tools(Generic[R]):
         Raises:
             OptionError: The tolerance or the dtype is invalid, or an argument has no value.
         """
-        return _tool("precision_report")(self, *args, tolerance=tolerance, low=low, **kwargs)
+        return _tool("jitney.analysis", "precision_report")(
+            self, *args, tolerance=tolerance, low=low, **kwargs
+        )
 
     @overload
     def simulate(
@@ -209,12 +213,12 @@ class Tools(Generic[R]):
         **keywords: object,
     ) -> Simulation | Sweep:
         """Return the cost on devices that are not there: bytes, operations, and a model of the
-        seconds; see `jitney.simulate`.
+        seconds; see `jitney.simulation.simulate`.
 
         Args:
             examples: As for `Program.compile`.
             mesh: The number of devices along each axis, or a mesh; several for a table.
-            device: A name such as "h100", or a `jitney.Device`.
+            device: A name such as "h100", or a `jitney.simulation.Device`.
             sizes: Axis name -> size, for parameters that are left out.
             wrt: For a derivative, the arguments it is taken with respect to.
             keywords: Examples by name.
@@ -225,7 +229,7 @@ class Tools(Generic[R]):
                 compiled for it.
             ContractError: A size is missing.
         """
-        return _tool("simulate")(
+        return _tool("jitney.simulation", "simulate")(
             self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords
         )
 
@@ -239,7 +243,7 @@ class Tools(Generic[R]):
         **named: object,
     ) -> Strategy:
         """Return how data of certain sizes can be processed within some memory: at once, in chunks,
-        or streamed; see `jitney.strategy`.
+        or streamed; see `jitney.analysis.strategy`.
 
         Each variant is compiled for abstract values, and none is run.
 
@@ -254,7 +258,9 @@ class Tools(Generic[R]):
             MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
             OptionError: `memory` is not a size.
         """
-        return _tool("strategy")(self, *examples, sizes=sizes, memory=memory, **named)
+        return _tool("jitney.analysis", "strategy")(
+            self, *examples, sizes=sizes, memory=memory, **named
+        )
 
     @public
     def stream(
@@ -291,7 +297,7 @@ class Tools(Generic[R]):
             DataError: The data have changed, or a slice came with other rows than requested.
             OSError: A chunk could not be read.
         """
-        return _tool("stream")(
+        return _tool("jitney", "stream")(
             self,
             data,
             chunk=chunk,
@@ -302,6 +308,8 @@ class Tools(Generic[R]):
         )
 
 
-def _tool(name: str) -> Any:
-    """Return the public function of this name, imported when a method of its name is called."""
-    return getattr(importlib.import_module("jitney"), name)
+def _tool(module: str, name: str) -> Any:
+    """Return a function of a public module, which is imported when the method of its name is
+    called.
+    """
+    return getattr(importlib.import_module(module), name)

@@ -15,9 +15,11 @@ import numpy as np
 from jax.sharding import AxisType
 
 from .._errors import MeshError
+from .._lazy import public_in
 from .._owners import public
 
 
+@public_in("jitney.types")
 class Mesh:
     """Devices along named axes, for `mesh=` or as a context manager. Built by `jitney.mesh`."""
 

@@ -21,6 +21,7 @@ import jax
 
 from .._errors import OptionError
 from .._json import Data
+from .._lazy import public_in
 from .._owners import public
 from .._shown import Shown
 from . import perfetto
@@ -38,6 +39,7 @@ _SHOWN = 12
 _NOTHING = Figures((), (), ())
 
 
+@public_in("jitney.types")
 class Profile(Shown):
     """Recording of what ran in the last block; made by `jitney.profile`.
 
