@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._lazy import public_in
+from ._public import public_in
 
 
 @public_in("jitney.errors")

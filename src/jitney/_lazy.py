@@ -12,11 +12,9 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
-_Class = TypeVar("_Class", bound=type)
 _ONE_AT_A_TIME: Final = threading.RLock()
 
 
@@ -73,28 +71,3 @@ def names(
         return sorted({*there, *offered})
 
     return asked, shown, offered
-
-
-def public_in(home: str) -> Callable[[_Class], _Class]:
-    """Decorate a class that users import from the module `home`: tracebacks, pickles and `help`
-    name that module.
-
-    The class is an attribute of its home at once, since a class is identified by looking its name
-    up there. Its annotations remember the module whose names they use, because
-    `typing.get_type_hints` looks for names in the module that a class gives as its own.
-    """
-
-    def settle(cls: _Class) -> _Class:
-        annotations: dict[str, object] = vars(cls).get("__annotations__", {})
-        for name, hint in annotations.items():
-            # A named tuple has made references of its texts already.
-            text = hint.__forward_arg__ if isinstance(hint, typing.ForwardRef) else hint
-            if isinstance(text, str):
-                annotations[name] = typing.ForwardRef(
-                    text, is_argument=False, module=cls.__module__, is_class=True
-                )
-        cls.__module__ = home
-        setattr(importlib.import_module(home), cls.__name__, cls)
-        return cls
-
-    return settle

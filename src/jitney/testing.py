@@ -18,13 +18,13 @@ from ._diagnosis.temporaries import Temporaries as Temporaries
 from ._errors import JitneyWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
-from ._lazy import public_in
 from ._measured.arguments import check_calls, put
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
 from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
+from ._public import public_in
 
 MB = 1e6
 

@@ -31,8 +31,8 @@ from .._jax.trees import (
     tree_unflatten,
 )
 from .._jax.typed import DType, NumPyArray
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 
 T = TypeVar("T")
 Placed = tuple[int, jax.Array]

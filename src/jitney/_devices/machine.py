@@ -9,9 +9,9 @@ import jax
 
 from .._jax.memory import MOST
 from .._jax.memory import text as bytes_text
-from .._lazy import public_in
 from .._limits import HostLimit, cores, host_memory
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from .configure import threads_asked
 

@@ -37,8 +37,8 @@ from .._jax.mesh import (
 )
 from .._jax.trees import tree_map
 from .._jax.typed import DType
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import jax
 
 from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, keystr, tree_flatten_with_path
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:

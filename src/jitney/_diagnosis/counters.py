@@ -22,8 +22,8 @@ import jax
 
 from .._errors import plural
 from .._jax.typed import Array
-from .._lazy import public_in
 from .._own_time import OWN_TIME
+from .._public import public_in
 from .._shown import Shown
 from .cause import Cause
 

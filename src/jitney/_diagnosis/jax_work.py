@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 import jax
 
 from .._errors import CompileError
-from .._lazy import public_in
 from .._owners import shorten, users_place
+from .._public import public_in
 from .._shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
 

@@ -17,8 +17,8 @@ from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
-from .._lazy import public_in
 from .._owners import public, shorten
+from .._public import completed_names, public_in
 from .._shown import Shown
 from .._signature.binding import Binder
 from .._view.layout import aval_parts
@@ -260,6 +260,9 @@ class Loaded(Shown):
         rows.append([("exported by", ""), (versions, "")])
         rows.append([("sha256", "dim"), (self.sha256, "dim")])
         return table(f"{self._where} in {self.file.name}", rows)
+
+    def __dir__(self) -> list[str]:
+        return completed_names(self)
 
     def __repr__(self) -> str:
         return (

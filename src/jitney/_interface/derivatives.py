@@ -17,9 +17,9 @@ from .._body.function import FunctionInfo
 from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
-from .._lazy import public_in
 from .._owners import public, shorten
 from .._program.entry import Specialization
+from .._public import completed_names, public_in
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
@@ -207,6 +207,9 @@ class Derivative(Tools[G], Generic[P, G]):
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"
+
+    def __dir__(self) -> list[str]:
+        return completed_names(self, ("abstract",))
 
     def _direction(
         self,

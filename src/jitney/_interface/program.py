@@ -37,7 +37,6 @@ from .._diagnosis.tracer_errors import (
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
 from .._jax.typed import Array
-from .._lazy import public_in
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
@@ -46,6 +45,7 @@ from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
+from .._public import completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -595,7 +595,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
-        return sorted({*object.__dir__(self)} - _INSIDE)
+        return completed_names(self, _INSIDE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):

@@ -20,8 +20,8 @@ import numpy as np
 
 from .._errors import OptionError, StateError
 from .._jax.trees import Tracer, keystr, tree_flatten
-from .._lazy import public_in
 from .._owners import shorten
+from .._public import public_in
 from .._signature.annotations import fields_of
 from .derived import KEPT, DerivedCaches
 from .state_vector import core_leaves, from_vector, join_leaves, like

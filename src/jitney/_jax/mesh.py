@@ -15,8 +15,8 @@ import numpy as np
 from jax.sharding import AxisType
 
 from .._errors import MeshError
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 
 
 @public_in("jitney.types")

@@ -19,8 +19,8 @@ from .._errors import OptionError, plural
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._json import Data
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant

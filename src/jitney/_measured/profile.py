@@ -21,8 +21,8 @@ import jax
 
 from .._errors import OptionError
 from .._json import Data
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from . import perfetto
 from .annotations import CALLED, COMPILED, named_calls

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .._lazy import public_in
+from .._public import public_in
 
 Outcome = Literal["faster", "slower", "no difference", "unknown"]
 CONFIDENCE = 0.99

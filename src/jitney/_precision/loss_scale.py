@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import JitneyWarning, OptionError, TraceError, format_error
 from .._jax.trees import Tracer, is_number, is_whole, issubdtype, tree_map
-from .._lazy import public_in
 from .._owners import public, users_level
+from .._public import public_in
 
 T = TypeVar("T")
 _WHERE = "jitney.LossScale()"

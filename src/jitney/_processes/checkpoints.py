@@ -32,8 +32,8 @@ from .._jax.trees import (
     tree_unflatten,
 )
 from .._jax.typed import Array
-from .._lazy import public_in
 from .._owners import public, users_level
+from .._public import public_in
 from .._view.view import is_array
 from .checksum import checksum
 from .compare_processes import compare, digest, is_local, with_sharding

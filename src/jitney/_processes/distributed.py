@@ -23,8 +23,8 @@ import jax
 import numpy as np
 
 from .._jax.trees import is_number
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare_facts import verdict_on

@@ -35,8 +35,8 @@ def from_processes(
     """Combine arrays of which each process has a part. In a run of one process the part is the
     whole.
 
-        x, y = jitney.processes.from_processes((x, y), "data")  # 32 rows in each of 4 processes: 128
-        loss = step(model, x, y)                        # shard={"batch": "data"}
+        x, y = jitney.processes.from_processes((x, y), "data")  # 4 times 32 rows: 128
+        loss = step(model, x, y)  # shard={"batch": "data"}
 
     Each process retains its part; nothing is sent. The first time that such shapes come, all
     processes compare them. Processes that have the same part, since no device along `along`

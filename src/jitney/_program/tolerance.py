@@ -20,8 +20,8 @@ from .. import _precision
 from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._jax.typed import Array, NumPyArray
-from .._lazy import public_in
 from .._precision import FULL, LOW, Policy
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap

@@ -12,7 +12,7 @@ from .. import _axes
 from .._axes import Refused
 from .._jax.primitives import public_name
 from .._jax.typed import AnyJaxpr, Array
-from .._lazy import public_in
+from .._public import public_in
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
 from .._stages.plan import Plan

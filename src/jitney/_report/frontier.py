@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text
-from .._lazy import public_in
+from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown
 from .._svg import picture, words

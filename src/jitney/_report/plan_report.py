@@ -24,9 +24,9 @@ from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
 from .._json import Data
-from .._lazy import public_in
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO
 from .._stages import Chunk, Mask, Place, Precision, Vmap

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text
-from .._lazy import public_in
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from .._lazy import public_in
+from .._public import public_in
 
 R = TypeVar("R")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from .._errors import OptionError
 from .._jax.trees import is_number, is_whole
-from .._lazy import public_in
 from .._owners import public
+from .._public import public_in
 
 _WHERE = "jitney.Bucket()"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._errors import OptionError, name_fix
 from .._jax.trees import is_number
-from .._lazy import public_in
+from .._public import public_in
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
 # From narrow to wide: `Device.computed_in` takes the next wider type.

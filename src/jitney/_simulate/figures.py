@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .._jax.memory import text
 from .._json import Data
-from .._lazy import public_in
+from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown
 from .device import Device

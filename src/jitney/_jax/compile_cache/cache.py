@@ -39,7 +39,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from ..._errors import JitneyWarning, OptionError, format_error
 from ..._extent import read_bytes
-from ..._lazy import public_in
+from ..._public import public_in
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
