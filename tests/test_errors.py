@@ -22,7 +22,7 @@ CODES = {
     for section in re.split(r"^### ", PAGE, flags=re.MULTILINE)
     for code in re.findall(r"\[(J\d{3})\]\(#j\d{3}\){ #j\d{3} }", section)
 }
-KINDS = [getattr(jitney, name) for name in jitney.__all__ if name.endswith(("Error", "Warning"))]
+KINDS = [getattr(jitney.errors, name) for name in jitney.errors.__all__]
 
 
 @pytest.mark.parametrize(

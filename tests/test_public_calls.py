@@ -34,6 +34,7 @@ from jitney import JitneyError, optimize
 from jitney._signature.options import NAMES as OPTIONS
 from tests._arrays import array, random_key
 from tests._examples import examples
+from tests._public import MODULES, public_names
 
 X = np.arange(6, dtype=np.float32)
 
@@ -186,8 +187,9 @@ def targets():
     settings of all is left out, and classes of what only jitney makes.
     """
     left_out = ("simulate", "configure", "Program", "Derivative", "Fetch", "Loaded")
-    found = {name: getattr(jitney, name) for name in jitney.__all__ if name not in left_out}
-    found = {name: each for name, each in found.items() if callable(each)}
+    offered = public_names(*(module for module in MODULES if module is not jitney.testing))
+    found = {path.rpartition(".")[2]: each for path, each in offered.items()}
+    found = {name: each for name, each in found.items() if callable(each) and name not in left_out}
     found = {
         name: each
         for name, each in found.items()

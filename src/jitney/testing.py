@@ -280,3 +280,7 @@ __all__: Sequence[str] = (
     "assert_memory",
     "assert_no_recompile",
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
