@@ -22,20 +22,20 @@ CODES = {
     for section in re.split(r"^### ", PAGE, flags=re.MULTILINE)
     for code in re.findall(r"\[(J\d{3})\]\(#j\d{3}\){ #j\d{3} }", section)
 }
-KINDS = [getattr(jitney, name) for name in jitney.__all__ if name.endswith(("Error", "Warning"))]
+KINDS = [getattr(jitney.errors, name) for name in jitney.errors.__all__]
 
 
 @pytest.mark.parametrize(
     ("error", "builtin"),
     [
-        (jitney.OptionError, ValueError),
-        (jitney.ContractError, TypeError),
-        (jitney.TraceError, TypeError),
-        (jitney.StaticError, TypeError),
-        (jitney.BudgetError, MemoryError),
-        (jitney.ExportError, ValueError),
-        (jitney.DonationError, RuntimeError),
-        (jitney.NonFiniteError, FloatingPointError),
+        (jitney.errors.OptionError, ValueError),
+        (jitney.errors.ContractError, TypeError),
+        (jitney.errors.TraceError, TypeError),
+        (jitney.errors.StaticError, TypeError),
+        (jitney.errors.BudgetError, MemoryError),
+        (jitney.errors.ExportError, ValueError),
+        (jitney.errors.DonationError, RuntimeError),
+        (jitney.errors.NonFiniteError, FloatingPointError),
     ],
 )
 def test_every_error_is_ours_and_the_builtin_that_code_catches(error, builtin):
@@ -135,12 +135,12 @@ def test_one_cause_among_several_has_a_code_of_its_own():
     """Under the traceback, also of an error that came from another process; the class keeps that of
     the others.
     """
-    with pytest.raises(jitney.ContractError) as caught:
+    with pytest.raises(jitney.errors.ContractError) as caught:
         jitney.optimize(_difference)(np.ones(3, np.float32), np.ones(4, np.float32))
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert error.code == "J210"
         assert "J210: docs/errors.md#j210" in error.__notes__
-    assert jitney.ContractError.code == "J102"
+    assert jitney.errors.ContractError.code == "J102"
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def frames(call):
     return files
 
 
-class Quantities(jitney.State):
+class Quantities(jitney.states.State):
     x: Float[Array, "3"]
 
 
@@ -194,12 +194,12 @@ CALLS = [
     lambda: optimize(static="y")(lambda x: x),
     lambda: optimize(memory="no size")(lambda x: x),
     lambda: jitney.stream(failing, {"x": np.ones(3)}, chunk={"n": 1}),
-    lambda: jitney.axes(failing),
+    lambda: jitney.analysis.axes(failing),
     lambda: jitney.mesh(data=1000),
     lambda: jitney.Bucket(),
     lambda: jitney.Bucket.fit([]),
     lambda: jitney.LossScale(-1),
-    lambda: jitney.Checkpoints(3),
+    lambda: jitney.processes.Checkpoints(3),
     lambda: Quantities.of(jnp.ones(9)),
     lambda: Quantities(x=jnp.arange(3)).array,
     lambda: jitney.pipeline(equinox.nn.Identity(), axis="stage"),

@@ -24,8 +24,12 @@ from ._measured.faster import faster
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
 from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
+from ._public import public_in
 
 MB = 1e6
+
+for _kind in (CompiledProgram, Faster, Temporaries):
+    public_in(__name__)(_kind)
 
 
 @public
@@ -276,3 +280,7 @@ __all__: Sequence[str] = (
     "assert_memory",
     "assert_no_recompile",
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -45,6 +45,7 @@ from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
+from .._public import completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -64,6 +65,7 @@ _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
+@public_in("jitney")
 class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 
@@ -593,7 +595,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
-        return sorted({*object.__dir__(self)} - _INSIDE)
+        return completed_names(self, _INSIDE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):

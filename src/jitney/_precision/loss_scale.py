@@ -20,11 +20,13 @@ from jaxtyping import Array, Bool, Float, Int
 from .._errors import OptionError, PrecisionWarning, TraceError, format_error
 from .._jax.trees import Tracer, is_number, is_whole, issubdtype, tree_map
 from .._owners import public, users_level
+from .._public import public_in
 
 T = TypeVar("T")
 _WHERE = "jitney.LossScale()"
 
 
+@public_in("jitney")
 class LossScale(eqx.Module):
     """Factor of a loss whose gradient is computed in float16, with the number of steps it has cost.
     A pytree: part of the training state.

@@ -39,6 +39,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
+from ..._public import public_in
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
@@ -62,6 +63,7 @@ _WITHOUT: Final = (
 )
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class CacheFacts:
     """State of the persistent cache, for reports."""
