@@ -28,9 +28,12 @@ API = {
     ),
     "jitney.analysis": "axes communication frontier precision_report strategy visualize",
     "jitney.errors": (
-        "AxisError BudgetError CompileError ContractError DataError DerivativeError DonationError"
-        " ExportError MeshError NonFiniteError OptionError PrecisionError ProcessError StateError"
-        " StaticError TraceError VerificationError"
+        "AnnotationWarning AxisError BudgetError CacheWarning CompileError ContractError"
+        " DataError DataWarning DerivativeError DonationError EagerWarning ExportError"
+        " MeasurementWarning MeshError NonFiniteError OptionError PaddingWarning"
+        " PrecisionError PrecisionWarning ProcessError RetraceWarning SettingWarning"
+        " StateError StaticError TraceError TransformWarning UpdateWarning"
+        " VerificationError VerificationWarning"
     ),
     "jitney.processes": "Checkpoints Processes distributed from_processes",
     "jitney.simulation": "Device Share Simulation Sweep Traffic simulate",

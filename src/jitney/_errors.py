@@ -194,24 +194,28 @@ class JitneyWarning(UserWarning):
     code: ClassVar[str] = "J118"
 
 
+@public_in("jitney.errors")
 class PaddingWarning(JitneyWarning):
     """An axis of `pad` runs at its exact size, since an operation along it has no proof."""
 
     code: ClassVar[str] = "J121"
 
 
+@public_in("jitney.errors")
 class TransformWarning(JitneyWarning):
     """An option does not act, or not as a whole, since an outer transform traces the call."""
 
     code: ClassVar[str] = "J122"
 
 
+@public_in("jitney.errors")
 class EagerWarning(JitneyWarning):
     """A function runs un-jitted from now on, as `on_trace_error="eager"` asks."""
 
     code: ClassVar[str] = "J123"
 
 
+@public_in("jitney.errors")
 class RetraceWarning(JitneyWarning):
     """A function compiles more programs than it should: past `max_compiles`, or one for each value
     of a static argument.
@@ -220,48 +224,56 @@ class RetraceWarning(JitneyWarning):
     code: ClassVar[str] = "J124"
 
 
+@public_in("jitney.errors")
 class PrecisionWarning(JitneyWarning):
     """Numbers lose digits that matter, or float16 steps are all skipped."""
 
     code: ClassVar[str] = "J125"
 
 
+@public_in("jitney.errors")
 class CacheWarning(JitneyWarning):
     """The persistent cache is not used, or has outgrown its limit."""
 
     code: ClassVar[str] = "J126"
 
 
+@public_in("jitney.errors")
 class AnnotationWarning(JitneyWarning):
     """An annotation cannot be read, or which arguments have a mapped axis had to be guessed."""
 
     code: ClassVar[str] = "J127"
 
 
+@public_in("jitney.errors")
 class VerificationWarning(JitneyWarning):
     """Something is not verified, or differs by a fault of the compiler XLA."""
 
     code: ClassVar[str] = "J128"
 
 
+@public_in("jitney.errors")
 class DataWarning(JitneyWarning):
     """A checkpoint cannot be written, or lacks what an earlier version did not save."""
 
     code: ClassVar[str] = "J129"
 
 
+@public_in("jitney.errors")
 class UpdateWarning(JitneyWarning):
     """The body updates its arguments in place, and the updates are lost."""
 
     code: ClassVar[str] = "J130"
 
 
+@public_in("jitney.errors")
 class SettingWarning(JitneyWarning):
     """A setting of the process comes too late, or a progress bar lacks its package."""
 
     code: ClassVar[str] = "J131"
 
 
+@public_in("jitney.errors")
 class MeasurementWarning(JitneyWarning):
     """A measurement leaves open what was asked of it."""
 
