@@ -264,10 +264,12 @@ def shorten(error: BaseException) -> None:
     causes, as JAX does with its own.
 
     They are also removed from the stack in the message of a failed run-time check.
-    `JITNEY_TRACEBACK=full` keeps them. The caller re-raises with a bare `raise`, which adds no
-    frame.
+    `JITNEY_TRACEBACK=full` keeps them, and so does `jax_traceback_filtering="off"`, which keeps
+    JAX's. The caller re-raises with a bare `raise`, which adds no frame.
     """
     if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
+        return
+    if getattr(jax.config, "jax_traceback_filtering", None) == "off":
         return
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from jitney import CacheFacts
 from jitney._command import cache_command
 from jitney._command.arguments import main
 from jitney._jax.compile_cache import entries as cache_entries
+from jitney.types import CacheFacts
 
 DAY = 86400
 KEY = "0123456789abcdef" * 4

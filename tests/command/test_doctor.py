@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from jitney import CacheFacts, JitneyWarning
+from jitney import JitneyWarning
 from jitney._command import doctor, faults, measured
 from jitney._command.arguments import main
 from jitney._command.checks import Check
 from jitney._jax.compile_cache import entries as cache_entries
+from jitney.types import CacheFacts
 
 
 def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):

@@ -337,8 +337,8 @@ CASES = [
     Remedy(
         "_interface/derivatives.py:program_of",
         "decorate it with @jitney.optimize",
-        lambda: jitney.strategy(unit, POINTS),
-        lambda: jitney.strategy(optimize(energy), POINTS).axis,
+        lambda: jitney.analysis.strategy(unit, POINTS),
+        lambda: jitney.analysis.strategy(optimize(energy), POINTS).axis,
         None,
     ),
     Remedy(

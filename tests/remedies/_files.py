@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 import jitney
-from jitney import Checkpoints, optimize
+from jitney import optimize
+from jitney.processes import Checkpoints
 from tests._arrays import array, random_key
 
 from ._case import Remedy
@@ -593,7 +594,7 @@ CASES = [
     # Checkpoints.
     Remedy(
         f"{KEPT}.__init__",
-        'write jitney.Checkpoints("run")',
+        'write jitney.processes.Checkpoints("run")',
         lambda: Checkpoints(3),
         lambda: list(Checkpoints("run").steps),
         [],

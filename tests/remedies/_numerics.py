@@ -239,9 +239,9 @@ CASES = [
     ),
     Remedy(
         f"{CAST}.wrap",
-        "write the policy that `jitney.precision_report` gives",
+        "write the policy that `jitney.analysis.precision_report` gives",
         by_values,
-        lambda: by_values(jitney.precision_report(summed, ROWS, X).policy),
+        lambda: by_values(jitney.analysis.precision_report(summed, ROWS, X).policy),
         np.sum(TABLE @ HOST),
     ),
     Remedy(

@@ -1,12 +1,12 @@
-"""The model of time of `jitney.simulate`, against its formulas by hand, and work in the text of a
+"""The model of time of `jitney.simulation.simulate`, against its formulas by hand, and work in the text of a
 program.
 """
 
 import pytest
 
-from jitney import Device
 from jitney._jax.hlo_work import ProgramCost
 from jitney._simulate.roofline import Links, links, seconds_of
+from jitney.simulation import Device
 
 DEVICE = Device(
     "toy",

@@ -1,4 +1,4 @@
-"""`jitney.axes`: a report on each named axis of a function."""
+"""`jitney.analysis.axes`: a report on each named axis of a function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def axes(
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    called = program_called("jitney.axes()", program, keywords)
+    called = program_called("jitney.analysis.axes()", program, keywords)
     # A warning about a mapped axis would repeat the facts.
     entry, arrays = called.abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():

@@ -1,4 +1,6 @@
-"""`jitney.communication`: collectives of a sharded program, and the named axes that cause them."""
+"""`jitney.analysis.communication`: collectives of a sharded program, and the named axes that
+cause them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def communication(
         OptionError: The function has no `shard`.
         MeshError: There is no mesh, or an axis cannot be divided over it.
     """
-    program = program_called("jitney.communication()", f, kwargs)
+    program = program_called("jitney.analysis.communication()", f, kwargs)
     entry, arrays = program.abstract(args, kwargs, None)
     if program.options.shard is None:
         raise OptionError(

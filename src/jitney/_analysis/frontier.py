@@ -1,4 +1,4 @@
-"""`jitney.frontier`: memory against recomputation, for the gradient of a function."""
+"""`jitney.analysis.frontier`: memory against recomputation, for the gradient of a function."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def frontier(
     if isinstance(program, Derivative):
         program = program.function
         wrt = wrt if wrt is not None else program.defaults.wrt
-    entry, arrays = program_of("jitney.frontier()", program).abstract(examples, keywords, sizes)
+    entry, arrays = program_of("jitney.analysis.frontier()", program).abstract(
+        examples, keywords, sizes
+    )
     core = entry.core
     given = memory if memory is not None else core.options.memory
     budget = None if given is None else budget_of(core.where, given)

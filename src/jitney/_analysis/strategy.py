@@ -1,5 +1,5 @@
-"""`jitney.strategy`: compare evaluation in memory, in chunks, and streamed, for given sizes and
-memory.
+"""`jitney.analysis.strategy`: compare evaluation in memory, in chunks, and streamed, for given
+sizes and memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def strategy(
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    called = program_called("jitney.strategy()", program, named)
+    called = program_called("jitney.analysis.strategy()", program, named)
     entry, arrays = called.abstract(examples, named, sizes)
     where = entry.core.where
     budget = budget_of(where, memory)

@@ -25,7 +25,7 @@ from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
 from .._diagnosis.tracer_errors import unbound_axis_error
-from .._errors import JitneyWarning
+from .._errors import UpdateWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -383,7 +383,7 @@ class CallPlanner:
             if self.core.counters.warn_once("updates in place"):
                 warnings.warn(
                     lost_updates_message(self.core.where, self.updates),
-                    JitneyWarning,
+                    UpdateWarning,
                     stacklevel=users_level(),
                 )
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import jax
 
-from .._errors import JitneyWarning, OptionError, format_error
+from .._errors import OptionError, SettingWarning, format_error
 from .._extent import parsed_bytes
 from .._jax.compile_cache import cache as _cache
 from .._jax.memory import MOST
@@ -236,7 +236,7 @@ def from_environment() -> None:
         )
         warnings.warn(
             format_error(where, what, _ONCE, "import jitney first."),
-            JitneyWarning,
+            SettingWarning,
             stacklevel=users_level(),
         )
     else:

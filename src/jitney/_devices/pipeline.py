@@ -38,6 +38,7 @@ from .._jax.mesh import (
 from .._jax.trees import tree_map
 from .._jax.typed import DType
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _P = jax.sharding.PartitionSpec
 _WHERE = "jitney.pipeline()"
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Schedule(Shown):
     """Schedule of microbatches on devices; printed as a table.
@@ -109,6 +111,7 @@ class Schedule(Shown):
         )
 
 
+@public_in("jitney.types")
 class Pipeline(eqx.Module):
     """Stack of layers over the devices of a mesh; returned by `jitney.pipeline`. Its arrays have
     the layer as their first axis.

@@ -23,6 +23,7 @@ import jax
 from .._errors import plural
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
+from .._public import public_in
 from .._shown import Shown
 from .cause import Cause
 
@@ -60,6 +61,7 @@ class Advised:
         return Advised(self.causes + other.causes, {**self.saves, **other.saves})
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
     """Statistics of a program so far. Seconds are wall-clock seconds, by phase, for this program

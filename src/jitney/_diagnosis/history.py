@@ -7,6 +7,7 @@ dropped since. All of this runs at a trace or compile, never in a warm call.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -26,6 +27,8 @@ from .counters import Call, Counters, Event
 from .remedies import AuthorContext
 from .retraces import TraceRecord, causes, sentence_of
 
+LOGGER = logging.getLogger("jitney")
+"""Logger of each new trace and its cause, at level INFO, for services that do not poll `stats`."""
 # Number of earlier calls that a new one is compared with.
 _NEAR = 16
 _AGAIN = "the same call again"
@@ -104,8 +107,10 @@ class History:
                 "the same call, whose arrays had to be moved to where the program takes them"
             )
             return
-        self.counters.cause(sentence_of(old, record, found))
+        sentence = sentence_of(old, record, found)
+        self.counters.cause(sentence)
         self.counters.event(Event(found, threading.get_ident(), call, record.identity))
+        self._log("traced", sentence, found)
 
     def compiled(self, record: TraceRecord, call: Call) -> Event | None:
         """Return the event that a compile belongs to: its trace, or a new event if it was not
@@ -117,7 +122,7 @@ class History:
             )
             if traced is not None:
                 return traced
-            _, found = self._why(record, traced=False)
+            old, found = self._why(record, traced=False)
             # A second program of one call, such as that of its derivative.
             if (
                 found[0].kind == "unknown"
@@ -127,7 +132,13 @@ class History:
             self._keep(record)
         event = Event(found, threading.get_ident(), call, record.identity, compiled=True)
         self.counters.event(event)
+        self._log("compiled", sentence_of(old, record, found), found)
         return event
+
+    def _log(self, what: str, sentence: str, found: tuple[Cause, ...]) -> None:
+        """Log a trace, or a compile without one, of this function."""
+        fields = {"function": str(self.where), "causes": found}
+        LOGGER.info("%s: %s: %s", self.where, what, sentence, extra=fields)
 
     def _why(
         self,

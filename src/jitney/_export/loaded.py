@@ -18,6 +18,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
 from .._owners import public, shorten
+from .._public import completed_names, public_in
 from .._shown import Shown
 from .._signature.binding import Binder
 from .._view.layout import aval_parts
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class ExportedProgram:
     """A lowered program in a file, for one set of sizes or for all sizes of a range.
@@ -56,6 +58,7 @@ class ExportedProgram:
     result: Tree = field(repr=False, compare=False)
 
 
+@public_in("jitney.types")
 class Loaded(Shown):
     """A function that was loaded from a file by `jitney.load`, and is called like the one that was
     exported.
@@ -257,6 +260,9 @@ class Loaded(Shown):
         rows.append([("exported by", ""), (versions, "")])
         rows.append([("sha256", "dim"), (self.sha256, "dim")])
         return table(f"{self._where} in {self.file.name}", rows)
+
+    def __dir__(self) -> list[str]:
+        return completed_names(self)
 
     def __repr__(self) -> str:
         return (

@@ -299,7 +299,8 @@ class Taking:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
             static = {name: data for name, data in static.items() if name in value}
         else:
-            is_class = [cls.__module__, cls.__qualname__] == tree["class"]
+            # By identity first: a class may have another home than in the version that exported it.
+            is_class = cls is tree["cls"] or [cls.__module__, cls.__qualname__] == tree["class"]
             fits = is_class and _set(value) == {*items, *static}
             get = lambda name: getattr(value, name)  # noqa: E731
         self._demand(

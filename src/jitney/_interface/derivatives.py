@@ -19,6 +19,7 @@ from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
 from .._owners import public, shorten
 from .._program.entry import Specialization
+from .._public import completed_names, public_in
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
@@ -48,6 +49,7 @@ class Defaults:
     sparse: bool = False
 
 
+@public_in("jitney.types")
 class Derivative(Tools[G], Generic[P, G]):
     """A derivative of a program. Nothing is traced before it is called.
 
@@ -205,6 +207,9 @@ class Derivative(Tools[G], Generic[P, G]):
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"
+
+    def __dir__(self) -> list[str]:
+        return completed_names(self, ("abstract",))
 
     def _direction(
         self,

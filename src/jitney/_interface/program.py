@@ -34,7 +34,7 @@ from .._diagnosis.tracer_errors import (
     over_error,
     trace_error,
 )
-from .._errors import JitneyWarning, TraceError
+from .._errors import EagerWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
 from .._jax.typed import Array
 from .._owners import public, shorten, users_level
@@ -45,6 +45,7 @@ from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
+from .._public import completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -64,6 +65,7 @@ _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
+@public_in("jitney")
 class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 
@@ -200,7 +202,7 @@ class Program(Tools[R], Generic[P, R]):
             warnings.warn(
                 f"{first_line}\nIt runs un-jitted from now on, as"
                 f" `on_trace_error='eager'` asks.{_idle(core.options)}",
-                JitneyWarning,
+                EagerWarning,
                 stacklevel=users_level(),
             )
         try:
@@ -593,7 +595,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
-        return sorted({*object.__dir__(self)} - _INSIDE)
+        return completed_names(self, _INSIDE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):

@@ -17,6 +17,7 @@ from .._errors import OptionError
 from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._jax.typed import DType
 from .._owners import public
+from .._public import public_in
 from .._signature.static_values import Unkeyed, static_key
 from .._signature.strict_keys import are_one
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 Shape = tuple[int, ...]
 
 
+@public_in("jitney.types")
 class Stacked(eqx.Module, Generic[T]):
     """Identical layers, iterated and indexed like the list that they came from.
 

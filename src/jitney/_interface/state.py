@@ -21,6 +21,7 @@ import numpy as np
 from .._errors import OptionError, StateError
 from .._jax.trees import Tracer, keystr, tree_flatten
 from .._owners import shorten
+from .._public import public_in
 from .._signature.annotations import fields_of
 from .derived import KEPT, DerivedCaches
 from .state_vector import core_leaves, from_vector, join_leaves, like
@@ -29,16 +30,17 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
+@public_in("jitney.states")
 class DerivedField(Generic[R]):
     """A field that is computed when it is read; see `derived`."""
 
     def __init__(self, rule: Callable[[Any], R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
-                "jitney.derived()",
+                "jitney.states.derived()",
                 f"a {type(rule).__name__} is no rule.",
                 "A rule is a function of the state, with a name.",
-                "write it with `def` in the class, and @jitney.derived above it.",
+                "write it with `def` in the class, and @jitney.states.derived above it.",
                 code="J204",
             )
         self.rule = rule
@@ -130,6 +132,7 @@ class _Of:
         return functools.partial(from_vector, owner)
 
 
+@public_in("jitney.states")
 class State(eqx.Module):
     """An Equinox module of named quantities that is also one vector.
 
@@ -137,11 +140,11 @@ class State(eqx.Module):
     them. Fields under `@derived` follow from them and are no part of the vector, nor of what `jit`,
     `grad` and `vmap` see.
 
-        class Economy(jitney.State):
+        class Economy(jitney.states.State):
             log_capital: Float[Array, "sector"]
             labour: Float[Array, ""]
 
-            @jitney.derived
+            @jitney.states.derived
             def capital(self): return jnp.exp(self.log_capital)
 
         economy.array        # [sector + 1]

@@ -20,6 +20,7 @@ from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._json import Data
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 LEAST, MOST = 16, 200
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Timing:
     """Seconds of the calls of one function.
@@ -77,6 +79,7 @@ class Timing:
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Measurement(Shown):
     """Result of `jitney.measure`.

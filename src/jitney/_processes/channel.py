@@ -273,7 +273,7 @@ class Channel:
                 " again, and one that waits elsewhere does not come.",
                 _TOGETHER,
                 "make the same calls in the same order in every process;"
-                " jitney.distributed(timeout=...) waits longer.",
+                " jitney.processes.distributed(timeout=...) waits longer.",
             )
         if verdict:
             self._known.add(verdict)

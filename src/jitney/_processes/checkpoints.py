@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.trees import (
     Tracer,
     device_put,
@@ -33,6 +33,7 @@ from .._jax.trees import (
 )
 from .._jax.typed import Array
 from .._owners import public, users_level
+from .._public import public_in
 from .._view.view import is_array
 from .checksum import checksum
 from .compare_processes import compare, digest, is_local, with_sharding
@@ -42,11 +43,12 @@ Leaves = Sequence[tuple[str, Any]]
 """Leaves of the user's tree with their paths."""
 
 
+@public_in("jitney.processes")
 class Checkpoints:
     """Checkpoints of one training run, in one folder. A save that is cut short leaves earlier ones
     intact.
 
-        checkpoints = jitney.Checkpoints("runs/a")
+        checkpoints = jitney.processes.Checkpoints("runs/a")
         # as given, at step 0, if there is none yet
         step, (model, state) = checkpoints.restore((model, state))
         while step < 10_000:
@@ -75,15 +77,15 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
         if not isinstance(folder, (str, os.PathLike)):
             raise OptionError(
-                "jitney.Checkpoints()",
+                "jitney.processes.Checkpoints()",
                 f"a {type(folder).__name__} is not a folder.",
                 "A folder is a path.",
-                'write jitney.Checkpoints("run").',
+                'write jitney.processes.Checkpoints("run").',
                 code="J220",
             )
         self.folder = Path(folder).absolute()
         self.keep = keep
-        self._where = f"jitney.Checkpoints({str(folder)!r})"
+        self._where = f"jitney.processes.Checkpoints({str(folder)!r})"
         if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
             raise OptionError(
                 self._where,
@@ -319,7 +321,7 @@ class Checkpoints:
                 " the tree that was given.",
                 "set them to what they were; the next `save` keeps them.",
             )
-            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+            warnings.warn(text, DataWarning, stacklevel=users_level())
         return to_rows(values)
 
     def _damaged(self, place: Path, why: object) -> JitneyError:

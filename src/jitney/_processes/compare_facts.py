@@ -15,7 +15,7 @@ _FIXES = {
         "call the same functions in the same order in every process; `if index == 0:` around a call"
         " leaves the others waiting."
     ),
-    "array": "give each process an equal part; see jitney.from_processes.",
+    "array": "give each process an equal part; see jitney.processes.from_processes.",
     "static": "pass the same value in every process.",
     "plan": (
         "decorate the function with the same options everywhere, and run the same version of the"
@@ -23,7 +23,7 @@ _FIXES = {
     ),
     "value": (
         "make it from the same seed or file in every process, or, where each has a part, put it"
-        " together with jitney.from_processes."
+        " together with jitney.processes.from_processes."
     ),
     "program": (
         "do not ask for the process inside the function, and pass arrays that it captures as"

@@ -123,7 +123,7 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
             where,
             f"it runs over {len(group)} processes, which jitney has not been asked to compare.",
             "Before its first step all processes compare what they are about to do.",
-            "call jitney.distributed() at the start; it takes over a run that"
+            "call jitney.processes.distributed() at the start; it takes over a run that"
             " jax.distributed.initialize has started.",
         )
     verdict = RUN.channel.agree(group, facts)
@@ -206,7 +206,7 @@ def _refuse_host(where: Where, paths: Sequence[str]) -> None:
             f"{shortlist(paths)} is a NumPy array, and is sharded over the mesh of several"
             " processes.",
             "An array does not show whether each process has a part of it or all of it.",
-            'jitney.from_processes(x, "data") puts the parts of all processes together;'
+            'jitney.processes.from_processes(x, "data") puts the parts of all processes together;'
             " jnp.asarray(x) is whole in each.",
             code="J263",
         )

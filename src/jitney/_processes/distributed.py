@@ -1,4 +1,5 @@
-"""`jitney.distributed`: join a run of several processes, each of which runs the same script.
+"""`jitney.processes.distributed`: join a run of several processes, each of which runs the same
+script.
 
 JAX starts the run (`jax.distributed`), and finds what a launcher has set. This module reports
 failures as sentences, in a bounded time, and opens the connection over which processes compare
@@ -23,6 +24,7 @@ import numpy as np
 
 from .._jax.trees import is_number
 from .._owners import public
+from .._public import public_in
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare_facts import verdict_on
@@ -34,10 +36,11 @@ T = TypeVar("T")
 _HELLO: Final = 4096
 
 
+@public_in("jitney.processes")
 @dataclass(frozen=True)
 class Processes:
-    """Processes of a run, as one of them sees it; returned by `jitney.distributed`. As a context
-    manager it leaves the run at the end.
+    """Processes of a run, as one of them sees it; returned by `jitney.processes.distributed`. As a
+    context manager it leaves the run at the end.
 
     Args:
         index: Number of this process, from 0.
@@ -97,10 +100,10 @@ def distributed(
     """Join the run of several processes that this one belongs to, before anything else of JAX. A
     process on its own joins nothing, and the result says so.
 
-        processes = jitney.distributed()
+        processes = jitney.processes.distributed()
         print(processes)  # process 2 of 4 on node17, 2 cpu devices, 8 in all; started by SLURM
         with jitney.mesh(data=-1):  # the devices of all processes
-            loss = step(model, jitney.from_processes(x, "data"))
+            loss = step(model, jitney.processes.from_processes(x, "data"))
 
     The first of these that gives a value counts: the arguments; the variables
     JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; what `jax.distributed` finds of

@@ -24,7 +24,7 @@ from .._body.function import FunctionInfo, can_be_weak
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import JitneyWarning, format_error, name_fix, shortlist
+from .._errors import AnnotationWarning, format_error, name_fix, shortlist
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._owners import users_level
@@ -416,7 +416,7 @@ class CompiledFunction(FunctionInfo):
         _check_names(self)
         if self.contract.unresolved:
             warnings.warn(
-                _resolution_warning(self, namespace), JitneyWarning, stacklevel=users_level()
+                _resolution_warning(self, namespace), AnnotationWarning, stacklevel=users_level()
             )
 
 

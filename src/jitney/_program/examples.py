@@ -13,7 +13,7 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, JitneyWarning, format_error, name_fix, shortlist
+from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
@@ -225,7 +225,7 @@ def _say_what_was_mapped(
                 f"pass an example for what is shared ({example}), or say which are mapped: "
                 f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.',
             ),
-            JitneyWarning,
+            AnnotationWarning,
             stacklevel=users_level(),
         )
 

@@ -21,7 +21,7 @@ import numpy as np
 from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import FunctionInfo
-from .._errors import JitneyWarning, format_error
+from .._errors import PaddingWarning, format_error
 from .._jax.mesh import is_within_trace
 from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
 from .._jax.typed import Array
@@ -408,7 +408,7 @@ def _true_shape(
 def warn_refused(core: FunctionInfo, refusal: Refused) -> None:
     """Warn once that calls run at exact size, with the reason."""
     if core.counters.warn_once(f"pad {refusal.place}"):
-        warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
+        warnings.warn(explain(core, refusal), PaddingWarning, stacklevel=users_level())
 
 
 def explain(core: FunctionInfo, refusal: Refused) -> str:

@@ -21,6 +21,7 @@ from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._jax.typed import Array, NumPyArray
 from .._precision import FULL, LOW, Policy
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
@@ -39,6 +40,7 @@ AUTO_LOW = "bf16"
 WHOLE = {f"{low}-all": low for low in LOW}
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Deviation:
     """Distance of an array from its float64 shadow, in the 2-norm, relative to the shadow.
@@ -62,6 +64,7 @@ class Deviation:
     pinned: float
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Product:
     """Cost in accuracy of one product, or of several of one array or line.
@@ -80,9 +83,10 @@ class Product:
     pinned: bool
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class PrecisionReport(Shown):
-    """Result of `jitney.precision_report`.
+    """Result of `jitney.analysis.precision_report`.
 
     Args:
         function: The function.
@@ -230,7 +234,8 @@ def report_on(
             "the error of a low type is asked for where arrays have no values.",
             "It is measured on data: not ahead of time by sizes, and not inside another"
             " transformation.",
-            "call it with arrays first, or write the policy that `jitney.precision_report` gave.",
+            "call it with arrays first, or write the policy that `jitney.analysis.precision_report`"
+            " gave.",
             code="J201",
         )
 

@@ -664,7 +664,7 @@ class ContentHasher:
             # without the line number, which changes when the file is edited above it
             self.say("where", value.name)
             return
-        if kind.__module__ == "jitney._interface.program":
+        if (kind.__module__, kind.__qualname__) == ("jitney", "Program"):
             if value.options.memory is not None:
                 raise self.fail(
                     "is a program with `memory`, which is chosen by what the compiler counts"

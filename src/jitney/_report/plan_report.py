@@ -26,6 +26,7 @@ from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO
 from .._stages import Chunk, Mask, Place, Precision, Vmap
@@ -71,6 +72,7 @@ _ERROR = "an error names argument and line"
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
     """Result of `f.plan(...)`: every decision about one call, with its reason.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.typed import NumPyArray
 from .._owners import users_level
 from .schedule import Carry, Values
@@ -232,7 +232,7 @@ class Checkpoint:
             failure = self.write(progress)
             if failure is not None and not self._warned:
                 self._warned = True
-                warnings.warn(failure, JitneyWarning, stacklevel=users_level())
+                warnings.warn(failure, DataWarning, stacklevel=users_level())
 
     def write(self, progress: CheckpointState) -> str | None:
         """Write the file; waits for the device.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from .._body.plain import ProgramChange, changes_of
-from .._errors import JitneyWarning, format_error
+from .._errors import VerificationWarning, format_error
 from .._jax.memory import text
 from .._jax.typed import Array
 from .._owners import users_level
@@ -62,7 +62,7 @@ def verify_stream(
             )
             warnings.warn(
                 format_error(core.where, what, rule, "stream a part of them to verify."),
-                JitneyWarning,
+                VerificationWarning,
                 stacklevel=users_level(),
             )
         return

@@ -22,7 +22,7 @@ from jax.extend import core as jax_core
 from .._body.body import CallPlanner
 from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainly
 from .._diagnosis.counters import LISTENER, Counters, Owner
-from .._errors import JitneyWarning, format_error
+from .._errors import VerificationWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import tree_flatten
@@ -311,7 +311,7 @@ class Verification:
                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report"
                 " it to XLA.",
             ),
-            JitneyWarning,
+            VerificationWarning,
             stacklevel=users_level(),
         )
         return None, "verified, by the operations of the plain function one by one"

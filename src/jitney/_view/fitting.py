@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._errors import ContractError, JitneyWarning, Where, format_error
+from .._errors import ContractError, PrecisionWarning, Where, format_error
 from .._jax.trees import canonicalize_dtype
 from .._jax.typed import Array, DType, NumPyArray
 from .._owners import users_level
@@ -108,7 +108,7 @@ def _warn_of_spread(
             _RULE,
             f"subtract the first of them on the host, in float64; or {_WIDER}.",
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, PrecisionWarning, stacklevel=users_level())
 
 
 def _beyond(

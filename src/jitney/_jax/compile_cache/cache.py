@@ -37,8 +37,9 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from ..._errors import JitneyWarning, OptionError, format_error
+from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
+from ..._public import public_in
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
@@ -62,6 +63,7 @@ _WITHOUT: Final = (
 )
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class CacheFacts:
     """State of the persistent cache, for reports."""
@@ -167,7 +169,7 @@ class _CacheState:
     def _warn_once(self, text: str) -> None:
         if text not in self.warned:
             self.warned.add(text)
-            warnings.warn(text, JitneyWarning, stacklevel=4)
+            warnings.warn(text, CacheWarning, stacklevel=4)
 
     def _decide(self) -> _CacheDecision:
         folder = _jax(_FOLDER)
