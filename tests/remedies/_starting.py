@@ -156,7 +156,11 @@ CASES = [
     # The processes of a run; here there is one.
     *(
         Remedy(
-            f"{LAUNCH}:given_of", words, functools.partial(jitney.distributed, *given), joined, 14.0
+            f"{LAUNCH}:read_request",
+            words,
+            functools.partial(jitney.distributed, *given),
+            joined,
+            14.0,
         )
         for words, given in [
             ("pass an int", ("127.0.0.1:1", "two", 0)),

@@ -12,7 +12,7 @@ from .._jax.memory import text as bytes_text
 from .._limits import HostLimit, cores, host_memory
 from .._owners import public
 from .._shown import Shown
-from .configure import threads_asked
+from .configure import requested_threads
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -133,7 +133,7 @@ def devices() -> Machine:
     return Machine(
         tuple(_facts(device) for device in jax.devices()),
         cores(),
-        threads_asked(),
+        requested_threads(),
         total,
         free,
         MOST.bytes,

@@ -300,7 +300,7 @@ class Taking:
             static = {name: data for name, data in static.items() if name in value}
         else:
             is_class = [cls.__module__, cls.__qualname__] == tree["class"]
-            fits = is_class and _set(value) == {*items, *static}
+            fits = is_class and _present_fields(value) == {*items, *static}
             get = lambda name: getattr(value, name)  # noqa: E731
         self._demand(
             fits,
@@ -361,7 +361,7 @@ class Taking:
         )
 
 
-def _set(value: object) -> set[str]:
+def _present_fields(value: object) -> set[str]:
     """Return the fields of a module or named tuple that have values; an additional field is one
     that the program does not know.
     """
