@@ -278,7 +278,7 @@ def shorten(error: BaseException) -> None:
         each = waiting.pop()
         if each is not None and id(each) not in seen:
             seen.add(id(each))
-            each.__traceback__ = _without_ours(each.__traceback__)
+            each.__traceback__ = _drop_own_frames(each.__traceback__)
             if (
                 isinstance(each, equinox.EquinoxRuntimeError)
                 and each.args
@@ -288,7 +288,7 @@ def shorten(error: BaseException) -> None:
             waiting += [each.__cause__, each.__context__]
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+def _drop_own_frames(trace: TracebackType | None) -> TracebackType | None:
     theirs: list[TracebackType] = []
     while trace is not None:
         if owner(trace.tb_frame.f_code.co_filename) != "jitney":

@@ -74,7 +74,7 @@ def test_figures_are_measured(monkeypatch):
 
 def test_damaged_entries_are_found_and_left(tmp_path):
     """Each is read whole; those that are sound are not named."""
-    whole = cache_entries.CODEC.made(b"whole" * 99)
+    whole = cache_entries.CODEC.compress(b"whole" * 99)
     for name, data in (
         ("a-cache", whole),
         ("b-cache", whole[:-3]),

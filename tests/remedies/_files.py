@@ -455,7 +455,7 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{STREAM}:_one",
+        f"{STREAM}:_axis_and_size",
         'write chunk={"points": 65536}',
         lambda: stream({"rows": ROWS}, chunk=3),
         lambda: stream({"rows": ROWS}, chunk={"n": 65536}),
@@ -504,14 +504,14 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_iterated",
+        f"{SOURCES}:_from_iterable",
         "pass an object whose `__iter__` begins anew",
         lambda: stream({"rows": once()}),
         lambda: stream({"rows": Anew()}),
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_iterated",
+        f"{SOURCES}:_from_iterable",
         "pass an empty array",
         lambda: stream({"rows": Empty()}),
         lambda: stream({"rows": ROWS[:0]}),

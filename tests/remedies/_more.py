@@ -202,7 +202,7 @@ CASES = [
         3.0,
     ),
     Remedy(
-        f"{STEPS}:_Loop._apart",
+        f"{STEPS}:_Loop._split_result",
         "return (…, ...) with their new values",
         lambda: scan_steps(lambda s: [s, s], 3)(ZERO),
         lambda: scan_steps(lambda s: (s + 1, s), 3)(ZERO)[0],
@@ -375,7 +375,7 @@ CASES = [
         np.sum(TABLE**2, 1),
     ),
     Remedy(
-        f"{OUTER}:warn_unlooked",
+        f"{OUTER}:warn_missing_checks",
         "put verify=True on the outermost function",
         lambda: in_jit(verified(total), X),
         lambda: verified(total)(X),

@@ -517,7 +517,7 @@ CASES = [
         (ROWS**2).sum(0),
     ),
     Remedy(
-        "_switches.py:disabled",
+        "_switches.py:disable_switch",
         "correct or unset it",
         lambda: under_switch("perhaps"),
         lambda: under_switch("1"),
@@ -554,7 +554,7 @@ CASES = [
         HOST[PERMUTED],
     ),
     Remedy(
-        "_interface/state.py:_check_there",
+        "_interface/state.py:_check_present",
         "give … a value",
         lambda: Partial(X).both,
         lambda: Partial(X, X).both,
@@ -562,14 +562,14 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{KEPT}._damaged",
+        f"{KEPT}._damage_error",
         "give another folder",
         damaged_second,
         elsewhere,
         HOST,
     ),
     Remedy(
-        f"{KEPT}._damaged",
+        f"{KEPT}._damage_error",
         "or another step, such as the one before",
         damaged_second,
         lambda: damaged_second(step=1),

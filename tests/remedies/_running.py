@@ -677,7 +677,7 @@ CASES = [
     ),
     # Under other transforms.
     Remedy(
-        f"{OUTER}:warn_unlooked",
+        f"{OUTER}:warn_missing_checks",
         "put debug_nans=True on the outermost function",
         lambda: jax.jit(nans(lambda x: 2 * x))(X),
         lambda: nans(jax.jit(lambda x: 2 * x))(X),

@@ -158,7 +158,7 @@ CASES = [
     # The processes of a run; here there is one.
     *(
         Remedy(
-            f"{LAUNCH}:given_of",
+            f"{LAUNCH}:read_request",
             words,
             functools.partial(jitney.processes.distributed, *given),
             joined,

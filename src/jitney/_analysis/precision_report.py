@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_called
+from .._interface.derivatives import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_number
@@ -54,7 +54,7 @@ def precision_report(
     elif callable(f) and not isinstance(f, Derivative):
         program = optimize(f)
     else:
-        program = program_called("jitney.analysis.precision_report()", f, kwargs)
+        program = program_of_call("jitney.analysis.precision_report()", f, kwargs)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if (

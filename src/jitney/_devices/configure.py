@@ -207,7 +207,7 @@ def _memory(where: str, memory: Any) -> int | float | str:
     )
 
 
-def threads_asked() -> int | None:
+def requested_threads() -> int | None:
     """Number of threads that the environment sets for XLA on the CPU; None if it sets none."""
     text = os.environ.get(_THREADS, os.environ.get("NPROC", ""))
     return int(text) if text.isdigit() else None

@@ -13,7 +13,7 @@ from .._limits import HostLimit, cores, host_memory
 from .._owners import public
 from .._public import public_in
 from .._shown import Shown
-from .configure import threads_asked
+from .configure import requested_threads
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +136,7 @@ def devices() -> Machine:
     return Machine(
         tuple(_facts(device) for device in jax.devices()),
         cores(),
-        threads_asked(),
+        requested_threads(),
         total,
         free,
         MOST.bytes,

@@ -82,7 +82,7 @@ class History:
         """
         self._dropped[hash(keys)] += 1
 
-    def traced(self, record: TraceRecord, call: Call) -> None:
+    def record_trace(self, record: TraceRecord, call: Call) -> None:
         """Record a trace that is under way in this thread.
 
         Args:
@@ -90,7 +90,7 @@ class History:
             call: The call of the function that the trace is for.
         """
         with self._lock:
-            old, found = self._why(record, traced=True)
+            old, found = self._diagnose(record, traced=True)
             self._keep(record)
 
         under_way = self.counters.of_call(threading.get_ident(), call)
@@ -112,7 +112,7 @@ class History:
         self.counters.event(Event(found, threading.get_ident(), call, record.identity))
         self._log("traced", sentence, found)
 
-    def compiled(self, record: TraceRecord, call: Call) -> Event | None:
+    def compile_event(self, record: TraceRecord, call: Call) -> Event | None:
         """Return the event that a compile belongs to: its trace, or a new event if it was not
         traced.
         """
@@ -122,7 +122,7 @@ class History:
             )
             if traced is not None:
                 return traced
-            old, found = self._why(record, traced=False)
+            old, found = self._diagnose(record, traced=False)
             # A second program of one call, such as that of its derivative.
             if (
                 found[0].kind == "unknown"
@@ -140,17 +140,17 @@ class History:
         fields = {"function": str(self.where), "causes": found}
         LOGGER.info("%s: %s: %s", self.where, what, sentence, extra=fields)
 
-    def _why(
+    def _diagnose(
         self,
         record: TraceRecord,
         *,
         traced: bool,
     ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
-        gone = self._gone(record)
+        gone = self._drop_cause(record)
         if gone is not None:
             return record, (gone,)
         if not self._near:
-            return _before(self.where, self.fn, self.asked, record)
+            return _diagnose_first_call(self.where, self.fn, self.asked, record)
 
         # Nearest call: the fewest causes, then the fewest stages that are planned differently.
         asked = self.asked()
@@ -184,7 +184,7 @@ class History:
                 break
         return old, found
 
-    def _gone(self, record: TraceRecord) -> Cause | None:
+    def _drop_cause(self, record: TraceRecord) -> Cause | None:
         """Cause if the program of this call existed and was dropped."""
         # Numbers of the drops of each kind when the program was made; a higher number now is a
         # drop.
@@ -232,7 +232,7 @@ def _plan_distance(old: TraceRecord, new: TraceRecord) -> int:
     return 0 if old.plan is None or new.plan is None else len(difference(old.plan, new.plan))
 
 
-def _before(
+def _diagnose_first_call(
     where: Where,
     fn: Callable[[], Callable[..., object]],
     asked: Callable[[], AuthorContext],

@@ -363,7 +363,7 @@ class _WatchListener:
         phase = _PHASES.get(event)
         if phase is None:
             return
-        name = _named(str(kwargs.get("fun_name", "?")))
+        name = _function_name(str(kwargs.get("fun_name", "?")))
         hit = phase == "compiles" and self._was_hit()
         if self._watching:
             alone, place = self._alone(start_time, end_time), users_place()
@@ -403,7 +403,7 @@ class _WatchListener:
 _REMEMBERED = 1000
 
 
-def _named(name: str) -> str:
+def _function_name(name: str) -> str:
     """Name of the function that JAX reports as `f` or `jit(f)`."""
     return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
 

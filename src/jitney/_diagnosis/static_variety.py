@@ -75,9 +75,9 @@ class Variety:
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:
-                self._one(argument, seen, tuple(parts), examples[argument], seconds)
+                self._note_value(argument, seen, tuple(parts), examples[argument], seconds)
 
-    def _one(
+    def _note_value(
         self,
         argument: str,
         seen: _Seen,

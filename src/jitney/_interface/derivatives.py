@@ -105,7 +105,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 names = tuple(tangents)
                 kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
 
-            made = self._made(names, single, aux=has_aux)
+            made = self._program_for(names, single, aux=has_aux)
             if self._program.defaults.sparse:
                 return self._by_positions(
                     made, lambda program: program(*args, **kwargs), args, kwargs
@@ -138,7 +138,7 @@ class Derivative(Tools[G], Generic[P, G]):
         are arguments `tangent_of_x` and `cotangent`.
         """
         names, single = self._names(wrt)
-        return self._made(names, single, aux=has_aux)
+        return self._program_for(names, single, aux=has_aux)
 
     @public
     def plan(
@@ -248,7 +248,7 @@ class Derivative(Tools[G], Generic[P, G]):
         defaults = self._program.defaults
         if wrt is None:
             return defaults.wrt, defaults.single
-        names, single = named(self._where, "wrt", wrt)
+        names, single = argument_names(self._where, "wrt", wrt)
         self._check(names)
         return names, single
 
@@ -260,7 +260,7 @@ class Derivative(Tools[G], Generic[P, G]):
         where: Where = self._program.core.where
         return replace(where, name=f"{where.name}.{self.what}")
 
-    def _made(
+    def _program_for(
         self,
         names: tuple[str, ...] | None,
         single: bool,  # noqa: FBT001
@@ -412,7 +412,7 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
     return given
 
 
-def program_called(
+def program_of_call(
     tool: str,
     given: object,
     keywords: dict[str, Any],
@@ -424,7 +424,7 @@ def program_called(
     return program_of(tool, given, wrt)
 
 
-def named(
+def argument_names(
     where: Where | str,
     option: str,
     value: object,
@@ -531,8 +531,8 @@ def lazy_derivatives(
         OptionError: An option is malformed.
     """
     where = "lazy_derivatives()"
-    names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
-    left_out = named(where, "skip", skip)[0] if skip is not None else ()
+    names, single = argument_names(where, "wrt", wrt) if wrt is not None else (None, False)
+    left_out = argument_names(where, "skip", skip)[0] if skip is not None else ()
     if not isinstance(mode, str) or mode not in get_args(Mode):
         raise OptionError(
             where,

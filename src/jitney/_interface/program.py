@@ -174,12 +174,12 @@ class Program(Tools[R], Generic[P, R]):
             # Outside of `except`: an error of the choice does not carry Undecided as its context.
             if choice is not _NONE:
                 decide(entry, choice, arrays)
-            return self._again(core.bind(given, by_name))
+            return self._repeat_call(core.bind(given, by_name))
         except Exception as error:
             shorten(error)
             raise
 
-    def _again(self, values: tuple[object, ...]) -> R:
+    def _repeat_call(self, values: tuple[object, ...]) -> R:
         """Repeat the whole call, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
@@ -291,7 +291,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            lowered = with_policy(entry, arrays, lambda: entry.lowered(arrays))
+            lowered = with_policy(entry, arrays, lambda: entry.lower(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -308,7 +308,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            traced = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+            traced = with_policy(entry, arrays, lambda: entry.lower(arrays, "trace"))
             return Traced(self._core, entry, traced, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -327,7 +327,9 @@ class Program(Tools[R], Generic[P, R]):
         try:
             with entry.numbers():
                 return unmix(
-                    with_policy(entry, arrays, lambda: jax.eval_shape(entry.called, *arrays))
+                    with_policy(
+                        entry, arrays, lambda: jax.eval_shape(entry.run_inner_stages, *arrays)
+                    )
                 )
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -735,7 +737,7 @@ for _method in (_program.__call__, _program.ahead, _program.trace, _program.lowe
         _method,
         Owner(
             _counters,
-            lambda names, call: names["entry"].compiled(_call_arrays(names), call),
+            lambda names, call: names["entry"].compile_event(_call_arrays(names), call),
             _call_arrays,
         ),
     )

@@ -104,7 +104,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                 "stack those of one structure; a list may hold several stacks.",
             )
         for (path, one), (_, other) in zip(first[0], leaves, strict=True):
-            if not _alike(one, other):
+            if not _is_equal(one, other):
                 _fail(
                     f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}:"
                     f" {_leaf_text(other)}"
@@ -129,7 +129,7 @@ def _is_array(x: object) -> bool:
     )
 
 
-def _alike(one: object, other: object) -> bool:
+def _is_equal(one: object, other: object) -> bool:
     if _is_array(one) or _is_array(other):
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     if one is other:

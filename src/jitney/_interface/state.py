@@ -109,7 +109,7 @@ def _reading(state: object, asked: DerivedField[Any]) -> Generator[_Reading]:
         cycle = [*chain[chain.index(asked) :], asked]
         names = [field.name for field in cycle]
         raise StateError(
-            _where(state, asked.name),
+            _field_name(state, asked.name),
             f"it is derived from itself: {' -> '.join(names)}.",
             "A derived field follows from core fields in the end.",
             "make one of them a core field.",
@@ -184,7 +184,7 @@ class State(eqx.Module):
             value = object.__getattribute__(self, name)
             # A missing core field is an error only while a derived field is computed from it.
             if value is None:
-                _check_there(self, name)
+                _check_present(self, name)
         except StateError as error:
             shorten(error)
             raise
@@ -219,18 +219,18 @@ def _has_numbers(leaf: object) -> bool:
     return is_array and not isinstance(leaf, Tracer)
 
 
-def _check_there(state: State, name: str) -> None:
+def _check_present(state: State, name: str) -> None:
     reading = _READING.get()
     if reading is not None and name in fields_of(type(state)):
         raise StateError(
-            _where(state, reading.fields[-1][1].name),
+            _field_name(state, reading.fields[-1][1].name),
             f"it needs {name!r}, which is missing.",
             "A derived field can be read when every field that its rule reads is there.",
             f"give {name!r} a value.",
         )
 
 
-def _where(state: object, name: str) -> str:
+def _field_name(state: object, name: str) -> str:
     return f"{type(state).__name__}.{name}"
 
 

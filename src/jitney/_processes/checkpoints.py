@@ -232,7 +232,7 @@ class Checkpoints:
         # before orbax reads arrays.
         place = self.folder / str(number)
         if not (place / "names").is_dir():
-            raise self._damaged(place, "it has no names")
+            raise self._damage_error(place, "it has no names")
         ocp = _orbax()
         with self._reading(place), self._manager() as manager:
             content = ocp.args.Composite(names=ocp.args.JsonRestore())
@@ -254,7 +254,9 @@ class Checkpoints:
         for i, (name, leaf) in enumerate(leaves):
             key = f"{i:05}"
             if leaf.size and checksums.get(key) not in (None, checksum(arrays[key])):
-                raise self._damaged(place, f"the numbers of {name} are not those that were saved")
+                raise self._damage_error(
+                    place, f"the numbers of {name} are not those that were saved"
+                )
 
         restored: list[object] = []
         for i, (_, leaf) in enumerate(leaves):
@@ -280,7 +282,7 @@ class Checkpoints:
         Raises:
             JitneyError: A leaf is neither, nor code.
         """
-        named = _named(tree)
+        named = _named_leaves(tree)
         for name, leaf in named:
             if is_array(leaf) or is_value(leaf) or is_code(leaf):
                 continue
@@ -303,7 +305,7 @@ class Checkpoints:
         """
         rows: list[Row] = [(name, kind, text) for name, kind, text in described["values"]]
         if described.get("values_checksum") != checksum_of(rows):
-            raise self._damaged(place, "its numbers of Python are not those that were saved")
+            raise self._damage_error(place, "its numbers of Python are not those that were saved")
         return rows
 
     def _without_values(
@@ -324,7 +326,7 @@ class Checkpoints:
             warnings.warn(text, DataWarning, stacklevel=users_level())
         return to_rows(values)
 
-    def _damaged(self, place: Path, why: object) -> JitneyError:
+    def _damage_error(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
             self._where,
             f"{place} is not a checkpoint of jitney's, or it is damaged: {why}.",
@@ -342,7 +344,7 @@ class Checkpoints:
             yield
         except (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError) as error:
             first = str(error).strip().partition("\n")[0]
-            raise self._damaged(place, f"{type(error).__name__}: {first[:200]}") from error
+            raise self._damage_error(place, f"{type(error).__name__}: {first[:200]}") from error
 
     def _number(self, step: SupportsIndex) -> int:
         """The step as orbax names its folder.
@@ -473,7 +475,7 @@ def _orbax() -> Any:
     return ocp
 
 
-def _named(tree: object) -> Leaves:
+def _named_leaves(tree: object) -> Leaves:
     paths, _ = tree_flatten_with_path(tree)
     return [(keystr(path) or "the tree", leaf) for path, leaf in paths]
 

@@ -28,7 +28,7 @@ from .._public import public_in
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare_facts import verdict_on
-from .launch import alone, given_of, listens_at, refusal, start_run
+from .launch import alone, listens_at, read_request, refusal, start_run
 from .run import RUN
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Processes:
         # `sys.exit(0)` is an end in order.
         if isinstance(error, SystemExit) and not error.code:
             error = None
-        RUN.leave("" if error is None else _why(error))
+        RUN.leave("" if error is None else _stop_reason(error))
         if self.count > 1 and error is None:
             jax.distributed.shutdown()
 
@@ -147,7 +147,7 @@ def distributed(
                 f"write {name}=60.",
             )
 
-    given = given_of(coordinator_address, num_processes, process_id)
+    given = read_request(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if jax.distributed.is_initialized():
         how: str | None = "started by jax.distributed.initialize"
@@ -234,11 +234,11 @@ def _gather_texts(text: str) -> list[str]:
     row = np.frombuffer(content, np.uint8)[None]
     rows = jax.make_array_from_process_local_data(spread, row)
     # A replicated result of a sharded argument is an all-gather.
-    gathered = jax.jit(_same, out_shardings=whole)(rows)
+    gathered = jax.jit(_identity, out_shardings=whole)(rows)
     return [bytes(row).decode().rstrip() for row in np.asarray(gathered)]
 
 
-def _same(x: T) -> T:
+def _identity(x: T) -> T:
     return x
 
 
@@ -266,7 +266,7 @@ def _tell_of_errors(grace: float) -> None:
         error: BaseException,
         trace: TracebackType | None,
     ) -> None:
-        RUN.leave(_why(error))
+        RUN.leave(_stop_reason(error))
         before(kind, error, trace)
         # JAX waits at its exit for all processes: some may never come there.
         end_in(2 * grace)
@@ -274,5 +274,5 @@ def _tell_of_errors(grace: float) -> None:
     sys.excepthook = hook
 
 
-def _why(error: BaseException) -> str:
+def _stop_reason(error: BaseException) -> str:
     return f"stopped by {type(error).__name__}: {error}"

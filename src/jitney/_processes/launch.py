@@ -43,7 +43,7 @@ class RunRequest:
         return self.address is None and self.count is None and self.index is None
 
 
-def given_of(
+def read_request(
     address: str | None,
     count: int | None,
     index: int | None,

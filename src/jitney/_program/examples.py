@@ -54,7 +54,7 @@ def abstract_values(
                 given.arguments[parameter.name] = value
 
     if warn:
-        _say_what_was_mapped(core, examples, given.arguments, sizes)
+        _warn_unmapped_arrays(core, examples, given.arguments, sizes)
 
     names = [parameter.name for parameter in core.contract.parameters]
     ordered = {name: given.arguments[name] for name in names if name in given.arguments}
@@ -185,7 +185,7 @@ def _size(
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
 
 
-def _say_what_was_mapped(
+def _warn_unmapped_arrays(
     core: CompiledFunction,
     examples: Mapping[str, object],
     values: Mapping[str, Any],

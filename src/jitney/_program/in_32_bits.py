@@ -29,7 +29,7 @@ _FIX = (
 )
 
 
-def demand_lowered(
+def check_lowering(
     body: CallPlanner,
     arrays: Sequence[object],
     jitted: Jitted,

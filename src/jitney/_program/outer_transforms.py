@@ -139,7 +139,7 @@ def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
     _say(body, what, rule, fix)
 
 
-def warn_unlooked(body: CallPlanner) -> None:
+def warn_missing_checks(body: CallPlanner) -> None:
     """Warn that nobody checks the results of a traced call, if an option asks for it and no outer
     program of jitney's does it.
     """

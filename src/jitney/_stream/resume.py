@@ -94,7 +94,7 @@ def start_position(
     if record is None:
         return Position()
     reader.resume(record.known)
-    state = laid.accumulated(record.state)
+    state = laid.shard_carry(record.state)
     return Position(
         record.index,
         record.at,

@@ -69,7 +69,7 @@ def verify_stream(
 
     def streamed(arrays: Sequence[Array]) -> object:
         arguments = entry.layout.values(arrays, entry.statics)
-        return again(core.binder.named(arguments))
+        return again(core.binder.values_by_name(arguments))
 
     # The changes set the tolerance; options that a stream replaces are not among them.
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]

@@ -87,7 +87,7 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(
+    def perturbed_results(
         self,
         arrays: Sequence[Array],
         allowed: Allowed,
@@ -170,7 +170,7 @@ class VerifiedRunner:
 
     def _key(self, arrays: Sequence[Array]) -> Hashable:
         settings: Any = jax.config
-        where = self.body.where()
+        where = self.body.mesh_key()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
         return (
             *map(aval_parts, arrays),
@@ -260,7 +260,7 @@ class Verification:
             got,
             expected,
             allowed,
-            lambda: plain.spread(arrays, allowed),
+            lambda: plain.perturbed_results(arrays, allowed),
         )
         if difference is None or difference.at is None:
             return difference, "verified"
@@ -295,7 +295,7 @@ class Verification:
             got,
             slowly,
             allowed,
-            lambda: plain.spread(arrays, allowed),
+            lambda: plain.perturbed_results(arrays, allowed),
         )
         if ours is not None:
             reason = "plain `jax.jit` differs from its own operations one by one too"

@@ -184,7 +184,7 @@ class _CacheState:
         cache, warning = _cache_choice(self.request)
         if not cache:
             return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
-        return self._ours(warning)
+        return self._decide_own_cache(warning)
 
     def _users_own(self, folder: str | None) -> _CacheDecision:
         if not folder:
@@ -198,7 +198,7 @@ class _CacheState:
             warning=warning,
         )
 
-    def _ours(self, warning: str | None) -> _CacheDecision:
+    def _decide_own_cache(self, warning: str | None) -> _CacheDecision:
         base = self.request.base or _default_base()
         users = self._is_users(_BYTES)
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
