@@ -7,7 +7,7 @@ the package, so that each line that uses a former name gets its warning.
 from __future__ import annotations
 
 import importlib
-import sys
+import inspect
 import warnings
 from typing import Final
 
@@ -44,8 +44,10 @@ def find(name: str) -> object | None:
     if home is None:
         return None
     # Frames: this function, `__getattr__` of the package, and the line that uses the name.
+    frame = inspect.currentframe()
+    used = frame and frame.f_back and frame.f_back.f_back
     # `from jitney import X` asks twice: Python's import system first, which would warn too often.
-    if sys._getframe(2).f_globals.get("__name__") != "importlib._bootstrap":
+    if used is None or used.f_globals.get("__name__") != "importlib._bootstrap":
         warnings.warn(
             f"jitney.{name} is now jitney.{home}.{name}. The former name works until jitney"
             f" {REMOVED_IN}, which removes it (docs/versions.md).",

@@ -28,8 +28,8 @@ from ._public import public_in
 
 MB = 1e6
 
-for _kind in (CompiledProgram, Faster, Temporaries):
-    public_in(__name__)(_kind)
+for _asserted in (CompiledProgram, Faster, Temporaries):
+    public_in(__name__)(_asserted)
 
 
 @public
