@@ -69,10 +69,10 @@ def of_saved():
 
 def written_meanwhile():
     """Another program writes to the file while the second chunk is read."""
-    from jitney._stream.reading import Reader
+    from jitney._stream.reading import ChunkReader
 
     np.save(PATH, ROWS)
-    part, times = Reader._part, []
+    part, times = ChunkReader._part, []
 
     def writing(self, source, rows):
         times.append(rows)
@@ -80,7 +80,7 @@ def written_meanwhile():
             np.save(PATH, ROWS + 1)
         return part(self, source, rows)
 
-    with patch.object(Reader, "_part", writing):
+    with patch.object(ChunkReader, "_part", writing):
         return stream({"rows": PATH}, retries=0)
 
 
