@@ -245,7 +245,7 @@ WORDS = [
     Mutation(
         "a plan says that the contract is checked though it is not",
         "src/jitney/_report/plan_report.py",
-        '"checked once for each new call key" if options.check else "`check=False`"',
+        '"checked once for each new call key" if options.contracts else "`contracts=False`"',
         '"checked once for each new call key"',
         (f"{_PLAN_REPORT}options_off_say_so",),
     ),

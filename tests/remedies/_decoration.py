@@ -111,8 +111,22 @@ CASES = [
         {**LAID, "mesh": jitney.mesh(data=1)},
     ),
     of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
-    of_energy("_flag", "write …=True", {"check": 1}, {"check": True}),
+    of_energy("_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
     of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
+    Remedy(
+        "_signature/renamed.py:with_present_names",
+        "keep `…`",
+        lambda: optimize(energy, check=False, contracts=False)(POINTS),
+        lambda: optimize(energy, contracts=False)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/renamed.py:warn_renamed",
+        "write `…` instead of `…`",
+        lambda: optimize(energy, checks="later")(POINTS),
+        lambda: optimize(energy, runtime_checks="later")(POINTS),
+        plainly(0),
+    ),
     # Contradictions.
     of_energy(
         "",
@@ -121,7 +135,7 @@ CASES = [
         {"static": "order"},
         core=True,
     ),
-    of_energy("", "drop check=False", {"pad": POW2, "check": False}, {"pad": POW2}),
+    of_energy("", "drop contracts=False", {"pad": POW2, "contracts": False}, {"pad": POW2}),
     of_energy(
         "",
         "`chunk` needs no padding",

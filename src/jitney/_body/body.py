@@ -206,7 +206,7 @@ class CallPlanner:
             request = replace(request, whole="un-jitted: all at once", single="un-jitted")
 
         plan = Plan.make(view, request)
-        if not self.core.options.check:
+        if not self.core.options.contracts:
             return Planned(view, plan)
 
         # Check the contract inside of Mask and `vmap`, on the shapes of the body.

@@ -137,7 +137,7 @@ class FunctionInfo:
             options.roll == AUTO,
             options.compiler == "fast",
             options.debug_nans,
-            options.checks == "later",
+            options.runtime_checks == "later",
             options.cache == "program",
         )
         return any(map(bool, nested))

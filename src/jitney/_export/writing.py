@@ -47,7 +47,7 @@ _LEFT = {
     "cache": "what is compiled is kept as JAX's settings say",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
-    "checks": "a loaded program waits for what its run-time checks find",
+    "runtime_checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that determine how calls run, not what they return. They are dropped, and the plan lists
 them.
@@ -199,7 +199,7 @@ def _checks(program: Program) -> bool:
     """Return whether a loaded call is checked against the annotations. With `vmap` it is not, since
     the annotations describe the arguments of the body.
     """
-    return program.options.check and not program.options.vmap
+    return program.options.contracts and not program.options.vmap
 
 
 def _check(program: Program, where: Where, vjp_order: object) -> None:

@@ -26,6 +26,7 @@ from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
+from .._signature.renamed import with_present_names
 from .._switches import disabled
 from .program import Program
 
@@ -73,8 +74,8 @@ def optimize(
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
-    check: bool = True,
-    checks: Literal["now", "later"] = "now",
+    contracts: bool = True,
+    runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
@@ -98,8 +99,8 @@ def optimize(
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
-    check: bool = True,
-    checks: Literal["now", "later"] = "now",
+    contracts: bool = True,
+    runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
@@ -146,10 +147,10 @@ def optimize(fn: object = None, /, **options: object) -> object:
             stores the traced and lowered program, so that another process does neither, where both
             would certainly give the same; `plan` says why if it is not stored. New: see the page
             "Caching".
-        check: Whether calls are checked against the annotations, once for each new call key.
-        checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error: in the
-            call, which waits for it, or (`"later"`) in a later call of this thread that finds it,
-            in `jitney.wait()`, or at the end of Python.
+        contracts: Whether calls are checked against the annotations, once for each new call key.
+        runtime_checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error:
+            in the call, which waits for it, or (`"later"`) in a later call of this thread that
+            finds it, in `jitney.wait()`, or at the end of Python.
         on_trace_error: Reaction to a body that needs a concrete value: an error, or the same
             function un-jitted.
         max_compiles: How many programs this function may compile, including those from the
@@ -174,6 +175,7 @@ def optimize(fn: object = None, /, **options: object) -> object:
         OptionError: An option is unknown, malformed, contradicts another or the signature, or is
             not implemented yet.
     """
+    options = with_present_names("optimize()", options)
     if "debug_nans" not in options:
         setting = os.environ.get("JITNEY_DEBUG_NANS", "").lower()
         if setting in ("1", "true", "on", "yes"):

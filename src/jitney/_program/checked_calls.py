@@ -3,9 +3,9 @@
 A callback that raises cannot be exported, and Equinox translates its error in a function of its own
 around each call, which takes as long as a small program. So the program returns the number of the
 check that failed first (`_checks/flag_interpreter.py`), and the call waits for that number and
-raises the error. With `checks="later"` the call does not wait, and the number joins those that are
-looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its
-callbacks, and Equinox runs it.
+raises the error. With `runtime_checks="later"` the call does not wait, and the number joins those
+that are looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps
+its callbacks, and Equinox runs it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Run = Callable[..., Any]
 
 def waits(options: Options) -> str | None:
     """Return why calls wait for the result of their checks; None if it is looked at later."""
-    if options.checks == "now":
-        return 'no `checks="later"` given'
+    if options.runtime_checks == "now":
+        return 'no `runtime_checks="later"` given'
     if options.shard is not None:
         return "with `shard` Equinox runs a program that holds checks, and waits"
     if options.debug_nans:

@@ -546,8 +546,8 @@ def _other_decisions(
     options = core.options
     contract = PlanLine(
         "contract",
-        options.check,
-        "checked once for each new call key" if options.check else "`check=False`",
+        options.contracts,
+        "checked once for each new call key" if options.contracts else "`contracts=False`",
     )
 
     unresolved = [

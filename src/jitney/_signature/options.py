@@ -25,6 +25,7 @@ from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import Disabled
 from .buckets import Bucket
+from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
@@ -124,8 +125,8 @@ class Options:
     roll: str | None = None
     precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool | Literal["program"] = True
-    check: bool = True
-    checks: str = "now"
+    contracts: bool = True
+    runtime_checks: str = "now"
     on_trace_error: str = "raise"
     max_compiles: CompileLimit | None = None
     compiler: str = "default"
@@ -139,6 +140,18 @@ class Options:
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
     # an outer trace too.
     accumulate: bool = field(default=False, metadata=_OWN)
+
+    @property
+    def check(self) -> bool:
+        """`contracts`, by its name before version 0.3.0."""
+        warn_renamed("Program.options", "check")
+        return self.contracts
+
+    @property
+    def checks(self) -> str:
+        """`runtime_checks`, by its name before version 0.3.0."""
+        warn_renamed("Program.options", "checks")
+        return self.runtime_checks
 
 
 NAMES = tuple(f.name for f in fields(Options) if not f.metadata)
@@ -171,10 +184,10 @@ _CONTRADICTIONS = (
         "name it in one of the two options.",
     ),
     _Contradiction(
-        lambda o: o.pad and not o.check,
-        "`pad` and check=False contradict each other.",
+        lambda o: o.pad and not o.contracts,
+        "`pad` and contracts=False contradict each other.",
         "The sizes of padded axes are those that the contract binds, so it is checked.",
-        "drop check=False.",
+        "drop contracts=False.",
     ),
     _Contradiction(
         lambda o: o.pad and o.chunk,
@@ -260,11 +273,11 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         roll=_roll(where, raw.get("roll")),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
-        check=_flag(where, "check", raw.get("check", True)),
-        checks=_choice(
+        contracts=_flag(where, "contracts", raw.get("contracts", True)),
+        runtime_checks=_choice(
             where,
-            "checks",
-            raw.get("checks", "now"),
+            "runtime_checks",
+            raw.get("runtime_checks", "now"),
             ("now", "later"),
         ),
         on_trace_error=_choice(
