@@ -45,6 +45,7 @@ _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
     "pad": "sizes are those that were exported",
     "cache": "what is compiled is kept as JAX's settings say",
+    "debug_nans": "nothing looks at the results of a loaded program",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
     "runtime_checks": "a loaded program waits for what its run-time checks find",
@@ -53,7 +54,8 @@ _LEFT = {
 them.
 """
 
-_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans")
+_NO_SETTINGS: dict[str, Any] = {"compiler": "default", "debug_nans": False}
+_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans", "settings")
 """Lines of a plan that do not describe the program: caches on this machine, and what happens on
 errors.
 """
@@ -238,7 +240,8 @@ def _without_ways(program: Program) -> tuple[Program, list[str]]:
     """Return the program without options that are not exported, and their names. It has counters of
     its own.
     """
-    options, usual = program.options, Options()
+    # Settings of the process are left behind as options are.
+    options, usual = program.options.settled(), replace(Options().settled(), **_NO_SETTINGS)
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
 
     # A file can hold neither an eager fallback nor a second program to verify against.

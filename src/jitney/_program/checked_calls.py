@@ -143,7 +143,7 @@ def checked_calls(body: CallPlanner, jitted: Jitted) -> CheckedCalls:
     calls = body.checked_calls
     if not isinstance(calls, CheckedCalls) or calls.jitted is not jitted:
         calls = body.checked_calls = CheckedCalls(body, jitted)
-    calls.waits = waits(body.core.options) is not None
+    calls.waits = waits(body.options) is not None
     return calls
 
 
@@ -152,7 +152,7 @@ def translating(body: CallPlanner, jitted: Jitted) -> Run:
     them; it waits for the result to see them.
     """
     donated = frozenset(body.request.donated)
-    options = dict(FAST) if body.core.options.compiler == "fast" else None
+    options = dict(FAST) if body.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
     # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.

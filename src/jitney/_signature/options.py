@@ -23,7 +23,7 @@ from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import Disabled
+from .._switches import COMPILERS, SETTINGS, Disabled
 from .buckets import Bucket
 from .renamed import warn_renamed
 
@@ -111,6 +111,9 @@ class CompileLimit:
 class Options:
     """Options of one decoration. Two equal functions share programs if their options are equal too.
 
+    `compiler`, `debug_nans` and `verify` are None where the choice is left to the settings of the
+    process; `settled()` puts those in.
+
     Two fields are set by jitney instead of the user. They are here because they, too, determine
     which programs can be shared.
     """
@@ -129,17 +132,28 @@ class Options:
     runtime_checks: str = "now"
     on_trace_error: str = "raise"
     max_compiles: CompileLimit | None = None
-    compiler: str = "default"
-    debug_nans: bool = False
+    compiler: str | None = None
+    debug_nans: bool | None = None
     shard: Sharding | None = None
     mesh: jax.sharding.Mesh | str | None = None
-    # None leaves the choice to `jitney.configure` or JITNEY_VERIFY.
     verify: bool | None = None
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
     # an outer trace too.
     accumulate: bool = field(default=False, metadata=_OWN)
+
+    def settled(self) -> Options:
+        """Return the options that a program has if it is compiled now, with the settings of the
+        process in place of options that are not given. `verify` does not change a program, and
+        stays open.
+        """
+        now = SETTINGS.now
+        return replace(
+            self,
+            debug_nans=now.debug_nans if self.debug_nans is None else self.debug_nans,
+            compiler=now.compiler if self.compiler is None else self.compiler,
+        )
 
     @property
     def check(self) -> bool:
@@ -284,16 +298,15 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
-        compiler=_choice(
-            where,
-            "compiler",
-            raw.get("compiler", "default"),
-            ("default", "fast"),
+        compiler=(
+            None
+            if raw.get("compiler") is None
+            else _choice(where, "compiler", raw["compiler"], COMPILERS)
         ),
-        debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
+        debug_nans=_setting(where, "debug_nans", raw),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
-        verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
+        verify=_setting(where, "verify", raw),
     )
 
     # Each option is valid by itself here.
@@ -712,6 +725,11 @@ def _flag(where: Where | str, option: str, value: object) -> bool:
             f"write {option}=True.",
         )
     return value
+
+
+def _setting(where: Where | str, option: str, raw: Mapping[str, object]) -> bool | None:
+    """Parse a flag that overrides a setting of the process; None leaves the choice to it."""
+    return None if raw.get(option) is None else _flag(where, option, raw[option])
 
 
 def _choice(
