@@ -319,7 +319,7 @@ AROUND = [
     Mutation(
         "a check is looked at now though it may be later",
         "src/jitney/_program/checked_calls.py",
-        "calls.waits = waits(body.core.options) is not None",
+        "calls.waits = waits(body.options) is not None",
         "calls.waits = True",
         (f"{_LATER}a_call_whose_check_fails_returns_and_wait_raises",),
     ),

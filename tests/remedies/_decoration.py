@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import Bucket, optimize
 from tests._arrays import array
+from tests._switched import configured, environment
 
 from ._case import Remedy
 
@@ -60,6 +61,16 @@ def of_unit(at, words, wrong, right, **more):
         expected,
         **more,
     )
+
+
+def with_setting(**settings):
+    with configured(**settings):
+        return optimize(energy)(POINTS)
+
+
+def with_variable(text):
+    with environment(JITNEY_COMPILER=text):
+        return optimize(energy)(POINTS)
 
 
 POW2 = {"points": "pow2"}
@@ -113,6 +124,20 @@ CASES = [
     of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
     of_energy("_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
     of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
+    Remedy(
+        "_switches.py:read_settings",
+        "correct or remove `…`",
+        lambda: jitney.configure(compiler="O3"),
+        lambda: with_setting(compiler="default"),
+        plainly(0),
+    ),
+    Remedy(
+        "_switches.py:_of_text",
+        "correct …, or unset it",
+        lambda: with_variable("slow"),
+        lambda: with_variable("fast"),
+        plainly(0),
+    ),
     Remedy(
         "_signature/renamed.py:with_present_names",
         "keep `…`",

@@ -191,7 +191,7 @@ REFUSED = [
     ),
     ({"on_trace_error": "warn"}, "on_trace_error='warn' is not a choice.", "choose one."),
     ({"compiler": "O3"}, "compiler='O3' is not a choice.", "choose one."),
-    ({"compiler": None}, "compiler=None is not a choice.", "choose one."),
+    ({"compiler": 3}, "compiler=3 is not a choice.", "choose one."),
     # Contradictory.
     (
         {"static": "x", "donate": "x"},
