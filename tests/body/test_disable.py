@@ -51,7 +51,7 @@ def test_nothing_is_padded(disabled):
         {"memory": "1MiB"},
         {"precision": "bf16-all"},
         {"remat": True},
-        {"check": False},
+        {"contracts": False},
     ],
 )
 def test_results_are_those_of_plain_jit(options):

@@ -31,7 +31,7 @@ def loaded(folder):
 
 
 def later(folder):
-    program = optimize(checks="later")(positive)
+    program = optimize(runtime_checks="later")(positive)
 
     def call(x):
         program(x)

@@ -92,11 +92,11 @@ def test_sizes_plan_as_they_compile():
 
 def test_options_off_say_so():
     """No check, no cache, eager, debug_nans."""
-    f = optimize(check=False, cache=False, on_trace_error="eager", debug_nans=True)(
+    f = optimize(contracts=False, cache=False, on_trace_error="eager", debug_nans=True)(
         residual.__wrapped__
     )
     found = lines(f.plan(*ARGS))
-    assert found["contract"] == (False, "`check=False`")
+    assert found["contract"] == (False, "`contracts=False`")
     assert found["cache"] == (False, "`cache=False`: compiled in every process anew")
     assert found["trace errors"] == (True, "the function runs un-jitted if it cannot be traced")
     assert found["debug_nans"][0]

@@ -20,7 +20,7 @@ from jitney._sparsity.directions import Linearized
 from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import CompiledSteps
-from jitney._switches import VERIFY
+from jitney._switches import SETTINGS
 from jitney._verify.difference import Allowed, compare_results
 from jitney.errors import VerificationError
 from tests._arrays import array
@@ -385,7 +385,7 @@ def test_off_nothing_stands_around_the_call():
     f = optimize(lambda x: x + 1)
     f(X)
     (entry,) = f._core.entries.values()
-    assert entry.run is entry.jitted or VERIFY.on
+    assert entry.run is entry.jitted or SETTINGS.now.verify
 
 
 @pytest.mark.rest

@@ -30,7 +30,7 @@ WAYS = {
     "in chunks": lambda: optimize(chunk={"n": 2})(same),
     "under verify": lambda: optimize(verify=True)(same),
     "mapped": lambda: optimize(vmap={"row": {"x": 0}})(lambda x: x + 0),
-    "unchecked": lambda: optimize(check=False)(same),
+    "unchecked": lambda: optimize(contracts=False)(same),
     "on one device of a mesh": lambda: optimize(shard={"n": "d"}, mesh=jax.make_mesh((1,), ("d",)))(
         same
     ),

@@ -16,6 +16,7 @@ import jax
 
 from .._jax.settings import settings_of_programs
 from .._signature.identity import kind_of
+from .._signature.options import Options
 from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
@@ -105,13 +106,14 @@ class TraceRecord:
         )
 
 
-def surroundings(*, nested: bool) -> tuple[tuple[str, str], ...]:
-    """Surroundings of a trace: settings of JAX, the mesh of the context, and whether an outer
-    transform traces.
+def surroundings(options: Options, *, nested: bool) -> tuple[tuple[str, str], ...]:
+    """Surroundings of a trace: settings of JAX and of jitney, the mesh of the context, and whether
+    an outer transform traces.
     """
     mesh = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
     told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
+    told += [(f"setting {name}", repr(getattr(options, name))) for name in remedies.CONFIGURED]
     return (
         *told,
         ("mesh", sizes),

@@ -215,7 +215,7 @@ def stream(
                 # Wait: after the return the caller may overwrite the data.
                 value = jax.block_until_ready(run(kept, progress=progress))
 
-            if entry.core.options.debug_nans:
+            if entry.options.debug_nans:
                 unknown = (
                     "Which operation made it is known of calls only, not of a stream of several"
                     " chunks."

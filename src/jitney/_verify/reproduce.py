@@ -291,8 +291,8 @@ def _option_texts(options: Options) -> dict[str, str]:
         written["shard"] = repr(shard)
         sizes = [f"{name}={size}" for name, size in mesh.shape.items()]
         written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
-    if not options.check:
-        written["check"] = "False"
+    if not options.contracts:
+        written["contracts"] = "False"
     return written
 
 
