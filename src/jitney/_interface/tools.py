@@ -259,31 +259,39 @@ class Tools(Generic[R]):
     @public
     def stream(
         self,
-        data: Mapping[str, object],
         /,
-        *,
-        chunk: Mapping[str, int | Literal["auto"]],
+        *args: object,
+        chunk: Mapping[str, int | Literal["auto"]] | int | Literal["auto"] | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_every: int | str | None = None,
-        retries: int = 2,
-        progress: bool = True,
+        retries: int | None = None,
+        progress: bool | None = None,
+        **kwargs: object,
     ) -> Streamed[R]:
         """Run the function over data of any length, a chunk at a time; see `jitney.stream`, where
         each argument is described.
 
         Args:
-            data: Argument name -> value: arrays, memory maps, files of NumPy, Zarr or HDF5 arrays,
-                or objects that yield chunks.
-            chunk: Axis name -> the number of its elements that are read at a time, or `"auto"`.
+            args: Arguments of the function, as in a call; in place of an array also memory maps,
+                files of NumPy, Zarr or HDF5 arrays, or objects that yield chunks.
+            chunk: The number of elements that are read at a time, or `"auto"`; by the name of their
+                axis where it is not clear.
             checkpoint: A file for the accumulated state.
             checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
-            retries: How often a chunk is read once more after a failed read.
+            retries: How often a chunk is read once more after a failed read; by default twice.
             progress: Whether a bar shows the progress of the run; in a notebook by ipywidgets.
+            kwargs: Arguments of the function by name.
+
+        Returns:
+            The function's result as `.result`, and statistics of the run as `.stats`.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be carried from chunk
                 to chunk.
-            ContractError: The data do not fit the contract, or no array has the axis.
+            ContractError: The arguments do not fit, no array has the axis, or it is not clear which
+                axis is meant.
+            OptionError: A keyword of the stream is malformed, or is a parameter of the function
+                too.
             MeshError: It has `shard`, and there is no mesh, or another axis than the one that is
                 cut does not divide.
             JitneyError: The checkpoint is damaged or belongs to another run; a result has the axis
@@ -293,12 +301,13 @@ class Tools(Generic[R]):
         """
         return _tool("stream")(
             self,
-            data,
+            *args,
             chunk=chunk,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             retries=retries,
             progress=progress,
+            **kwargs,
         )
 
 
