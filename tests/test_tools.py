@@ -13,7 +13,7 @@ import jitney
         lambda f: jitney.frontier(f, jnp.ones(3)),
         lambda f: jitney.simulate(f, jnp.ones(3), device="cpu"),
         lambda f: jitney.strategy(f, jnp.ones(3), memory="1MiB"),
-        lambda f: jitney.stream(f, {"x": jnp.ones(3)}, chunk={"n": 2}),
+        lambda f: jitney.stream(f, jnp.ones(3), chunk={"n": 2}),
     ],
     ids=["communication", "frontier", "simulate", "strategy", "stream"],
 )

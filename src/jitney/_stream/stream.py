@@ -248,18 +248,7 @@ def _run(
                 # Wait: after the return the caller may overwrite the data.
                 value = jax.block_until_ready(run(kept, progress=settings.progress))
 
-            if entry.core.options.debug_nans:
-                unknown = (
-                    "Which operation made it is known of calls only, not of a stream of several"
-                    " chunks."
-                )
-                refuse_nonfinite(
-                    entry.core.where,
-                    value,
-                    unknown,
-                    "call the function itself on a part of the data",
-                )
-
+            _refuse_nonfinite(entry, value)
             verify_stream(
                 entry,
                 (axis, steps.size),
@@ -296,6 +285,18 @@ def _run(
             arguments.failures,
             0,
         ),
+    )
+
+
+def _refuse_nonfinite(entry: Specialization, value: object) -> None:
+    if not entry.core.options.debug_nans:
+        return
+    unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
+    refuse_nonfinite(
+        entry.core.where,
+        value,
+        unknown,
+        "call the function itself on a part of the data",
     )
 
 
