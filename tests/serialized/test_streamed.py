@@ -199,7 +199,7 @@ import jax, lab_main, jitney, numpy as np
 called = set()
 if sys.argv[1:]:
     sys.setprofile(lambda frame, what, value: called.add(frame.f_code.co_name) if what == "call" else None)
-value, stats = jitney.stream(lab_main.PROGRAMS["summary"], dict(np.load("data.npz")), chunk={"n": 20}, progress=False)
+value, stats = jitney.stream(lab_main.PROGRAMS["summary"], **np.load("data.npz"), chunk={"n": 20}, progress=False)
 sys.setprofile(None)
 numbers = [np.asarray(x).tobytes().hex() for x in jax.tree.leaves(value) if not isinstance(x, str)]
 print(json.dumps([stats.kept, "summary" in called, "plan_passes" in called, "in_parts" in called, numbers]))

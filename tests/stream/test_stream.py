@@ -307,7 +307,7 @@ class Data:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.x[where]
 
-out = jitney.stream(moments, {"x": Data()}, chunk={"n": 8}, checkpoint=sys.argv[1], checkpoint_every=1, progress=False)
+out = jitney.stream(moments, Data(), chunk={"n": 8}, checkpoint=sys.argv[1], checkpoint_every=1, progress=False)
 print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.result])
 """
 
