@@ -65,12 +65,13 @@ def streamed(
     """
 
     def products(vector: np.ndarray) -> np.ndarray:
-        paths = {name: data.path(name) for name in ("t1", "t2", "measured")}
         found = at_once.stream(
             vector=vector,
             setup=Setup(),
             phi=data.phi.astype(np.float32),
-            **paths,
+            t1=data.path("t1"),
+            t2=data.path("t2"),
+            measured=data.path("measured"),
             chunk={"points": chunk},
             checkpoint=checkpoint,
             progress=progress,
