@@ -53,8 +53,8 @@ def nothing(draws: int) -> np.ndarray:
 
 def streamed(draws: int, chunk: int = CHUNK) -> tuple[np.ndarray, ...]:
     """Price, delta and mean square, chunk by chunk."""
-    data = {"spot": SPOT, "key": jax.random.key(0), "draws": nothing(draws)}
-    return jitney.stream(priced, data, chunk={"draw": chunk}, progress=False)[0]
+    key = jax.random.key(0)
+    return priced.stream(SPOT, key, nothing(draws), chunk={"draw": chunk}, progress=False).result
 
 
 def black_scholes(spot: float) -> tuple[float, float]:

@@ -42,7 +42,7 @@ VARIABLES = {name: f"JITNEY_{name.upper()}" for name in asdict(Settings())}
 class SettingsListener(Protocol):
     """Object that looks for its programs anew when a setting changes."""
 
-    def forget_layouts(self) -> None: ...
+    def reset_decision(self) -> None: ...
 
 
 class ProcessSettings:
@@ -104,7 +104,7 @@ class ProcessSettings:
             listeners = list(self._listeners) if self.now != before else []
         # Not under the lock: a listener may be at work in another thread.
         for listener in listeners:
-            listener.forget_layouts()
+            listener.reset_decision()
 
 
 SETTINGS = ProcessSettings()

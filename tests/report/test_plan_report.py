@@ -225,7 +225,7 @@ def test_a_notebook_without_widgets_has_no_bar(displayed, monkeypatch):
         return jnp.sum(x)
 
     with pytest.warns(JitneyWarning, match="pip install ipywidgets") as told:
-        stream(total, {"x": np.ones(16, np.float32)}, chunk={"n": 8})
+        stream(total, np.ones(16, np.float32), chunk={"n": 8})
     assert [each.filename for each in told] == [__file__]
     assert displayed == []
 

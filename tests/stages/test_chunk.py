@@ -353,9 +353,7 @@ def test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked(sizes, way):
         "chunk": lambda: optimize(contracts=False, chunk={"n": 2})(both)(x, y),
         "auto": lambda: optimize(contracts=False, chunk={"n": "auto"})(both)(x, y),
         "grad": lambda: optimize(contracts=False, chunk={"n": 2})(both).grad(x, y),
-        "stream": lambda: jitney.stream(
-            unchecked, {"x": x, "y": y}, chunk={"n": 2}, progress=False
-        ),
+        "stream": lambda: jitney.stream(unchecked, x=x, y=y, chunk={"n": 2}, progress=False),
         "accumulate": lambda: jitney.accumulate(unchecked, axis="n", microbatch=2, wrt="x")(x, y),
     }
     with pytest.raises(

@@ -177,13 +177,13 @@ def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     found = CompiledSteps.pieces.fget
     monkeypatch.setattr(CompiledSteps, "pieces", property(lambda steps: found(steps)[:-1]))
     with pytest.raises(VerificationError, match="Under stream over 'n'"):
-        jitney.stream(total, {"x": Rows()}, chunk={"n": 7}, progress=False)
+        jitney.stream(total, Rows(), chunk={"n": 7}, progress=False)
 
 
 def test_a_stream_that_is_right_is_verified():
     """Its data are read once more, as a whole."""
     before = total.stats.verified
-    assert jitney.stream(total, {"x": Rows()}, chunk={"n": 8}, progress=False).value == 780
+    assert jitney.stream(total, Rows(), chunk={"n": 8}, progress=False).result == 780
     assert total.stats.verified == before + 1
 
 
@@ -191,7 +191,7 @@ def test_data_that_are_too_large_to_be_read_as_a_whole_are_left_out_with_a_warni
     """Never in silence."""
     monkeypatch.setattr(_verify_stream, "LIMIT", 100)
     with pytest.warns(jitney.JitneyWarning, match="a stream of 160 B is not verified"):
-        jitney.stream(total, {"x": Rows()}, chunk={"n": 9}, progress=False)
+        jitney.stream(total, Rows(), chunk={"n": 9}, progress=False)
 
 
 @pytest.mark.rest

@@ -72,7 +72,7 @@ def test_a_stream_looks_at_each_chunk(tmp_path):
     np.save(tmp_path / "x.npy", x)
     for data in (x, tmp_path / "x.npy"):
         with pytest.raises(ContractError, match="'x' has dtype int64 and holds 8589934592"):
-            stream(optimize(total), {"x": data}, chunk={"n": 10}, progress=False)
+            stream(optimize(total), data, chunk={"n": 10}, progress=False)
 
 
 def test_with_64_bits_all_fits():

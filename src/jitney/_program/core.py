@@ -411,7 +411,7 @@ class CompiledFunction(FunctionInfo):
                 known.forget()
             self.history.forget()
 
-    def forget_layouts(self) -> None:
+    def reset_decision(self) -> None:
         """Look for the entry of each call anew: a setting has changed, which is part of its key."""
         self._drop_layouts()
 

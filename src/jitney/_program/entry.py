@@ -326,7 +326,7 @@ class Specialization(CallPlanner):
         if self.core.options.settled() != options:
             # A setting changed between the look-up of this entry and now.
             core: Any = self.core
-            core.forget_layouts()
+            core.reset_decision()
             raise Retry
         if options.disabled is not None:
             self._become(
