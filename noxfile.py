@@ -206,8 +206,8 @@ def tests_newest(session: nox.Session) -> None:
     run_tests(session, *eager, paths=(*CORE, "--quick-xla=4/4"))
 
 
-# What the pages of `docs/with` are about, beyond the extras. torch brings its libraries for GPUs, so
-# it is named only by `nox -s libraries -- torch`; its page is skipped without it.
+# What the pages of `docs/with` are about, beyond the extras. torch brings its libraries for GPUs:
+# `nox -s libraries -- torch` installs it, and its page is skipped otherwise.
 LIBRARIES = ("flax", "numpyro", "blackjax", "pandas", "joblib", "distributed")
 
 
