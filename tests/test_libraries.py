@@ -45,7 +45,7 @@ def test_an_axis_inside_a_linear_solver_of_lineax_is_refused_by_name():
 
 def test_the_script_for_slurm_runs_as_a_task_of_an_array(tmp_path):
     """As SLURM starts it: in the folder of the job, with the number of the task."""
-    (tmp_path / "misfit.py").write_text(re.search(r"'''\n(.*?)'''", SWEEPS, flags=re.DOTALL)[1])
+    (tmp_path / "misfit.py").write_text(re.search(r'"""\n(.*?)"""', SWEEPS, flags=re.DOTALL)[1])
     script = re.search(r"^```sh\n(.*?)^```", SWEEPS, flags=re.DOTALL | re.MULTILINE)[1]
     python = str(Path(sys.executable).parent)
     env = {**os.environ, "SLURM_ARRAY_TASK_ID": "7", "PATH": f"{python}:{os.environ['PATH']}"}
