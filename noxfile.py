@@ -354,8 +354,13 @@ def docs(session: nox.Session) -> None:
     """
     # the API reference is read, not imported; ruff formats its signatures
     session.install(*EXTRAS["docs"], *EXTRAS["lint"])
-    what = session.posargs if session.posargs[:1] == ["serve"] else ["build", *session.posargs]
-    session.run("mkdocs", what[0], "--strict", *what[1:], env={"NO_MKDOCS_2_WARNING": "1"})
+    is_served = session.posargs[:1] == ["serve"]
+    what = session.posargs if is_served else ["build", "--strict", *session.posargs]
+    said = session.run("python", "docs/repository.py", silent=True) or ""
+    # An address that is none is not handed on: the pages have no link then.
+    unset = {"JITNEY_REPOSITORY": None, "JITNEY_REPOSITORY_NAME": None}
+    env = unset | dict(line.split("=", 1) for line in said.splitlines())
+    session.run("zensical", what[0], "-f", "mkdocs.yml", *what[1:], env=env)
 
 
 @nox.session(python=DEFAULT)

@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[1]
@@ -19,12 +19,15 @@ _SHORT = re.compile(
 )  # git@host.org:owner/name.git
 
 
-def on_config(config: Any) -> Any:
-    """What mkdocs asks when it has read its configuration."""
+def variables() -> dict[str, str]:
+    """Environment variables that mkdocs.yml reads: the address, and the name of the link."""
     address = of_web(os.environ.get("JITNEY_REPOSITORY", "") or origin())
-    if address is not None:
-        config.repo_url, config.repo_name = address, urlsplit(address).path.strip("/")
-    return config
+    if address is None:
+        return {}
+    return {
+        "JITNEY_REPOSITORY": address,
+        "JITNEY_REPOSITORY_NAME": urlsplit(address).path.strip("/"),
+    }
 
 
 def origin() -> str:
@@ -52,3 +55,8 @@ def of_web(address: str) -> str | None:
     if not host or (not short and urlsplit(address).scheme not in ("http", "https", "ssh", "git")):
         return None
     return f"https://{host}/{path.strip('/').removesuffix('.git')}"
+
+
+if __name__ == "__main__":
+    for name, value in variables().items():
+        sys.stdout.write(f"{name}={value}\n")

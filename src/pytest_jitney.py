@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def compiles() -> Generator[jitney.Watch]:
+def compiles() -> Generator[jitney.types.Watch]:
     """Record of JAX's work from here to the end of the test, as of `jitney.watch`.
 
     `compiles.traces`, `compiles.lowers`, `compiles.compiles` are counts, and `compiles.work` has
@@ -100,7 +100,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
-def _over(limits: dict[str, float], seen: jitney.Watch, temporaries: Any) -> list[str]:
+def _over(limits: dict[str, float], seen: jitney.types.Watch, temporaries: Any) -> list[str]:
     """Return the limits that were exceeded, in words."""
     # Programs from the persistent cache count too: a budget must not depend on its contents.
     counts = {"compiles": seen.compiles + seen.cache_hits, "traces": seen.traces}
@@ -199,4 +199,4 @@ class _Report:
         )
 
 
-_WATCH = pytest.StashKey["jitney.Watch"]()
+_WATCH = pytest.StashKey["jitney.types.Watch"]()

@@ -156,7 +156,7 @@ class Soak:
     def refused(self, random: Random) -> None:
         try:
             self.spread(drawn(random, 2, 2))
-        except jitney.ContractError:
+        except jitney.errors.ContractError:
             return
         raise AssertionError("a wrong shape was taken")
 

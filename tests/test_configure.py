@@ -9,8 +9,8 @@ import jax
 import pytest
 
 import jitney
-from jitney import OptionError
 from jitney._jax.memory import free_bytes
+from jitney.errors import OptionError
 
 SCRIPT = """
 import json, os, sys, warnings

@@ -55,7 +55,7 @@ x = jnp.asarray(np.linspace(-3, 3, 7, dtype=np.float32))
 limited, padded, cut = jitney.optimize(limit=4.0)(double), jitney.optimize(pad={"n": [8]})(total), jitney.optimize(chunk={"n": 3})(total)
 try:
     jitney.optimize(limit=-1)(double)
-except jitney.OptionError as error:
+except jitney.errors.OptionError as error:
     refused = str(error)
 for test in runpy.run_path("tests/stages/test_limit.py").items():
     test[0].startswith("test_") and test[1]()

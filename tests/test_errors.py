@@ -7,6 +7,7 @@ import re
 import traceback
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
@@ -22,20 +23,20 @@ CODES = {
     for section in re.split(r"^### ", PAGE, flags=re.MULTILINE)
     for code in re.findall(r"\[(J\d{3})\]\(#j\d{3}\){ #j\d{3} }", section)
 }
-KINDS = [getattr(jitney, name) for name in jitney.__all__ if name.endswith(("Error", "Warning"))]
+KINDS = [getattr(jitney.errors, name) for name in jitney.errors.__all__]
 
 
 @pytest.mark.parametrize(
     ("error", "builtin"),
     [
-        (jitney.OptionError, ValueError),
-        (jitney.ContractError, TypeError),
-        (jitney.TraceError, TypeError),
-        (jitney.StaticError, TypeError),
-        (jitney.BudgetError, MemoryError),
-        (jitney.ExportError, ValueError),
-        (jitney.DonationError, RuntimeError),
-        (jitney.NonFiniteError, FloatingPointError),
+        (jitney.errors.OptionError, ValueError),
+        (jitney.errors.ContractError, TypeError),
+        (jitney.errors.TraceError, TypeError),
+        (jitney.errors.StaticError, TypeError),
+        (jitney.errors.BudgetError, MemoryError),
+        (jitney.errors.ExportError, ValueError),
+        (jitney.errors.DonationError, RuntimeError),
+        (jitney.errors.NonFiniteError, FloatingPointError),
     ],
 )
 def test_every_error_is_ours_and_the_builtin_that_code_catches(error, builtin):
@@ -83,7 +84,7 @@ def test_where_reads_as_a_call(where, text):
 def test_each_exception_has_a_code_of_its_own():
     """No two share one, and none has that of its base."""
     codes = [vars(kind)["code"] for kind in KINDS]
-    assert len(KINDS) == len(set(codes)) == 19
+    assert len(KINDS) == len(set(codes)) == 31
     assert all(re.fullmatch(r"J1\d\d", code) for code in codes)
 
 
@@ -135,12 +136,12 @@ def test_one_cause_among_several_has_a_code_of_its_own():
     """Under the traceback, also of an error that came from another process; the class keeps that of
     the others.
     """
-    with pytest.raises(jitney.ContractError) as caught:
+    with pytest.raises(jitney.errors.ContractError) as caught:
         jitney.optimize(_difference)(np.ones(3, np.float32), np.ones(4, np.float32))
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert error.code == "J210"
         assert "J210: docs/errors.md#j210" in error.__notes__
-    assert jitney.ContractError.code == "J102"
+    assert jitney.errors.ContractError.code == "J102"
 
 
 @pytest.mark.parametrize(
@@ -154,3 +155,39 @@ def test_a_traceback_ends_with_the_code_and_the_message_is_without(kind):
         assert str(error) == "one thing."
         printed = "".join(traceback.format_exception_only(error))
         assert printed.endswith(f"one thing.\n{kind.code}: docs/errors.md#{kind.code.lower()}\n")
+
+
+def _decides_by_its_size(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x if x.shape[0] > 3 else -x
+
+
+def _decides_by_its_values(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x if x[0] > 0 else -x
+
+
+def _updates(x: Float[Array, "n"], seen: dict[str, int]) -> Float[Array, "n"]:
+    seen["calls"] = 1
+    return 2 * x
+
+
+def _doubled(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return 2 * x
+
+
+X = np.ones(3, np.float32)
+CAUSES = {
+    "PaddingWarning": lambda: jitney.optimize(pad={"n": [8]})(_decides_by_its_size)(X),
+    "TransformWarning": lambda: jax.jit(jitney.optimize(pad={"n": [8]})(_doubled))(X),
+    "EagerWarning": lambda: jitney.optimize(on_trace_error="eager")(_decides_by_its_values)(X),
+    "RetraceWarning": lambda: list(map(jitney.optimize(max_compiles=1)(_doubled), (X, X[:2]))),
+    "UpdateWarning": lambda: jitney.optimize(_updates)(X, {}),
+    "PrecisionWarning": lambda: jitney.optimize(_doubled)(np.float64(1e9) + np.arange(3.0)),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_warning_is_of_the_class_of_its_cause(name):
+    """So that it can be filtered alone."""
+    with pytest.warns(jitney.JitneyWarning) as caught:
+        CAUSES[name]()
+    assert [type(each.message).__name__ for each in caught] == [name]

@@ -119,6 +119,6 @@ def test_reading_a_float_inside_a_step_names_its_line():
         return {"loss": float(loss)}
 
     with pytest.raises(
-        jitney.TraceError, match=r'test_host.py:\d+ \(`return {"loss": float\(loss\)}`\)'
+        jitney.errors.TraceError, match=r'test_host.py:\d+ \(`return {"loss": float\(loss\)}`\)'
     ):
         step(jnp.ones(3))

@@ -176,7 +176,7 @@ def frames(call):
     return files
 
 
-class Quantities(jitney.State):
+class Quantities(jitney.states.State):
     x: Float[Array, "3"]
 
 
@@ -194,12 +194,12 @@ CALLS = [
     lambda: optimize(static="y")(lambda x: x),
     lambda: optimize(memory="no size")(lambda x: x),
     lambda: jitney.stream(failing, {"x": np.ones(3)}, chunk={"n": 1}),
-    lambda: jitney.axes(failing),
+    lambda: jitney.analysis.axes(failing),
     lambda: jitney.mesh(data=1000),
     lambda: jitney.Bucket(),
     lambda: jitney.Bucket.fit([]),
     lambda: jitney.LossScale(-1),
-    lambda: jitney.Checkpoints(3),
+    lambda: jitney.processes.Checkpoints(3),
     lambda: Quantities.of(jnp.ones(9)),
     lambda: Quantities(x=jnp.arange(3)).array,
     lambda: jitney.pipeline(equinox.nn.Identity(), axis="stage"),
@@ -218,6 +218,16 @@ def test_the_whole_traceback_can_be_asked_for(monkeypatch):
     """For who looks for a fault of jitney's."""
     monkeypatch.setenv("JITNEY_TRACEBACK", "full")
     assert "jitney" in map(owner, frames(CALLS[0]))
+
+
+def test_the_whole_traceback_comes_where_jax_shows_its_own():
+    """`jax_traceback_filtering="off"` asks for every frame, ours too."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        assert "jitney" in map(owner, frames(CALLS[0]))
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a user installs: the wheel, its names, and what importing it does."""
 
+import importlib
 import importlib.metadata
 import re
 import subprocess
@@ -12,30 +13,41 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import jitney
+from tests._public import public_names
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
-PUBLIC = [
-    name
-    for name in dir(jitney)
-    if not name.startswith("_") and not isinstance(getattr(jitney, name), type(sys))
-]
-
-API = (
-    "AxisError AxisFacts Bucket BudgetError CacheFacts Cause Checkpoints Collective Communication"
-    " CompileError ContractError DataError Derivative DerivativeError DerivedField Deviation Device"
-    " DeviceFacts DonationError ExportError ExportedProgram Fetch Frontier JitneyError"
-    " JitneyWarning Loaded LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError"
-    " OptionError Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product"
-    " Profile Program Report Saving Schedule Share Simulation Stacked State StateError StaticError"
-    " Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict VerificationError"
-    " Watch Way Work accumulate axes communication configure derived devices distributed"
-    " from_processes frontier host lazy_derivatives load measure mesh no_compiles optimize pipeline"
-    " place precision_report profile register_axes scan_steps shared simulate stack strategy stream"
-    " visualize wait watch "
-)
+PUBLIC = public_names()
+API = {
+    "jitney": (
+        "Bucket JitneyError JitneyWarning LossScale Program accumulate configure devices host"
+        " lazy_derivatives load measure mesh no_compiles optimize pipeline place profile"
+        " register_axes scan_steps shared stack stream wait watch"
+    ),
+    "jitney.analysis": "axes communication frontier precision_report strategy visualize",
+    "jitney.errors": (
+        "AnnotationWarning AxisError BudgetError CacheWarning CompileError ContractError"
+        " DataError DataWarning DerivativeError DonationError EagerWarning ExportError"
+        " MeasurementWarning MeshError NonFiniteError OptionError PaddingWarning"
+        " PrecisionError PrecisionWarning ProcessError RetraceWarning SettingWarning"
+        " StateError StaticError TraceError TransformWarning UpdateWarning"
+        " VerificationError VerificationWarning"
+    ),
+    "jitney.processes": "Checkpoints Processes distributed from_processes",
+    "jitney.simulation": "Device Share Simulation Sweep Traffic simulate",
+    "jitney.states": "DerivedField State derived",
+    "jitney.testing": (
+        "CompiledProgram Faster Temporaries assert_faster assert_memory assert_no_recompile"
+    ),
+    "jitney.types": (
+        "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts"
+        " ExportedProgram Fetch Frontier Loaded Machine Measurement Mesh NoCompiles Pipeline"
+        " Placement PrecisionReport Product Profile Report Saving Schedule Stacked Stats Strategy"
+        " StreamStats Streamed Timing Verdict Watch Way Work"
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +66,46 @@ def test_installed_version_is_the_one_of_pyproject():
 
 
 def test_the_citation_is_of_this_version():
-    """Who cites it names what was used."""
-    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    """Who cites it names what was used, with the day that the changelog gives it."""
+    version = PROJECT["version"]
+    released = re.search(
+        rf"^## \[{re.escape(version)}\] - (\S+)$",
+        (ROOT / "CHANGELOG.md").read_text(),
+        flags=re.MULTILINE,
+    )[1]
+    cited = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert {f"version: {version}", f"date-released: {released}"} <= set(cited)
+
+
+def test_no_placeholder_is_published():
+    """An address that is not there yet is left out, in the package's metadata, in what is cited and
+    in the site.
+    """
+    published = [str(PROJECT.get("urls", {})), PROJECT["authors"][0].get("email", "")]
+    pages = ("CITATION.cff", "mkdocs.yml", "conda/recipe.yaml", "README.md")
+    published += [(ROOT / name).read_text() for name in pages]
+    for text in published:
+        assert not re.search(r"example\.(com|org)|TODO|FIXME|your-?(name|org)|<owner>", text)
+
+
+def test_the_console_script_is_the_command_line():
+    """`jitney doctor` and `python -m jitney doctor` are one."""
+    module, function = PROJECT["scripts"]["jitney"].split(":")
+    script = getattr(importlib.import_module(module), function)
+    assert script is importlib.import_module("jitney.__main__").main
+
+
+def test_the_hooks_before_a_commit_are_those_of_lint():
+    """The same versions of the same tools, which the gate runs."""
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    pins = set(re.findall(r"additional_dependencies: \[(.*)\]", hooks))
+    assert pins == set(PROJECT["optional-dependencies"]["lint"])
+
+
+def test_the_workflow_runs_the_gate_and_builds_the_site():
+    """What a fork checks is what a developer checks."""
+    steps = re.findall(r"- run: (.*)", (ROOT / ".github/workflows/checks.yml").read_text())
+    assert {".ci/run", "python -m nox -s docs"} <= set(steps)
 
 
 def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
@@ -74,7 +124,8 @@ def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
 
 def test_public_names_are_these():
     """A name that comes or goes is a decision, which is made here and in the changelog."""
-    assert API.split() == PUBLIC
+    names = {f"{module}.{name}" for module, listed in API.items() for name in listed.split()}
+    assert names == set(PUBLIC)
 
 
 def test_changelog_knows_the_version():
@@ -118,9 +169,9 @@ def test_source_uses_no_private_jax_module():
 
 def test_public_names_are_documented():
     """What can be imported has a docstring and a place in the API reference."""
-    assert [name for name in PUBLIC if not (getattr(jitney, name).__doc__ or "").strip()] == []
+    assert [path for path, each in PUBLIC.items() if not (each.__doc__ or "").strip()] == []
     reference = (ROOT / "docs" / "api.md").read_text()
-    assert [name for name in PUBLIC if f"::: jitney.{name}\n" not in reference] == []
+    assert [path for path in PUBLIC if f"::: {path}\n" not in reference] == []
 
 
 @pytest.mark.rest

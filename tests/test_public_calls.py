@@ -34,6 +34,7 @@ from jitney import JitneyError, optimize
 from jitney._signature.options import NAMES as OPTIONS
 from tests._arrays import array, random_key
 from tests._examples import examples
+from tests._public import MODULES, public_names
 
 X = np.arange(6, dtype=np.float32)
 
@@ -64,7 +65,7 @@ class Layer(eqx.Module):
         return x @ self.w
 
 
-class Two(jitney.State):
+class Two(jitney.states.State):
     a: Float[Array, "k"]
     b: Float[Array, ""]
 
@@ -186,8 +187,9 @@ def targets():
     settings of all is left out, and classes of what only jitney makes.
     """
     left_out = ("simulate", "configure", "Program", "Derivative", "Fetch", "Loaded")
-    found = {name: getattr(jitney, name) for name in jitney.__all__ if name not in left_out}
-    found = {name: each for name, each in found.items() if callable(each)}
+    offered = public_names(*(module for module in MODULES if module is not jitney.testing))
+    found = {path.rpartition(".")[2]: each for path, each in offered.items()}
+    found = {name: each for name, each in found.items() if callable(each) and name not in left_out}
     found = {
         name: each
         for name, each in found.items()
@@ -355,14 +357,20 @@ SENTENCES = {
     ),
     "a size without an axis": (lambda: plain.plan(sizes=4), r'sizes={"n": 100}'),
     "a text for a scale": (lambda: jitney.LossScale("dynamic"), "They are numbers"),
-    "a number for an axis of the mesh": (lambda: jitney.from_processes(X, 0), "given by its name"),
+    "a number for an axis of the mesh": (
+        lambda: jitney.processes.from_processes(X, 0),
+        "given by its name",
+    ),
     "nothing to accumulate": (
         lambda: jitney.accumulate(None, axis="n", microbatch=2),
         "accumulate",
     ),
-    "a number for an address": (lambda: jitney.distributed(5, 2, 1), "host and port"),
-    "no folder": (lambda: jitney.Checkpoints(None), "A folder is a path"),
-    "a rule without a name": (lambda: jitney.derived(functools.partial(undecorated)), "no rule"),
+    "a number for an address": (lambda: jitney.processes.distributed(5, 2, 1), "host and port"),
+    "no folder": (lambda: jitney.processes.Checkpoints(None), "A folder is a path"),
+    "a rule without a name": (
+        lambda: jitney.states.derived(functools.partial(undecorated)),
+        "no rule",
+    ),
     "a bucket of two kinds": (lambda: jitney.Bucket(sizes=[4], multiple=2), "takes one of them"),
     "too few arguments": (lambda: plain(), "missing a required argument: 'x'"),
     "an array of text": (lambda: plain(np.array(["a"])), "'x' is an array of <U1"),

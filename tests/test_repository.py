@@ -2,16 +2,15 @@
 
 import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-HOOK = Path(__file__).parents[1] / "docs" / "repository.py"
+STEP = Path(__file__).parents[1] / "docs" / "repository.py"
 
 
 @pytest.fixture
-def hook():
-    return runpy.run_path(str(HOOK))
+def step():
+    return runpy.run_path(str(STEP))
 
 
 @pytest.mark.parametrize(
@@ -31,20 +30,21 @@ def hook():
         ("", None),
     ],
 )
-def test_where_a_copy_was_cloned_from_is_a_page_of_the_web(hook, address, page):
+def test_where_a_copy_was_cloned_from_is_a_page_of_the_web(step, address, page):
     """Without the name and the password of whoever cloned it; a folder is none."""
-    assert hook["of_web"](address) == page
+    assert step["of_web"](address) == page
 
 
-def test_the_site_links_where_it_was_cloned_from(hook, monkeypatch):
-    """What mkdocs gets."""
+def test_the_site_links_where_it_was_cloned_from(step, monkeypatch):
+    """The variables that the site's configuration reads."""
     monkeypatch.setenv("JITNEY_REPOSITORY", "https://host.org/group/jitney.git")
-    config = hook["on_config"](SimpleNamespace(repo_url=None, repo_name=None))
-    assert (config.repo_url, config.repo_name) == ("https://host.org/group/jitney", "group/jitney")
+    assert step["variables"]() == {
+        "JITNEY_REPOSITORY": "https://host.org/group/jitney",
+        "JITNEY_REPOSITORY_NAME": "group/jitney",
+    }
 
 
-def test_a_copy_of_a_folder_has_no_link(hook, monkeypatch):
+def test_a_copy_of_a_folder_has_no_link(step, monkeypatch):
     """Rather than one that leads nowhere."""
     monkeypatch.setenv("JITNEY_REPOSITORY", "/srv/git/jitney.git")
-    config = hook["on_config"](SimpleNamespace(repo_url=None, repo_name=None))
-    assert (config.repo_url, config.repo_name) == (None, None)
+    assert step["variables"]() == {}

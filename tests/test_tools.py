@@ -9,10 +9,10 @@ import jitney
 @pytest.mark.parametrize(
     "tool",
     [
-        lambda f: jitney.communication(f, jnp.ones(3)),
-        lambda f: jitney.frontier(f, jnp.ones(3)),
-        lambda f: jitney.simulate(f, jnp.ones(3), device="cpu"),
-        lambda f: jitney.strategy(f, jnp.ones(3), memory="1MiB"),
+        lambda f: jitney.analysis.communication(f, jnp.ones(3)),
+        lambda f: jitney.analysis.frontier(f, jnp.ones(3)),
+        lambda f: jitney.simulation.simulate(f, jnp.ones(3), device="cpu"),
+        lambda f: jitney.analysis.strategy(f, jnp.ones(3), memory="1MiB"),
         lambda f: jitney.stream(f, {"x": jnp.ones(3)}, chunk={"n": 2}),
     ],
     ids=["communication", "frontier", "simulate", "strategy", "stream"],
@@ -24,6 +24,7 @@ def test_a_plain_function_is_refused_with_what_to_do(tool):
         return x
 
     with pytest.raises(
-        jitney.OptionError, match=r"(?s)jitney\.\w+\(\): .*plain.* is no program.*Fix: decorate it"
+        jitney.errors.OptionError,
+        match=r"(?s)jitney\.[\w.]+\(\): .*plain.* is no program.*Fix: decorate it",
     ):
         tool(plain)

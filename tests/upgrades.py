@@ -46,7 +46,7 @@ values = [compiled(rate, t), kept(rate, t)]
 said = "loaded"
 try:
     values.append(jitney.load(file)(rate, t))
-except jitney.ExportError as error:
+except jitney.errors.ExportError as error:
     said = f"refused ({error.code})"
 print(json.dumps({
     "version": f"Python {platform.python_version()}, jax {jax.__version__}",

@@ -59,7 +59,7 @@ def options() -> argparse.Namespace:
     if chosen.devices != 1:
         try:
             chosen.mesh = jitney.mesh(draw=chosen.devices)
-        except jitney.MeshError as error:
+        except jitney.errors.MeshError as error:
             parser.error(str(error))
         if chosen.draws % chosen.mesh.shape["draw"]:
             parser.error(f"{chosen.mesh.shape['draw']} devices do not divide {chosen.draws} draws")

@@ -88,7 +88,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """A step on a batch: its loss, equal to the digits that bfloat16 has."""
     begin, batch = fresh(), pictures(256 if full else 8)
 

@@ -81,7 +81,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """A step of all members, beside `filter_vmap` and beside a loop over the members."""
     together, points = members(30), data()
     apart = [member(together, i) for i in range(30)]

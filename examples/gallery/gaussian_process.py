@@ -91,7 +91,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """The likelihood as the survey grows, each size compiled when it first comes."""
     sizes = range(33, 129, 8) if full else (65, 70)
 

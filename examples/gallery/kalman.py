@@ -88,11 +88,13 @@ def plan() -> tuple[object, ...]:
     """Of as many tracks as divide among the devices."""
     seen = walks(64, 100)[1]
     with jitney.mesh(data=-1):
-        return tracks.plan(FORCE, NOISE, seen), jitney.communication(tracks, FORCE, NOISE, seen)
+        return tracks.plan(FORCE, NOISE, seen), jitney.analysis.communication(
+            tracks, FORCE, NOISE, seen
+        )
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """All tracks, by jitney and by hand."""
     seen = walks(4096 if full else 16, 200 if full else 20)[1]
     with jitney.mesh(data=-1):

@@ -69,12 +69,14 @@ def black_scholes(spot: float) -> tuple[float, float]:
 def plan() -> tuple[object, ...]:
     """What a billion draws take, each way."""
     return (
-        jitney.strategy(priced, SPOT, jax.random.key(0), sizes={"draw": 10**9}, memory="256MiB"),
+        jitney.analysis.strategy(
+            priced, SPOT, jax.random.key(0), sizes={"draw": 10**9}, memory="256MiB"
+        ),
     )
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """A number of draws that fits into memory as a whole: streamed, and at once."""
     draws, key = 2**22 if full else 2**14, jax.random.key(0)
 

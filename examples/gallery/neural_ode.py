@@ -95,7 +95,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """Batches of several sizes, compiled when they first come."""
     batches, (field, _) = (
         [trajectories(size, size) for size in (range(17, 33, 4) if full else (5,))],

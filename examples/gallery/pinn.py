@@ -94,7 +94,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """A step on points: the loss, and the gradients that Adam has kept."""
     begin, places = fresh(), points(512 if full else 16)
 

@@ -83,7 +83,7 @@ def plan() -> tuple[object, ...]:
 
 
 # %% Before and after: equal results are asserted before anything is timed
-def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     """Batches of several lengths, each compiled when it first comes: the loss, and the gradients
     that Adam has kept.
     """

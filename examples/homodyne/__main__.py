@@ -60,7 +60,7 @@ def options() -> argparse.Namespace:
         parser.error("take one angle at least, and 100 points for each")
     try:
         chosen.mesh = nullcontext() if chosen.devices == 1 else jitney.mesh(points=chosen.devices)
-    except jitney.MeshError as error:
+    except jitney.errors.MeshError as error:
         parser.error(str(error))
     return chosen
 
@@ -211,9 +211,9 @@ def compared(watch: Watch, data: Data) -> None:
     )
 
 
-def strategy(data: Data, memory: str) -> jitney.Strategy:
+def strategy(data: Data, memory: str) -> jitney.types.Strategy:
     """What the sizes at hand take, by the compiler."""
-    return jitney.strategy(
+    return jitney.analysis.strategy(
         at_once,
         np.zeros(9),
         Setup(),

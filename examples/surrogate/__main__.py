@@ -224,7 +224,9 @@ def training(chosen: argparse.Namespace, console: Console) -> int:
                 model = run.model()
                 step = program(recipe, run.precision, run.remat, chosen.fsdp)
                 console.print(
-                    jitney.communication(step, model, start(recipe, model), *run.batch(0).arrays)
+                    jitney.analysis.communication(
+                        step, model, start(recipe, model), *run.batch(0).arrays
+                    )
                 )
             done = trained(run, chosen, console)
     except ValueError as error:
@@ -295,7 +297,9 @@ def demo(console: Console) -> int:
     console.print(out)
     sizes = {"samples": run.samples, "vars": 5, "sets": data.expert.shape[1], "parents": 3}
     console.print("What the loss of the network does along each axis, proven on its program:")
-    console.print(str(jitney.axes(loss_of(run.recipe), run.model(), sizes=sizes)), highlight=False)
+    console.print(
+        str(jitney.analysis.axes(loss_of(run.recipe), run.model(), sizes=sizes)), highlight=False
+    )
     rows = [
         (", ".join(f"x{i}" for i in sorted(data.sets[0][at])) or "none", float(data.expert[0, at]))
         for at in order

@@ -115,7 +115,7 @@ def train(
         coming = [
             maker.submit(run.batch, done + i) for i in range(min(AHEAD, run.recipe.steps - done))
         ]
-        waiting: list[jitney.Fetch[dict[str, Any]]] = []
+        waiting: list[jitney.types.Fetch[dict[str, Any]]] = []
         for at in range(done, run.recipe.steps):
             data = coming.pop(0).result()
             if at + AHEAD < run.recipe.steps:

@@ -29,7 +29,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ._errors import JitneyWarning, format_error
+from ._errors import SettingWarning, format_error
 from ._owners import users_level
 
 # Limits for the width of the output, in characters.
@@ -177,7 +177,7 @@ def bar(
             " on without the bar.",
             "`pip install ipywidgets` and start the kernel again, or `progress=False`.",
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, SettingWarning, stacklevel=users_level())
         return nullcontext(_nothing)
     progress = Progress(*columns, console=console, transient=True)
     return _show_progress(

@@ -14,7 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ._public import public_in
 
+
+@public_in("jitney.errors")
 class JitneyError(Exception):
     """Base class of all errors that jitney raises itself.
 
@@ -41,30 +44,35 @@ class JitneyError(Exception):
         self.add_note(f"{self.code}: docs/errors.md#{self.code.lower()}")
 
 
+@public_in("jitney.errors")
 class OptionError(JitneyError, ValueError):
     """An option of a decorator is unknown, malformed, contradicts another, or is not built yet."""
 
     code: str = "J101"
 
 
+@public_in("jitney.errors")
 class ContractError(JitneyError, TypeError):
     """An argument or a result does not fit its annotation."""
 
     code: str = "J102"
 
 
+@public_in("jitney.errors")
 class TraceError(JitneyError, TypeError):
     """The body needs a concrete value while it is being traced."""
 
     code: str = "J107"
 
 
+@public_in("jitney.errors")
 class CompileError(JitneyError, RuntimeError):
     """A program was compiled where that is forbidden, or would exceed a limit."""
 
     code: str = "J108"
 
 
+@public_in("jitney.errors")
 class AxisError(JitneyError):
     """An axis cannot be cut into chunks: an operation along it depends on other chunks in a way
     that cannot be carried from chunk to chunk.
@@ -73,6 +81,7 @@ class AxisError(JitneyError):
     code: str = "J103"
 
 
+@public_in("jitney.errors")
 class PrecisionError(JitneyError, ArithmeticError):
     """No choice of products for `precision="auto:..."` meets its tolerance, or the compiler has no
     kernel for a product in low precision.
@@ -81,6 +90,7 @@ class PrecisionError(JitneyError, ArithmeticError):
     code: str = "J109"
 
 
+@public_in("jitney.errors")
 class MeshError(JitneyError, ValueError):
     """Arrays or devices cannot be arranged as requested: too few devices, an axis that does not
     divide, a mesh without that axis.
@@ -89,6 +99,7 @@ class MeshError(JitneyError, ValueError):
     code: str = "J105"
 
 
+@public_in("jitney.errors")
 class ProcessError(JitneyError, RuntimeError):
     """The processes of a run cannot be started or reached, make different calls, or one of them has
     stopped.
@@ -97,12 +108,14 @@ class ProcessError(JitneyError, RuntimeError):
     code: str = "J106"
 
 
+@public_in("jitney.errors")
 class BudgetError(JitneyError, MemoryError):
     """A gradient does not fit into its memory limit, whatever is saved and recomputed."""
 
     code: str = "J112"
 
 
+@public_in("jitney.errors")
 class DerivativeError(JitneyError, TypeError):
     """A derivative was requested with respect to something, or of something, that has none.
 
@@ -115,42 +128,49 @@ class DerivativeError(JitneyError, TypeError):
     positions: tuple[str, ...] = ()
 
 
+@public_in("jitney.errors")
 class StateError(JitneyError, ValueError):
     """A derived field of a state cannot be computed, or a vector does not fit a state."""
 
     code: str = "J110"
 
 
+@public_in("jitney.errors")
 class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 
     code: str = "J111"
 
 
+@public_in("jitney.errors")
 class DataError(JitneyError, OSError):
     """The data of a stream have changed, or a read returned other rows than were requested."""
 
     code: str = "J113"
 
 
+@public_in("jitney.errors")
 class ExportError(JitneyError, ValueError):
     """A program cannot be written into a file, or a file cannot be loaded here."""
 
     code: str = "J114"
 
 
+@public_in("jitney.errors")
 class DonationError(JitneyError, RuntimeError):
     """A donated buffer was used again, or was passed more than once."""
 
     code: str = "J115"
 
 
+@public_in("jitney.errors")
 class NonFiniteError(JitneyError, FloatingPointError):
     """A decorated call with `debug_nans=True` produced a NaN or an infinity."""
 
     code: str = "J116"
 
 
+@public_in("jitney.errors")
 class VerificationError(JitneyError, AssertionError):
     """A program's result differs from that of the plain function, or of the reference it is
     compared with.
@@ -163,10 +183,101 @@ class VerificationError(JitneyError, AssertionError):
     script: str | None = None
 
 
+@public_in("jitney.errors")
 class JitneyWarning(UserWarning):
-    """Something works, but not as requested; the text says how to change that."""
+    """Base class of all warnings: something works, but not as requested, and the text says how to
+    change that.
+
+    Each subclass is a cause, so that one can be filtered alone; each warning comes once.
+    """
 
     code: ClassVar[str] = "J118"
+
+
+@public_in("jitney.errors")
+class PaddingWarning(JitneyWarning):
+    """An axis of `pad` runs at its exact size, since an operation along it has no proof."""
+
+    code: ClassVar[str] = "J121"
+
+
+@public_in("jitney.errors")
+class TransformWarning(JitneyWarning):
+    """An option does not act, or not as a whole, since an outer transform traces the call."""
+
+    code: ClassVar[str] = "J122"
+
+
+@public_in("jitney.errors")
+class EagerWarning(JitneyWarning):
+    """A function runs un-jitted from now on, as `on_trace_error="eager"` asks."""
+
+    code: ClassVar[str] = "J123"
+
+
+@public_in("jitney.errors")
+class RetraceWarning(JitneyWarning):
+    """A function compiles more programs than it should: past `max_compiles`, or one for each value
+    of a static argument.
+    """
+
+    code: ClassVar[str] = "J124"
+
+
+@public_in("jitney.errors")
+class PrecisionWarning(JitneyWarning):
+    """Numbers lose digits that matter, or float16 steps are all skipped."""
+
+    code: ClassVar[str] = "J125"
+
+
+@public_in("jitney.errors")
+class CacheWarning(JitneyWarning):
+    """The persistent cache is not used, or has outgrown its limit."""
+
+    code: ClassVar[str] = "J126"
+
+
+@public_in("jitney.errors")
+class AnnotationWarning(JitneyWarning):
+    """An annotation cannot be read, or which arguments have a mapped axis had to be guessed."""
+
+    code: ClassVar[str] = "J127"
+
+
+@public_in("jitney.errors")
+class VerificationWarning(JitneyWarning):
+    """Something is not verified, or differs by a fault of the compiler XLA."""
+
+    code: ClassVar[str] = "J128"
+
+
+@public_in("jitney.errors")
+class DataWarning(JitneyWarning):
+    """A checkpoint cannot be written, or lacks what an earlier version did not save."""
+
+    code: ClassVar[str] = "J129"
+
+
+@public_in("jitney.errors")
+class UpdateWarning(JitneyWarning):
+    """The body updates its arguments in place, and the updates are lost."""
+
+    code: ClassVar[str] = "J130"
+
+
+@public_in("jitney.errors")
+class SettingWarning(JitneyWarning):
+    """A setting of the process comes too late, or a progress bar lacks its package."""
+
+    code: ClassVar[str] = "J131"
+
+
+@public_in("jitney.errors")
+class MeasurementWarning(JitneyWarning):
+    """A measurement leaves open what was asked of it."""
+
+    code: ClassVar[str] = "J132"
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ def _extreme(name: str, a: Any, b: Any) -> object:
     return getattr(module, function)(a, b)
 
 
-def _same(a: object) -> object:
+def _identity(a: object) -> object:
     """Identity. Symbolic dimensions have no unary `+`."""
     return a
 
@@ -255,7 +255,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
     ast.USub: operator.neg,
-    ast.UAdd: _same,
+    ast.UAdd: _identity,
 }
 # Functions of plain values.
 _CALLS: Mapping[str, Callable[..., object]] = {
@@ -275,8 +275,8 @@ _OPEN_CALLS: Mapping[str, Callable[..., object]] = {
     "max": lambda *args: reduce(partial(_extreme, "max"), args),
     "abs": _absolute,
     "sum": lambda *args: reduce(operator.add, args),
-    "int": _same,
-    "round": _same,
+    "int": _identity,
+    "round": _identity,
     "floordiv": operator.floordiv,
     "mod": operator.mod,
 }

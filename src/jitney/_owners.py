@@ -264,10 +264,12 @@ def shorten(error: BaseException) -> None:
     causes, as JAX does with its own.
 
     They are also removed from the stack in the message of a failed run-time check.
-    `JITNEY_TRACEBACK=full` keeps them. The caller re-raises with a bare `raise`, which adds no
-    frame.
+    `JITNEY_TRACEBACK=full` keeps them, and so does `jax_traceback_filtering="off"`, which keeps
+    JAX's. The caller re-raises with a bare `raise`, which adds no frame.
     """
     if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
+        return
+    if getattr(jax.config, "jax_traceback_filtering", None) == "off":
         return
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
@@ -276,7 +278,7 @@ def shorten(error: BaseException) -> None:
         each = waiting.pop()
         if each is not None and id(each) not in seen:
             seen.add(id(each))
-            each.__traceback__ = _without_ours(each.__traceback__)
+            each.__traceback__ = _drop_own_frames(each.__traceback__)
             if (
                 isinstance(each, equinox.EquinoxRuntimeError)
                 and each.args
@@ -286,7 +288,7 @@ def shorten(error: BaseException) -> None:
             waiting += [each.__cause__, each.__context__]
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+def _drop_own_frames(trace: TracebackType | None) -> TracebackType | None:
     theirs: list[TracebackType] = []
     while trace is not None:
         if owner(trace.tb_frame.f_code.co_filename) != "jitney":

@@ -24,7 +24,7 @@ Disabled = Literal["jit", "eager"]
 class SwitchListener(Protocol):
     """Object that decides how to run again when a switch changes."""
 
-    def decide_again(self) -> None: ...
+    def reset_decision(self) -> None: ...
 
 
 class Switch:
@@ -57,13 +57,13 @@ class Switch:
         with self._lock:
             switched = list(self._switched)
         for switch in switched:
-            switch.decide_again()
+            switch.reset_decision()
 
 
 VERIFY = Switch()
 
 
-def disabled(where: Where | str) -> Disabled | None:
+def disable_switch(where: Where | str) -> Disabled | None:
     """Value of `JITNEY_DISABLE`.
 
     Raises:

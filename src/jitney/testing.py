@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ._diagnosis.jax_work import Watch, watch
 from ._diagnosis.temporaries import CompiledProgram as CompiledProgram
 from ._diagnosis.temporaries import Temporaries as Temporaries
-from ._errors import JitneyWarning, OptionError, format_error, shortlist
+from ._errors import MeasurementWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
@@ -24,8 +24,12 @@ from ._measured.faster import faster
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
 from ._measured.verdict import CONFIDENCE
 from ._owners import public, users_level
+from ._public import public_in
 
 MB = 1e6
+
+for _asserted in (CompiledProgram, Faster, Temporaries):
+    public_in(__name__)(_asserted)
 
 
 @public
@@ -171,7 +175,7 @@ def assert_faster(
     )
     if unknown == "fail":
         raise AssertionError(text)
-    warnings.warn(text, JitneyWarning, stacklevel=users_level())
+    warnings.warn(text, MeasurementWarning, stacklevel=users_level())
     return found
 
 
@@ -276,3 +280,7 @@ __all__: Sequence[str] = (
     "assert_memory",
     "assert_no_recompile",
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,5 +1,5 @@
-"""`jitney.precision_report` and `precision="auto:..."`: errors measured against float64, and the
-products that must stay.
+"""`jitney.analysis.precision_report` and `precision="auto:..."`: errors measured against
+float64, and the products that must stay.
 """
 
 import equinox as eqx
@@ -12,7 +12,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import OptionError, PrecisionError, optimize, precision_report
+from jitney import optimize
+from jitney.analysis import precision_report
+from jitney.errors import OptionError, PrecisionError
 from tests._arrays import array
 
 rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""`jitney.strategy`: in memory, in chunks, or read piece by piece."""
+"""`jitney.analysis.strategy`: in memory, in chunks, or read piece by piece."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import AxisError, ContractError, OptionError, optimize, strategy, stream
+from jitney import optimize, stream
+from jitney.analysis import strategy
+from jitney.errors import AxisError, ContractError, OptionError
 
 SIZES = {"n": 10**6, "k": 4}
 

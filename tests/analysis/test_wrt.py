@@ -8,7 +8,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import ContractError, optimize
+from jitney import optimize
+from jitney.errors import ContractError
 
 ROWS = np.ones((8, 3), np.float32)
 
@@ -25,7 +26,11 @@ def of_wrt(wrt: Float[Array, "d"], x: Float[Array, "b d"]):
 
 @pytest.mark.parametrize(
     ("tool", "more"),
-    [(jitney.strategy, {"memory": "1GiB"}), (jitney.axes, {}), (jitney.precision_report, {})],
+    [
+        (jitney.analysis.strategy, {"memory": "1GiB"}),
+        (jitney.analysis.axes, {}),
+        (jitney.analysis.precision_report, {}),
+    ],
     ids=["strategy", "axes", "precision_report"],
 )
 def test_a_tool_takes_wrt_where_the_derivative_does(tool, more):

@@ -11,7 +11,8 @@ from jax.experimental import checkify, io_callback
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import AxisError, JitneyWarning, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import AxisError
 
 V = Float[Array, "n"]
 S = Float[Array, ""]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import AxisError, optimize
+from jitney import optimize
+from jitney.errors import AxisError
 
 SOURCE = """
 import jax

@@ -62,5 +62,5 @@ def test_what_is_honest_is_no_difference(case, options):
         f = jitney.optimize(annotated(case), verify=True, **options)
         try:
             f(*arguments(case, 5))
-        except jitney.AxisError:
+        except jitney.errors.AxisError:
             assert "chunk" in options

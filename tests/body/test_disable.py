@@ -147,7 +147,7 @@ def test_a_value_that_is_not_known_is_refused():
     """At decoration."""
     with (
         environment(JITNEY_DISABLE="2"),
-        pytest.raises(jitney.OptionError, match="JITNEY_DISABLE='2'"),
+        pytest.raises(jitney.errors.OptionError, match="JITNEY_DISABLE='2'"),
     ):
         optimize(spread)
 

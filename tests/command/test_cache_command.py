@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from jitney import CacheFacts
 from jitney._command import cache_command
 from jitney._command.arguments import main
 from jitney._jax.compile_cache import entries as cache_entries
+from jitney.types import CacheFacts
 
 DAY = 86400
 KEY = "0123456789abcdef" * 4
@@ -95,7 +95,7 @@ def test_prune_deletes_what_its_options_name(options, stay, folder):
 def test_prune_deletes_what_is_damaged(folder):
     """1000 zeros are no entry of either format."""
     sound = b"program" * 50
-    (folder / f"jit_old-{KEY}-cache").write_bytes(cache_entries.CODEC.made(sound))
+    (folder / f"jit_old-{KEY}-cache").write_bytes(cache_entries.CODEC.compress(sound))
     assert main(["cache", "prune", "--damaged", "--yes"]) == 0
     assert left(folder) == ["old"]
 

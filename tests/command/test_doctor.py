@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from jitney import CacheFacts, JitneyWarning
+from jitney import JitneyWarning
 from jitney._command import doctor, faults, measured
 from jitney._command.arguments import main
 from jitney._command.checks import Check
 from jitney._jax.compile_cache import entries as cache_entries
+from jitney.types import CacheFacts
 
 
 def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):
@@ -73,7 +74,7 @@ def test_figures_are_measured(monkeypatch):
 
 def test_damaged_entries_are_found_and_left(tmp_path):
     """Each is read whole; those that are sound are not named."""
-    whole = cache_entries.CODEC.made(b"whole" * 99)
+    whole = cache_entries.CODEC.compress(b"whole" * 99)
     for name, data in (
         ("a-cache", whole),
         ("b-cache", whole[:-3]),

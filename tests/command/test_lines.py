@@ -175,7 +175,7 @@ def found_in(code, tmp_path):
     return changes(
         read_events(recording.events, recording.began).compiled,
         KEPT,
-        with_transfer_seconds(recording.lines.told()),
+        with_transfer_seconds(recording.lines.to_data()),
     )
 
 

@@ -190,7 +190,7 @@ def test_the_faults_of_a_program_are_named(style, tmp_path, monkeypatch):
     found = changes(
         read_events(recording.events, recording.began).compiled,
         kept,
-        with_transfer_seconds(recording.lines.told()),
+        with_transfer_seconds(recording.lines.to_data()),
     )
     assert len(found) == len(faults), found
     for fault in faults:

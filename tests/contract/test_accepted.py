@@ -33,7 +33,7 @@ def test_checking_a_result_leaves_the_sizes_alone():
     sizes, _ = check(f, z(2))
     check_result(contract(f), z(3), sizes, {})
     check_result(contract(f), z(4), sizes, {})
-    assert sizes.known == {"n": 2}
+    assert sizes.size_by_axis == {"n": 2}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_checking_a_result_leaves_the_sizes_alone():
 def test_any_array_will_do(make):
     """NumPy, JAX and abstract arrays."""
     sizes, notes = check(residual, make((3,)), make((3,)))
-    assert (sizes.known, notes) == ({"points": 3}, ())
+    assert (sizes.size_by_axis, notes) == ({"points": 3}, ())
 
 
 def test_tracers_are_arrays():
@@ -190,4 +190,4 @@ def test_an_alternative_that_does_not_fit_binds_nothing():
     ): ...
 
     sizes, _ = check(f, (z(2), z(3)), z(5))
-    assert sizes.known == {"m": 2, "k": 3, "n": 5}
+    assert sizes.size_by_axis == {"m": 2, "k": 3, "n": 5}

@@ -22,7 +22,7 @@ def test_instances_bind_their_own_axes():
     def f(model: Model, x: Float[Array, "in"]): ...
 
     sizes, notes = check(f, Model([Linear(z(2, 3), z(2)), Linear(z(5, 2), None)]), z(7))
-    assert (sizes.known, notes) == ({"in": 7}, ())
+    assert (sizes.size_by_axis, notes) == ({"in": 7}, ())
 
 
 def test_sizes_may_depend_on_a_module():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Complex, Float, Int
 
-from jitney import ContractError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, OptionError
 from tests._arrays import array, weak
 from tests.contract._contracts import Linear, Model, one, refusal, residual, result_refusal, z
 

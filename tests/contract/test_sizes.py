@@ -220,6 +220,6 @@ def test_a_snapshot_undoes_bindings():
     sizes = AxisBindings()
     before = sizes.copy()
     fit_shape(read(Shaped[np.ndarray, "n *b"]), (2, 3), "'x'", sizes, {})
-    assert sizes.known == {"n": 2}
+    assert sizes.size_by_axis == {"n": 2}
     sizes.restore(before)
-    assert (sizes.known, sizes.variadic) == ({}, {})
+    assert (sizes.size_by_axis, sizes.variadic) == ({}, {})

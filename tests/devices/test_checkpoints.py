@@ -1,4 +1,4 @@
-"""`jitney.Checkpoints`: saved on one mesh, restored on another."""
+"""`jitney.processes.Checkpoints`: saved on one mesh, restored on another."""
 
 import enum
 import functools
@@ -65,7 +65,7 @@ def test_a_checkpoint_is_restored_on_another_mesh(training, tmp_path, spec):
     asks for it.
     """
     eight = laid(training, jitney.mesh(data=4, model=2), *spec)
-    checkpoints = jitney.Checkpoints(tmp_path / "run")
+    checkpoints = jitney.processes.Checkpoints(tmp_path / "run")
     checkpoints.save(3, eight)
     four = laid(zeros(training), jitney.mesh(model=4, devices=jax.devices()[:4]), None, "model")
     for like in (four, zeros(training), jax.tree.map(lambda x: x, eight)):
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_restored_on_another_mesh(training, tmp_path, spec):
 
 def test_shapes_that_stand_for_arrays_are_restored_too(training, tmp_path):
     """So that nothing of the size of the model is made before it is read."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, training)
     abstract = {**eqx.filter_eval_shape(lambda: training), "seen": training["seen"]}
     mesh = jitney.mesh(data=8)
@@ -114,8 +114,8 @@ def test_a_tree_is_placed_as_a_program_has_it(training):
 @pytest.mark.parametrize(
     ("shard", "error", "says"),
     [
-        ({"out": "nowhere"}, jitney.MeshError, "'out' is to be sharded over 'nowhere'"),
-        (None, jitney.OptionError, "says nothing"),
+        ({"out": "nowhere"}, jitney.errors.MeshError, "'out' is to be sharded over 'nowhere'"),
+        (None, jitney.errors.OptionError, "says nothing"),
     ],
 )
 def test_rules_that_fit_nothing(training, shard, error, says):
@@ -126,7 +126,7 @@ def test_rules_that_fit_nothing(training, shard, error, says):
 
 def test_the_newest_are_kept(tmp_path):
     """And any of them can be restored."""
-    checkpoints = jitney.Checkpoints(tmp_path, keep=2)
+    checkpoints = jitney.processes.Checkpoints(tmp_path, keep=2)
     for step in (1, 5, 9):
         checkpoints.save(step, {"w": np.full(2, step)})
     assert checkpoints.steps == (5, 9)
@@ -140,7 +140,7 @@ def test_the_newest_are_kept(tmp_path):
 
 def test_without_a_checkpoint_a_run_begins_as_it_is(training, tmp_path):
     """The same script starts and resumes."""
-    step, tree = jitney.Checkpoints(tmp_path / "new").restore(training)
+    step, tree = jitney.processes.Checkpoints(tmp_path / "new").restore(training)
     assert step == 0
     assert tree is training
 
@@ -165,7 +165,7 @@ def test_without_a_checkpoint_a_run_begins_as_it_is(training, tmp_path):
 )
 def test_what_does_not_fit_is_named(tmp_path, like, says):
     """The leaf, and how it differs."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.zeros((2, 2)), "n": np.zeros(2)})
     with pytest.raises(jitney.JitneyError, match=says):
         checkpoints.restore(like)
@@ -174,14 +174,14 @@ def test_what_does_not_fit_is_named(tmp_path, like, says):
 def test_a_checkpoint_needs_arrays(tmp_path):
     """And a number of them to keep."""
     with pytest.raises(jitney.JitneyError, match="there is no array"):
-        jitney.Checkpoints(tmp_path).save(1, {"f": jnp.tanh})
-    with pytest.raises(jitney.OptionError, match="keep=0"):
-        jitney.Checkpoints(tmp_path, keep=0)
+        jitney.processes.Checkpoints(tmp_path).save(1, {"f": jnp.tanh})
+    with pytest.raises(jitney.errors.OptionError, match="keep=0"):
+        jitney.processes.Checkpoints(tmp_path, keep=0)
 
 
 def test_what_has_no_numbers_is_named(tmp_path):
     """Shapes, traced arrays and texts; and steps that are none."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     shape = jax.ShapeDtypeStruct((2,), jnp.float32)
     with pytest.raises(jitney.JitneyError, match=r"\['w'\] has no numbers"):
         checkpoints.save(1, {"w": shape})
@@ -194,8 +194,8 @@ def test_what_has_no_numbers_is_named(tmp_path):
     for step in (-1, 5.5, True, "5"):
         with pytest.raises(jitney.JitneyError, match="is not a step"):
             checkpoints.save(step, {"w": np.ones(2)})
-    with pytest.raises(jitney.OptionError, match="not a folder"):
-        jitney.Checkpoints("gs://bucket/run")
+    with pytest.raises(jitney.errors.OptionError, match="not a folder"):
+        jitney.processes.Checkpoints("gs://bucket/run")
     (tmp_path / "7").mkdir()
     with pytest.raises(jitney.JitneyError, match="not a checkpoint of jitney's"):
         checkpoints.restore({"w": np.ones(2)})
@@ -221,7 +221,7 @@ VALUES = {
 def test_values_of_python_come_back_to_the_bit(tmp_path, name):
     """Of the type that was saved, whatever the tree has in their place."""
     saved, other = VALUES[name]
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "x": [saved]})
     found = checkpoints.restore({"w": np.zeros(2), "x": [other]})[1]["x"][0]
     assert pickle.dumps(found) == pickle.dumps(saved)
@@ -230,7 +230,7 @@ def test_values_of_python_come_back_to_the_bit(tmp_path, name):
 def test_a_generator_goes_on_where_it_was(tmp_path):
     """By its state, a tree of numbers and texts."""
     rng, other = np.random.default_rng(3), np.random.default_rng(4)
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "rng": rng.bit_generator.state})
     other.bit_generator.state = checkpoints.restore(
         {"w": np.zeros(2), "rng": other.bit_generator.state}
@@ -260,7 +260,7 @@ class Mode(enum.IntEnum):
 )
 def test_what_is_not_saved_is_named(tmp_path, leaf):
     """With its path, before a run begins with it or ends in it."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     says = rf"\['x'\]\[0\] is a {type(leaf).__name__}, which is not saved"
     with pytest.raises(jitney.JitneyError, match=says):
         checkpoints.save(1, {"w": np.ones(2), "x": [leaf]})
@@ -283,7 +283,7 @@ def test_what_is_not_saved_is_named(tmp_path, leaf):
 )
 def test_code_is_that_of_the_tree(tmp_path, leaf):
     """It is what the program does, not what it has reached."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "x": leaf})
     assert checkpoints.restore({"w": np.ones(2), "x": leaf})[1]["x"] is leaf
 
@@ -301,7 +301,7 @@ def test_code_is_that_of_the_tree(tmp_path, leaf):
 )
 def test_values_that_do_not_fit_are_named(tmp_path, like, says):
     """As arrays are."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "x": 3})
     with pytest.raises(jitney.JitneyError, match=says):
         checkpoints.restore({"w": np.ones(2), **like})
@@ -317,7 +317,7 @@ def rewritten(folder, change):
 
 def test_a_checkpoint_without_values_says_so(tmp_path):
     """As jitney 0.2 wrote it: the arrays are restored, and a warning names what is the tree's."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "it": 7})
     rewritten(
         tmp_path, lambda described: [described.pop(name) for name in ("values", "values_checksum")]
@@ -332,7 +332,7 @@ def test_a_checkpoint_without_values_says_so(tmp_path):
 
 def test_a_damaged_value_is_refused(tmp_path):
     """As a damaged array is."""
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": np.ones(2), "it": 7})
     rewritten(tmp_path, lambda described: described["values"][0].__setitem__(2, "0x8"))
     with pytest.raises(jitney.JitneyError, match="numbers of Python are not those that were saved"):
@@ -348,7 +348,7 @@ def test_empty_arrays_are_restored(tmp_path):
         "keys": jax.random.split(jax.random.key(0), 2)[:0],
         "spread": jax.device_put(jnp.zeros((0, 4)), NamedSharding(mesh, P(None, "data"))),
     }
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     checkpoints.save(np.int64(1), tree)
     step, found = checkpoints.restore(tree, step=jnp.int32(1))
     assert type(step) is int

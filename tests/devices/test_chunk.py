@@ -195,7 +195,7 @@ def test_elements_alone_cost_no_communication(mesh):
     """Nor a gather of what is spread, with positions that count from the front of the whole."""
     f = jitney.optimize(pointwise, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)
     x = rows(32, 3)
-    assert jitney.communication(f, x).collectives == ()
+    assert jitney.analysis.communication(f, x).collectives == ()
     y = f(x)
     assert y.sharding.is_equivalent_to(NamedSharding(mesh.mesh, P("data")), 2)
 
@@ -205,7 +205,7 @@ def test_what_is_sent_is_what_is_accumulated(mesh):
     passes; the plan says so.
     """
     f = jitney.optimize(gram, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)
-    found = jitney.communication(f, rows(32, 3))
+    found = jitney.analysis.communication(f, rows(32, 3))
     assert found.bytes == {"all-reduce": 4 * (3 + 9)}
     assert not any(each.in_loop for each in found.collectives)
     lines = {line.name: line.why for line in f.plan(rows(32, 3)).lines}
@@ -231,7 +231,7 @@ def test_another_axis_lies_along_the_mesh(mesh):
     y, mean = jax.block_until_ready(f(x, w))
     np.testing.assert_allclose(y, np.tanh(x @ w), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(mean, np.tanh(x @ w).mean(0), rtol=1e-4, atol=1e-6)
-    assert jitney.communication(f, x, w).collectives == ()
+    assert jitney.analysis.communication(f, x, w).collectives == ()
 
 
 def test_both_kinds_of_axes(mesh):
@@ -249,7 +249,7 @@ def test_both_kinds_of_axes(mesh):
     np.testing.assert_allclose(y, np.tanh(x @ w), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(mean, np.tanh(x @ w).mean(0), rtol=1e-4, atol=1e-6)
     assert y.sharding.is_equivalent_to(NamedSharding(mesh.mesh, P("data", "model")), 2)
-    assert "all-gather" not in jitney.communication(f, x, w).bytes
+    assert "all-gather" not in jitney.analysis.communication(f, x, w).bytes
 
 
 def test_what_goes_on_from_device_to_device_is_refused(mesh):
@@ -260,7 +260,7 @@ def test_what_goes_on_from_device_to_device_is_refused(mesh):
         return jnp.cumsum(x)
 
     with pytest.raises(
-        jitney.AxisError,
+        jitney.errors.AxisError,
         match=r"where it is sharded over 'data': test_chunk.py:\d+ \(f\) goes on .* \(`cumsum`\)",
     ):
         f(rows(32))
@@ -292,7 +292,7 @@ def test_a_gradient_is_put_together_once_for_any_number_of_microbatches(mesh):
     for microbatch in (2, 8):
         loss = jitney.optimize(model_loss, shard={"batch": "data"}, mesh=mesh)
         f = jitney.accumulate(loss, axis="batch", microbatch=microbatch, wrt="model")
-        found = jitney.communication(f, model, x, y).collectives
+        found = jitney.analysis.communication(f, model, x, y).collectives
         assert {each.kind for each in found} == {"all-reduce"}
         assert not any(each.in_loop for each in found)
         counts.append(sum(each.count for each in found))
@@ -320,10 +320,10 @@ def wide(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def test_a_strategy_is_that_of_one_device(mesh):
     """What it finds for a chunk is what `chunk=` takes on each."""
-    found = jitney.strategy(
+    found = jitney.analysis.strategy(
         jitney.optimize(wide, shard={"n": "data"}, mesh=mesh), sizes={"n": 512}, memory="300KiB"
     )
-    alone = jitney.strategy(jitney.optimize(wide), sizes={"n": 512}, memory="300KiB")
+    alone = jitney.analysis.strategy(jitney.optimize(wide), sizes={"n": 512}, memory="300KiB")
     assert [way.name for way in found.ways if way.fits] == ["chunked", "streamed"]
     (whole, cut, _), one = found.ways, alone.ways[0]
     assert one.bytes / 5 < whole.bytes < one.bytes / 3
@@ -346,7 +346,7 @@ def test_a_frontier_is_that_of_one_device(mesh):
 
     options = {"sizes": {"n": 4096, "k": 8}, "wrt": "w", "memory": "1GiB"}
     one, four = (
-        jitney.frontier(f, **options)
+        jitney.analysis.frontier(f, **options)
         for f in (jitney.optimize(deep), jitney.optimize(deep, shard={"n": "data"}, mesh=mesh))
     )
     assert one.ways[0].bytes / 5 < four.ways[0].bytes < one.ways[0].bytes / 3

@@ -1,4 +1,6 @@
-"""What devices send each other, as `jitney.communication` and `jitney.visualize` tell it."""
+"""What devices send each other, as `jitney.analysis.communication` and
+`jitney.analysis.visualize` tell it.
+"""
 
 import equinox as eqx
 import jax
@@ -27,7 +29,7 @@ def test_a_pointwise_axis_costs_nothing():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
         return jnp.sin(x) + jnp.sum(x, 1, keepdims=True)
 
-    assert jitney.communication(f, X).collectives == ()
+    assert jitney.analysis.communication(f, X).collectives == ()
 
 
 def test_a_reduction_is_an_all_reduce_with_its_axis_and_line():
@@ -37,7 +39,7 @@ def test_a_reduction_is_an_all_reduce_with_its_axis_and_line():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "n"]:
         return jnp.mean(x, 0)
 
-    (found,) = jitney.communication(f, X).collectives
+    (found,) = jitney.analysis.communication(f, X).collectives
     assert (found.kind, found.count, found.along, found.axes, found.bytes) == (
         "all-reduce",
         1,
@@ -55,7 +57,7 @@ def test_a_gradient_can_be_asked_about():
     def f(x: Float[Array, "batch n"], w: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(jnp.tanh(x @ w))
 
-    found = jitney.communication(f.grad, X, X[0], wrt="w")
+    found = jitney.analysis.communication(f.grad, X, X[0], wrt="w")
     assert found.bytes["all-reduce"] >= 16
 
 
@@ -66,7 +68,7 @@ def test_a_full_gather_is_flagged():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "batch other"]:
         return x @ x.T
 
-    found = jitney.communication(f, X)
+    found = jitney.analysis.communication(f, X)
     assert "x" in [each.whole for each in found.collectives]
     assert "brings all of 'x'" in " ".join(str(found).split())
 
@@ -80,7 +82,7 @@ def test_parameters_that_are_gathered_on_purpose_say_so():
     def f(model, x: Float[Array, "batch n"]) -> Float[Array, "batch m"]:
         return jax.vmap(model)(x)
 
-    found = jitney.communication(f, eqx.nn.Linear(4, 16, key=jax.random.key(0)), X)
+    found = jitney.analysis.communication(f, eqx.nn.Linear(4, 16, key=jax.random.key(0)), X)
     gathers = [each for each in found.collectives if each.kind == "all-gather"]
     assert gathers
     assert all(each.axes == ("fsdp",) and each.whole is None for each in gathers)
@@ -93,7 +95,7 @@ def test_a_collective_in_a_loop_says_so():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
         return jax.lax.fori_loop(0, 10, lambda _, y: jnp.tanh(y - jnp.mean(y, 0)), x)
 
-    assert any(each.in_loop for each in jitney.communication(f, X).collectives)
+    assert any(each.in_loop for each in jitney.analysis.communication(f, X).collectives)
 
 
 def test_a_padded_program_is_that_of_its_bucket():
@@ -107,13 +109,13 @@ def test_a_padded_program_is_that_of_its_bucket():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "n"]:
         return jnp.mean(x, 0)
 
-    assert jitney.communication(f, X[:7]).bytes == {"all-reduce": 16}
+    assert jitney.analysis.communication(f, X[:7]).bytes == {"all-reduce": 16}
 
 
 def test_a_function_that_is_not_sharded_is_refused():
     """With what to do."""
-    with pytest.raises(jitney.OptionError, match="not sharded"):
-        jitney.communication(jitney.optimize(lambda x: x), X)
+    with pytest.raises(jitney.errors.OptionError, match="not sharded"):
+        jitney.analysis.communication(jitney.optimize(lambda x: x), X)
 
 
 def test_who_holds_what():
@@ -123,7 +125,7 @@ def test_who_holds_what():
     def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
         return x + 1.0
 
-    placed = jitney.visualize({"y": f(X), "z": jnp.ones(3), "name": "a"})
+    placed = jitney.analysis.visualize({"y": f(X), "z": jnp.ones(3), "name": "a"})
     y, z = placed.arrays
     assert (y.spec, y.part, y.parts, y.devices, y.bytes) == (("data", "-"), (2, 4), 4, 8, 32)
     assert (z.devices, z.bytes) == (1, 12)

@@ -55,7 +55,7 @@ def test_a_size_that_does_not_divide_is_named_after_one_that_does():
     program = doubling()
     with jitney.mesh(data=4):
         jax.block_until_ready(program(np.ones((8, 2), np.float32)))
-        with pytest.raises(jitney.MeshError, match="'batch' of x has size 9"):
+        with pytest.raises(jitney.errors.MeshError, match="'batch' of x has size 9"):
             program(np.ones((9, 2), np.float32))
         jax.block_until_ready(program(np.ones((8, 2), np.float32)))
     assert program.stats.traces == 1

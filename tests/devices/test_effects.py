@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import AxisError, optimize
+from jitney import optimize
+from jitney.errors import AxisError
 from tests.axes.test_effects import (
     ONCE,
     V,

@@ -144,7 +144,8 @@ def test_a_deleted_array_has_no_way_to_the_host():
     gone = jnp.ones(3)
     gone.delete()
     with pytest.raises(
-        jitney.DonationError, match=r"\['loss'\] was deleted(.|\n)*Fix: call jitney.host before"
+        jitney.errors.DonationError,
+        match=r"\['loss'\] was deleted(.|\n)*Fix: call jitney.host before",
     ):
         jitney.host({"loss": gone})
 
@@ -189,7 +190,7 @@ def test_shard_inside_shard_map_over_another_mesh_is_refused(automatic):
     """As inside `pmap`: the devices are taken."""
     f = jitney.optimize(layer, shard={"batch": "data"}, mesh=automatic)
     with pytest.raises(
-        jitney.MeshError,
+        jitney.errors.MeshError,
         match=(
             r"data=4, model=2 is asked for inside `shard_map` or `pmap`(.|\n)*Fix: call the"
             r" function"
@@ -229,6 +230,6 @@ def test_a_pipeline_on_explicit_axes(given):
         assert eqx.filter_jit(piped)(x).sharding.spec[0] == "data"
     with (
         jitney.mesh(other=4, devices=jax.devices()[:4]),
-        pytest.raises(jitney.MeshError, match=r"inside another: other=4|no axis 'stage'"),
+        pytest.raises(jitney.errors.MeshError, match=r"inside another: other=4|no axis 'stage'"),
     ):
         piped(X)

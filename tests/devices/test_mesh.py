@@ -51,5 +51,5 @@ def test_it_is_a_value():
 )
 def test_what_cannot_be_laid_out_says_so(axes, message):
     """With the numbers."""
-    with pytest.raises(jitney.MeshError, match=message):
+    with pytest.raises(jitney.errors.MeshError, match=message):
         jitney.mesh(devices=jax.devices()[:8], **axes)

@@ -12,7 +12,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import MeshError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import MeshError, OptionError
 
 X = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
 W = np.ones(3, np.float32)

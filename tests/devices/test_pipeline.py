@@ -99,60 +99,64 @@ def test_the_schedule_waits_as_theory_says():
     [
         (
             lambda: jitney.pipeline(layers(6), microbatches=2)(X),
-            jitney.MeshError,
+            jitney.errors.MeshError,
             "the 6 layers cannot be cut into stages along 'stage'",
         ),
         (
             lambda: jitney.pipeline(layers(4), microbatches=5)(X),
-            jitney.MeshError,
+            jitney.errors.MeshError,
             "a batch of 24 cannot be cut into 5 microbatches",
         ),
         (
             lambda: jitney.pipeline(layers(4), microbatches=2, axis="deep")(X),
-            jitney.MeshError,
+            jitney.errors.MeshError,
             "no axis 'deep'",
         ),
         (
             lambda: jitney.pipeline([*layers(1), eqx.nn.Identity()], microbatches=2),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "layer 1 .Identity. differs",
         ),
-        (lambda: jitney.pipeline([], microbatches=2), jitney.OptionError, "there is no layer"),
+        (
+            lambda: jitney.pipeline([], microbatches=2),
+            jitney.errors.OptionError,
+            "there is no layer",
+        ),
         (
             lambda: jitney.pipeline([jnp.tanh] * 4, microbatches=2),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "layers hold no arrays",
         ),
         (
             lambda: jitney.pipeline([layers(1)] * 4, microbatches=2),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "a layer is of type list, which cannot be called",
         ),
         (
             lambda: jitney.pipeline(layers(1)[0], microbatches=2),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "the first axes of its arrays are",
         ),
         (
             lambda: jitney.pipeline(layers(4), microbatches=2)(1.0),
-            jitney.MeshError,
+            jitney.errors.MeshError,
             "it is called with a float",
         ),
         (
             lambda: jitney.pipeline(layers(4), microbatches=2)(X[0, 0]),
-            jitney.MeshError,
+            jitney.errors.MeshError,
             r"it is called with float32\[\]",
         ),
         (
             lambda: jitney.pipeline(layers(4), microbatches=0),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "microbatches=0 is not a number",
         ),
         (
             lambda: jitney.pipeline(
                 [eqx.nn.Linear(6, 5, key=jax.random.key(i)) for i in range(4)], microbatches=2
             )(X),
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "a layer makes",
         ),
     ],
@@ -165,5 +169,5 @@ def test_what_cannot_be_piped_says_so(make, kind, message):
 
 def test_without_a_mesh_it_says_where_to_get_one():
     """Not a run on one device."""
-    with pytest.raises(jitney.MeshError, match="there is no mesh"):
+    with pytest.raises(jitney.errors.MeshError, match="there is no mesh"):
         jitney.pipeline(layers(4), microbatches=2)(X)

@@ -7,7 +7,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import AxisError, MeshError, optimize
+from jitney import optimize
+from jitney.errors import AxisError, MeshError
 
 ROWS = np.arange(107, dtype=np.float32)
 
@@ -78,5 +79,7 @@ def test_parts_are_multiples_of_the_devices():
     """Of this process; here it is alone."""
     with jitney.mesh(data=8, devices=jax.devices()[:8]):
         with pytest.raises(MeshError, match="Fix: pass a multiple of 8"):
-            jitney.from_processes(ROWS, "data")
-        np.testing.assert_array_equal(jitney.from_processes(ROWS[:104], "data"), ROWS[:104])
+            jitney.processes.from_processes(ROWS, "data")
+        np.testing.assert_array_equal(
+            jitney.processes.from_processes(ROWS[:104], "data"), ROWS[:104]
+        )

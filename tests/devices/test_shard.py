@@ -298,17 +298,17 @@ def test_a_plan_of_what_is_donated(mesh):
     [
         (
             {"batch": "rows"},
-            jitney.MeshError,
+            jitney.errors.MeshError,
             "'rows', which the mesh does not have(.|\n)*data=4, model=2",
         ),
         (
             {"bach": "data"},
-            jitney.OptionError,
+            jitney.errors.OptionError,
             "'bach', which no array of this call has(.|\n)*did you mean 'batch'",
         ),
         (
             {"hidden": "data"},
-            jitney.MeshError,
+            jitney.errors.MeshError,
             (
                 "axis 'hidden' of w has size 6, which the 4 devices along 'data' do not"
                 " divide(.|\n)*make it 8"
@@ -325,15 +325,17 @@ def test_what_cannot_be_placed_says_so(mesh, shard, kind, message):
 
 def test_without_a_mesh_it_says_where_to_get_one():
     """Not a run on one device."""
-    with pytest.raises(jitney.MeshError, match=r"`shard` has no mesh(.|\n)*with jitney.mesh"):
+    with pytest.raises(
+        jitney.errors.MeshError, match=r"`shard` has no mesh(.|\n)*with jitney.mesh"
+    ):
         jitney.optimize(layer, shard={"batch": "data"})(X, W)
 
 
 def test_registered_axes_are_checked():
     """The class, the field, and the text."""
-    with pytest.raises(jitney.OptionError, match="no field 'w'"):
+    with pytest.raises(jitney.errors.OptionError, match="no field 'w'"):
         jitney.register_axes(eqx.nn.Linear, w="out in")
-    with pytest.raises(jitney.OptionError, match="not a class of modules"):
+    with pytest.raises(jitney.errors.OptionError, match="not a class of modules"):
         jitney.register_axes(int, w="out in")
 
 

@@ -1,5 +1,5 @@
-"""`jitney.simulate` against programs that are really compiled for eight devices, and against counts
-by hand.
+"""`jitney.simulation.simulate` against programs that are really compiled for eight devices, and
+against counts by hand.
 """
 
 import equinox as eqx
@@ -29,14 +29,16 @@ def network():
 def gradient(network):
     """Simulated, and compiled here."""
     sizes = {"batch": ROWS, "n": 16, "m": 8}
-    found = jitney.simulate(loss.grad, network, sizes=sizes, mesh=MESH, device="h100", wrt="model")
+    found = jitney.simulation.simulate(
+        loss.grad, network, sizes=sizes, mesh=MESH, device="h100", wrt="model"
+    )
     x, y = np.ones((ROWS, 16), np.float32), np.ones((ROWS, 8), np.float32)
     with jitney.mesh(**MESH, devices=jax.devices()[:8]):
         compiled = loss.grad.program(wrt="model").lower(network, x, y).compile()
         return (
             found,
             compiled.memory_analysis(),
-            jitney.communication(loss.grad, network, x, y, wrt="model"),
+            jitney.analysis.communication(loss.grad, network, x, y, wrt="model"),
         )
 
 
@@ -94,7 +96,9 @@ def test_loops_are_counted_with_their_turns():
         )
         return jnp.sum(out, 0)
 
-    found = jitney.simulate(power, sizes={"batch": 16, "n": 4}, mesh={"data": 4}, device="h100")
+    found = jitney.simulation.simulate(
+        power, sizes={"batch": 16, "n": 4}, mesh={"data": 4}, device="h100"
+    )
     assert found.products == {"tf32": 5 * 2 * 16 * 4 * 4 // 4}
     assert [(each.kind, each.count, each.bytes) for each in found.collectives] == [
         ("all-reduce", 6, 6 * 4 * 4)
@@ -108,7 +112,9 @@ def test_what_is_given_up_is_not_counted_twice():
     def step(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
         return x + 1.0
 
-    found = jitney.simulate(step, sizes={"batch": 64, "n": 4}, mesh={"data": 8}, device="h100")
+    found = jitney.simulation.simulate(
+        step, sizes={"batch": 64, "n": 4}, mesh={"data": 8}, device="h100"
+    )
     assert (found.arguments, found.results, found.collectives) == (4 * 8 * 4, 0, ())
 
 
@@ -117,7 +123,7 @@ def test_gradients_under_fsdp_are_scattered(network):
     all-reduce.
     """
     f = jitney.optimize(loss.__wrapped__, shard=("fsdp", {"batch": "data"}))
-    found = jitney.simulate(
+    found = jitney.simulation.simulate(
         f.grad,
         network,
         sizes={"batch": 512, "n": 16, "m": 8},
@@ -144,7 +150,7 @@ def test_the_mesh_that_is_asked_for_is_the_one_that_counts(network):
         return eqx.apply_updates(model, own.grad(model, x, y, wrt="model"))
 
     with jitney.mesh(data=2, model=2, devices=jax.devices()[:8]):
-        found = jitney.simulate(
+        found = jitney.simulation.simulate(
             step, network, sizes={"batch": 256, "n": 16, "m": 8}, mesh={"data": 16}, device="h100"
         )
     weights = 4 * (WIDE * 16 + WIDE * WIDE + 8 * WIDE)
@@ -157,7 +163,7 @@ def test_the_mesh_that_is_asked_for_is_the_one_that_counts(network):
 
 def test_a_mesh_serves_as_its_sizes(network):
     """That of jitney, as one would call the function in it."""
-    found = jitney.simulate(
+    found = jitney.simulation.simulate(
         jitney.optimize(loss.__wrapped__, shard={"batch": "data"}),
         network,
         sizes={"batch": 256, "n": 16, "m": 8},

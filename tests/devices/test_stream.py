@@ -170,7 +170,7 @@ def test_what_goes_on_from_device_to_device_is_refused():
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.cumsum(x)
 
-    with pytest.raises(jitney.AxisError, match="where it is sharded over 'data'"):
+    with pytest.raises(jitney.errors.AxisError, match="where it is sharded over 'data'"):
         jitney.stream(made(f, {"n": "data"}), {"x": rows(30)}, chunk={"n": 8})
 
 
@@ -181,7 +181,7 @@ def test_without_a_mesh_it_says_so():
     def f(x: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x)
 
-    with pytest.raises(jitney.MeshError, match="no mesh"):
+    with pytest.raises(jitney.errors.MeshError, match="no mesh"):
         jitney.stream(f, {"x": rows(30)}, chunk={"n": 8})
 
 

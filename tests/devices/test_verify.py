@@ -5,8 +5,9 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import VerificationError, _axes, optimize
+from jitney import _axes, optimize
 from jitney._stages.shard import Shard
+from jitney.errors import VerificationError
 
 X = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
 

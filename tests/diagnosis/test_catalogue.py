@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import Cause
+from jitney.types import Cause
 
 from ._catalogue import CASES, ones
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import CompileError, optimize
+from jitney import optimize
+from jitney.errors import CompileError
 from tests._monitor import listening
 from tests._patience import patience
 

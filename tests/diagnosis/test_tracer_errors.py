@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, JitneyWarning, TraceError, optimize
+from jitney import JitneyWarning, optimize
 from jitney._diagnosis.tracer_errors import low_product_error
 from jitney._errors import Where
+from jitney.errors import ContractError, TraceError
 from tests._arrays import array
 
 X = array(np.linspace(-1, 1, 4, dtype=np.float32))

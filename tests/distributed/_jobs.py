@@ -60,11 +60,16 @@ def part(whole):
 
 def basics():
     """What agrees, and what differs; every process compares the same number of times."""
-    processes = jitney.distributed()
+    processes = jitney.processes.distributed()
     i = processes.index
-    tell(printed=str(processes), index=i, count=processes.count, again=error_of(jitney.distributed))
+    tell(
+        printed=str(processes),
+        index=i,
+        count=processes.count,
+        again=error_of(jitney.processes.distributed),
+    )
     with jitney.mesh(data=-1) as mesh:
-        x = jitney.from_processes(part(X), "data")
+        x = jitney.processes.from_processes(part(X), "data")
         tell(
             mesh=dict(mesh.shape),
             shape=x.shape,
@@ -73,14 +78,14 @@ def basics():
         )
         tell(whole=float(loss(jnp.asarray(X), W)), traces=loss.stats.traces)
         tell(numpy=error_of(lambda: loss(X[:4], W)))
-        small = jitney.from_processes(part(X[:4]), "data")
+        small = jitney.processes.from_processes(part(X[:4]), "data")
         tell(value=error_of(lambda: loss(small, W + i)))
         tell(static=error_of(lambda: loss(small, W, mode="mean" if i else "sum")))
         names = frozenset("abcdefghijkl")  # written in another order by each process
         tell(sets=[float(loss(small, W, mode=mode)) for mode in (names, ("sum", names))])
         tell(
             ragged=error_of(
-                lambda: jitney.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")
+                lambda: jitney.processes.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")
             )
         )
         tell(program=error_of(lambda: branches(x)))
@@ -110,15 +115,15 @@ def remedied():
     with jitney.mesh(data=-1):
         whole = jnp.asarray(X)
         tell(untold=error_of(lambda: loss(whole, W)))
-    jitney.distributed()
+    jitney.processes.distributed()
     with jitney.mesh(data=-1):
-        x = jitney.from_processes(part(X), "data")
+        x = jitney.processes.from_processes(part(X), "data")
         tell(
             told=float(loss(whole, W)),
             of_host=error_of(lambda: loss(X, W)),
             of_parts=float(loss(x, W)),
             of_whole=float(loss(jnp.asarray(X), W)),
-            twice=error_of(lambda: jitney.from_processes(x, "data")),
+            twice=error_of(lambda: jitney.processes.from_processes(x, "data")),
             as_it_is=float(loss(x, W)),
         )
         padded = jitney.optimize(energy, shard={"batch": "data"}, pad={"batch": "pow2"})
@@ -138,8 +143,8 @@ def remedied():
 
 def apart(first, second, **options):
     """Process 1 does another thing than process 0, which nobody catches."""
-    with jitney.distributed(**options), jitney.mesh(data=-1):
-        x = jitney.from_processes(part(X), "data")
+    with jitney.processes.distributed(**options), jitney.mesh(data=-1):
+        x = jitney.processes.from_processes(part(X), "data")
         small, narrow = x[:4], x[4:8, :2]
         jax.block_until_ready((loss(x, W), small, narrow))
         here = {"x": x, "small": small, "narrow": narrow}
@@ -192,8 +197,8 @@ def rows(step):
 
 def train(folder, steps, victim=-1, at=-1, spread=False, **options):
     """Train, save every second step, and perhaps be killed."""
-    jitney.distributed(**options)
-    checkpoints = jitney.Checkpoints(folder)
+    jitney.processes.distributed(**options)
+    checkpoints = jitney.processes.Checkpoints(folder)
     with jitney.mesh(data=-1):
         like = begun()
         if spread:  # nothing is read but each device's part
@@ -203,7 +208,7 @@ def train(folder, steps, victim=-1, at=-1, spread=False, **options):
         losses = []
         while step < steps:
             model, state, value = update(
-                model, state, jitney.from_processes(part(rows(step)), "data")
+                model, state, jitney.processes.from_processes(part(rows(step)), "data")
             )
             losses.append(float(value))
             step += 1
@@ -222,7 +227,7 @@ def train(folder, steps, victim=-1, at=-1, spread=False, **options):
 
 def cut(folder):
     """Be killed while a checkpoint is written."""
-    checkpoints = jitney.Checkpoints(folder)
+    checkpoints = jitney.processes.Checkpoints(folder)
     checkpoints.save(1, {"w": np.full(1 << 20, 1.0)})
 
     def watch():
@@ -236,9 +241,9 @@ def cut(folder):
 
 def killed(victim, grace):
     """One process is killed at its third step."""
-    jitney.distributed(grace=grace)
+    jitney.processes.distributed(grace=grace)
     with jitney.mesh(data=-1):
-        x = jitney.from_processes(part(X), "data")
+        x = jitney.processes.from_processes(part(X), "data")
         for step in range(1000):
             float(loss(x, W))
             tell(step=step)
@@ -250,7 +255,7 @@ def killed(victim, grace):
 def lonely():
     """Wait for one that does not come."""
     os.environ["JAX_NUM_PROCESSES"] = "2"
-    jitney.distributed(timeout=1.0)
+    jitney.processes.distributed(timeout=1.0)
 
 
 def beginnings():
@@ -261,14 +266,14 @@ def beginnings():
         )
     began = time.monotonic()
     tell(
-        unreachable=error_of(lambda: jitney.distributed(address, 2, 1, timeout=1.0)),
+        unreachable=error_of(lambda: jitney.processes.distributed(address, 2, 1, timeout=1.0)),
         waited=time.monotonic() - began,
     )
-    tell(missing=error_of(lambda: jitney.distributed(address)))
-    processes = jitney.distributed()
+    tell(missing=error_of(lambda: jitney.processes.distributed(address)))
+    processes = jitney.processes.distributed()
     tell(count=processes.count, printed=str(processes))
     with jitney.mesh(data=-1):
-        tell(loss=float(loss(jitney.from_processes(X, "data"), W)))
+        tell(loss=float(loss(jitney.processes.from_processes(X, "data"), W)))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_a_difference_stops_each_process(run, what, says):
 def test_numpy_arrays_are_neither_part_nor_whole(run):
     """The error names the argument and says how to tell."""
     assert "x is a NumPy array" in run[0]["numpy"]
-    assert "jitney.from_processes" in run[0]["numpy"]
+    assert "jitney.processes.from_processes" in run[0]["numpy"]
 
 
 def test_padding_is_refused(run):
@@ -181,8 +181,8 @@ def test_processes_that_do_not_come_are_an_error_in_time():
 def test_it_comes_first():
     """After JAX has started there is no joining."""
     jax.devices()
-    with pytest.raises(jitney.ProcessError, match="has started its devices already"):
-        jitney.distributed()
+    with pytest.raises(jitney.errors.ProcessError, match="has started its devices already"):
+        jitney.processes.distributed()
 
 
 NONSENSE = {
@@ -196,8 +196,8 @@ NONSENSE = {
 @pytest.mark.parametrize("says", NONSENSE)
 def test_arguments_that_make_no_sense(says):
     """Are refused before anything is started."""
-    with pytest.raises(jitney.ProcessError, match=says):
-        jitney.distributed(*NONSENSE[says])
+    with pytest.raises(jitney.errors.ProcessError, match=says):
+        jitney.processes.distributed(*NONSENSE[says])
 
 
 def test_a_process_that_is_left_alone_says_so(capfd):
@@ -225,6 +225,6 @@ def test_axes_of_parts_are_counted_from_the_front():
     """One from the back is another for each rank."""
     with (
         jitney.mesh(data=1, devices=jax.devices()[:1]),
-        pytest.raises(jitney.MeshError, match="axis=-1"),
+        pytest.raises(jitney.errors.MeshError, match="axis=-1"),
     ):
-        jitney.from_processes(X, "data", axis=-1)
+        jitney.processes.from_processes(X, "data", axis=-1)

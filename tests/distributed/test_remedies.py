@@ -19,8 +19,8 @@ def run():
 @pytest.mark.parametrize(
     ("error", "fix", "follows", "expected"),
     [
-        ("untold", "call jitney.distributed() at the start; it takes over", "told", LOSS),
-        ("of_host", 'jitney.from_processes(x, "data") puts the parts', "of_parts", LOSS),
+        ("untold", "call jitney.processes.distributed() at the start; it takes over", "told", LOSS),
+        ("of_host", 'jitney.processes.from_processes(x, "data") puts the parts', "of_parts", LOSS),
         ("of_host", "jnp.asarray(x) is whole in each", "of_whole", LOSS),
         ("twice", "pass it as it is", "as_it_is", LOSS),
         ("padded", "or decorate a second function without `pad` for that", "not_padded", ENERGY),

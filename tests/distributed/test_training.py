@@ -76,11 +76,11 @@ def test_others_go_on_from_the_checkpoint(runs):
 
 def test_one_process_goes_on_too(runs):
     """On one device, from what four had written."""
-    step, (model, state) = jitney.Checkpoints(runs[0] / "a").restore(begun(), step=4)
+    step, (model, state) = jitney.processes.Checkpoints(runs[0] / "a").restore(begun(), step=4)
     np.testing.assert_allclose(
         alone(model, state, step, STEPS), alone(*begun(), 0, STEPS)[4:], rtol=1e-5
     )
-    step, _ = jitney.Checkpoints(runs[0] / "a").restore(begun())
+    step, _ = jitney.processes.Checkpoints(runs[0] / "a").restore(begun())
     assert step == STEPS
 
 
@@ -95,7 +95,7 @@ def test_a_save_that_is_cut_leaves_the_one_before(tmp_path):
     """The process is killed while it writes; what was there is there, and a later save goes on."""
     (process,) = start("cut", 1, folder=str(tmp_path))
     assert process.code == -9, process.err
-    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints = jitney.processes.Checkpoints(tmp_path)
     step, tree = checkpoints.restore({"w": np.zeros(1 << 20)})
     assert step == 1
     assert tree["w"][-1] == 1.0

@@ -68,7 +68,7 @@ def to_the_bit(ours, theirs) -> None:
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-def saved(path, f, *args, **options) -> jitney.Loaded:
+def saved(path, f, *args, **options) -> jitney.types.Loaded:
     """`f` through a file."""
     f.export(path / "f.jitney", *args, **options)
     return jitney.load(path / "f.jitney")

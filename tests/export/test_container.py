@@ -11,8 +11,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import ExportError
 from jitney._export.container import read, write
+from jitney.errors import ExportError
 from tests._arrays import array
 
 X = array(np.arange(6.0))

@@ -17,8 +17,8 @@ import pytest
 from jaxtyping import Array
 
 import jitney
-from jitney import ContractError, DerivativeError, ExportError
 from jitney._export import container
+from jitney.errors import ContractError, DerivativeError, ExportError
 from tests._arrays import array
 from tests._patience import patience
 

@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import ContractError, DerivativeError, ExportError
+from jitney.errors import ContractError, DerivativeError, ExportError
 from tests._arrays import array, filled, random_key
 
 from ._models import Decay, Mode, Pair, data, decay, residual, saved, to_the_bit

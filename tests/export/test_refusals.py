@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import ContractError, ExportError, OptionError
+from jitney.errors import ContractError, ExportError, OptionError
 from tests._arrays import array
 
 X = array(np.arange(6.0))
@@ -168,5 +168,5 @@ def test_products_chosen_by_values_need_values(tmp_path):
 def test_a_body_that_needs_values_is_the_error_of_a_call(tmp_path):
     """Which argument, which line."""
     f = jitney.optimize(lambda x: x if x[0] > 0 else -x)
-    with pytest.raises(jitney.TraceError, match="'x'"):
+    with pytest.raises(jitney.errors.TraceError, match="'x'"):
         f.export(tmp_path / "f.jitney", X)

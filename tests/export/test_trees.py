@@ -111,7 +111,7 @@ def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(
     other = jax.tree.unflatten(structure, leaves)
     try:
         ours = jitney.load(path)(other)
-    except jitney.ContractError:
+    except jitney.errors.ContractError:
         return
     to_the_bit(ours, jitney.optimize(lambda tree: _changed(tree))(other))
     to_the_bit(jax.tree.leaves(ours), jax.tree.leaves(_changed(other)))

@@ -496,6 +496,10 @@ SHAPED = [
         jnp.arange({x}.shape[0]) * 2
         jnp.arange({x}.shape[0])[::-1]
         jnp.arange(1, {x}.shape[0] + 1)
+        jnp.ones((({x}.shape[0] - 5) // 2) ** 2)
+        jnp.arange((({x}.shape[0] - 4) // 2) * (({x}.shape[0] - 5) // 2))
+        lax.pad({v}, jnp.zeros((), {v}.dtype), (({v}.shape[0] - 5, 9, 0),))
+        lax.pad({v}, jnp.zeros((), {v}.dtype), ((9, {v}.shape[0] - 5, 0),))
         jnp.linspace(0.0, 1.0, {x}.shape[0])
         jnp.logspace(0.0, 1.0, {x}.shape[0])
         jnp.geomspace(1.0, 2.0, {x}.shape[0])

@@ -319,9 +319,15 @@ class _Task:
             both = jax.hessian(f)(at)
             return both if self.drawn.many else both[names[0]][names[0]]
         jac = jax.jacrev if self.drawn.keywords["mode"] == "reverse" else jax.jacfwd
-        blocks = single(
-            {name: jac(lambda x, name=name: f({**at, name: x}))(at[name]) for name in names}
-        )
+        # All arguments at once, as ours: a NaN of one times the zero direction of another is a NaN.
+        # `jax.jacfwd` takes them so if they are of one dtype.
+        if len({x.dtype for x in at.values()}) == 1:
+            out = jax.tree.structure(jax.eval_shape(f, at))
+            blocks = single(jax.tree.transpose(out, jax.tree.structure(at), jac(f)(at)))
+        else:
+            blocks = single(
+                {name: jac(lambda x, name=name: f({**at, name: x}))(at[name]) for name in names}
+            )
         return (f(at), blocks) if kind == "value_and_jacobian" else blocks
 
 

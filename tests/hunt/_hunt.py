@@ -15,7 +15,7 @@ import jitney
 
 from . import _combined, _options
 from ._draw import ALL, Case, Expression, drawn
-from ._judge import difference, is_unstable, leaves_of, unblurred
+from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
 from ._options import NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe
@@ -287,8 +287,10 @@ def _alone(
             continue
         if difference(got, want, "close") is None:
             score.findings.append(_finding("rounding", option, case, e, made, what, draw, n))
-        elif is_unstable(made.theirs, arrays, got, _exact(made, e)) or _is_xlas(
-            made, arrays, got, _exact(made, e)
+        elif (
+            is_unstable(made.theirs, arrays, got, _exact(made, e))
+            or is_overflow(made.ours, made.theirs, arrays, got, _exact(made, e))
+            or _is_xlas(made, arrays, got, _exact(made, e))
         ):
             score.unstable[option] += 1
         else:

@@ -607,7 +607,7 @@ def state(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             raise NotFloatingError
         kind = type(
             "S",
-            (jitney.State,),
+            (jitney.states.State,),
             {"__annotations__": annotations, "__module__": __name__, "y": _rule(fn, tuple(arrays))},
         )
         made = kind(**{name: jnp.asarray(x) for name, x in arrays.items()})
@@ -628,7 +628,7 @@ def _rule(fn: Any, names: tuple[str, ...]) -> Any:
     def y(self: Any) -> Any:
         return fn(**{name: getattr(self, name) for name in names})
 
-    return jitney.derived(y)
+    return jitney.states.derived(y)
 
 
 @dataclass(frozen=True)

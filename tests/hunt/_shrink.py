@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ._hunt import JITNEY, OPTIONS, Finding
-from ._judge import difference, is_unstable, leaves_of, unblurred
+from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
 from ._options import NotFloatingError, Way
 from ._program import HEADER, Program
 
@@ -146,6 +146,8 @@ def _falls(finding: Finding, program: Program, arrays: Mapping[str, Any], n: int
     )
     what = difference(got, want, exact)
     if finding.kind == "raw" or what is None or is_unstable(made.theirs, given, got, exact):
+        return None
+    if is_overflow(made.ours, made.theirs, given, got, exact):
         return None
     return Shrunk(program, arrays, n, what, made)
 

@@ -11,7 +11,8 @@ import pytest
 from jax import lax
 from jaxtyping import Array, Shaped
 
-from jitney import AxisError, JitneyWarning, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import AxisError
 from tests._arrays import random_key
 from tests.hunt._judge import difference, leaves_of
 

@@ -3,6 +3,7 @@ that are put in.
 """
 
 import dataclasses
+import functools
 import itertools
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tests.hunt import _table
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, Case, _Writer, drawn
 from tests.hunt._hunt import hunt
-from tests.hunt._judge import difference, is_unstable, leaves_of
+from tests.hunt._judge import difference, is_overflow, is_unstable, leaves_of
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
 
@@ -209,6 +210,25 @@ def test_rounding_that_a_program_amplifies_is_no_fault():
     moved = [cancelled + F32(1e-6), plain]
     assert is_unstable(theirs, {"x": x}, moved, "bits")
     assert not is_unstable(theirs, {"x": x}, [cancelled, plain * F32(1.01)], "close")
+
+
+def test_a_product_that_overflows_in_another_order_is_no_fault():
+    """At the end of the range only; a wrong factor is a fault there too."""
+    x = np.array([1e30, 1e-30, 1e30, 1e8], F32)
+
+    def product(order, factor=1):
+        return lambda arrays: [F32(factor) * functools.reduce(np.multiply, arrays["x"][order])]
+
+    theirs, ours = product([0, 1, 2, 3]), product([0, 2, 1, 3])
+    twice = product([0, 2, 1, 3], factor=2)
+    with np.errstate(all="ignore"):
+        got = ours({"x": x})
+        assert np.isinf(got[0])
+        assert np.isfinite(theirs({"x": x})[0])
+        assert is_overflow(ours, theirs, {"x": x}, got, "close")
+        assert not is_overflow(twice, theirs, {"x": x}, twice({"x": x}), "close")
+        small = {"x": x / F32(1e8)}
+        assert not is_overflow(twice, theirs, small, twice(small), "close")
 
 
 def test_the_report_counts_and_names():

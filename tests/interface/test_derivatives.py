@@ -12,16 +12,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
-from jitney import (
-    DerivativeError,
-    OptionError,
-    TraceError,
-    axes,
-    lazy_derivatives,
-    optimize,
-    strategy,
-    stream,
-)
+from jitney import lazy_derivatives, optimize, stream
+from jitney.analysis import axes, strategy
+from jitney.errors import DerivativeError, OptionError, TraceError
 from tests._arrays import array, weak
 from tests._tracing import count_traces
 

@@ -15,15 +15,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import (
-    ContractError,
-    OptionError,
-    Program,
-    StaticError,
-    TraceError,
-    no_compiles,
-    optimize,
-)
+from jitney import Program, no_compiles, optimize
+from jitney.errors import ContractError, OptionError, StaticError, TraceError
 from tests._arrays import array, filled, random_key, weak
 from tests._monitor import listening
 from tests._tracing import count_traces

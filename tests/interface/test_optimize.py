@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, Program, optimize
+from jitney import Program, optimize
+from jitney.errors import ContractError
 from tests._arrays import array, weak
 
 X = np.arange(3, dtype=np.float32)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, TraceError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, TraceError
 from tests._arrays import weak
 from tests._monitor import listening
 

@@ -12,8 +12,9 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import ContractError, OptionError, optimize, scan_steps
+from jitney import optimize, scan_steps
 from jitney._interface.scan_steps import _Ticks
+from jitney.errors import ContractError, OptionError
 from tests._arrays import array
 
 F = np.float32

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import OptionError, optimize, shared
+from jitney import optimize, shared
+from jitney.errors import OptionError
 from tests._arrays import array
 from tests._tracing import count_traces
 

@@ -78,7 +78,8 @@ def test_where_positions_are_traced_it_is_an_error(outer):
     f = sparse(graph)
     nb = NB if outer is jax.jit else NB[None]
     with pytest.raises(
-        jitney.DerivativeError, match=r"hangs on 'nb', at test_sparse_positions.py:\d+ \(graph\)"
+        jitney.errors.DerivativeError,
+        match=r"hangs on 'nb', at test_sparse_positions.py:\d+ \(graph\)",
     ) as error:
         outer(lambda u, nb: f.jacobian(u, nb).todense())(U, nb)
     assert "all 144 elements of the sparse derivative may be nonzero" in str(error.value)
@@ -142,7 +143,7 @@ def test_positions_that_hang_on_floats_are_an_error():
     def nearest(u: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "n"]:
         return u[jnp.argsort(v)]
 
-    with pytest.raises(jitney.DerivativeError, match="hangs on 'v'"):
+    with pytest.raises(jitney.errors.DerivativeError, match="hangs on 'v'"):
         sparse(nearest).jacobian(U, U)
     got = sparse(nearest, static="v").jacobian(U, U)
     np.testing.assert_allclose(got.todense(), jax.jacobian(nearest)(U, U))
@@ -159,7 +160,7 @@ def test_positions_in_a_module_are_passed_by_themselves():
         return net.w * graph(u, net.nb)
 
     with pytest.raises(
-        jitney.DerivativeError,
+        jitney.errors.DerivativeError,
         match=r"hangs on 'net.nb'(?s:.)*Fix: pass the positions as an argument of their own",
     ):
         sparse(flow).jacobian(U, Net(jnp.asarray(NB), jnp.ones(N)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import OptionError
+from jitney.errors import OptionError
 from tests._arrays import array, filled, random_key, weak
 
 KEYS = [random_key(seed) for seed in range(4)]

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Complex, Float
 
 import jitney
-from jitney import State, StateError, derived, optimize
+from jitney import optimize
+from jitney.errors import StateError
+from jitney.states import State, derived
 from tests._examples import examples
 
 COUNT = []
@@ -367,7 +369,7 @@ def test_states_are_arguments_of_programs(economy):
     grad = welfare.grad(economy)
     assert isinstance(grad, Economy)
     np.testing.assert_allclose(grad.labour, 3 * 0.7 / 4, rtol=1e-6)
-    with pytest.raises(jitney.ContractError, match="axis 'sector' has two sizes"):
+    with pytest.raises(jitney.errors.ContractError, match="axis 'sector' has two sizes"):
         welfare(eqx.tree_at(lambda e: e.share, economy, jnp.ones((2, 4))))
 
 

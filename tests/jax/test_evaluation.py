@@ -18,7 +18,7 @@ from jitney._jax.evaluation import (
     number_results,
     without_calls,
 )
-from jitney._jax.jaxprs import bound, called_jaxpr, open_jaxpr
+from jitney._jax.jaxprs import called_jaxpr, open_jaxpr, rebind
 
 TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 
@@ -35,14 +35,14 @@ def mixed(x: Any) -> Any:
 def test_evaluated_gives_what_the_function_gives():
     x = jnp.asarray([3.0, -1.0, 4.0, -1.5, 9.0])
     expected = jax.jit(mixed)(x)
-    for got, wanted in zip(interpret(jax.make_jaxpr(mixed)(x), [x], bound), expected, strict=True):
+    for got, wanted in zip(interpret(jax.make_jaxpr(mixed)(x), [x], rebind), expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
 def test_constants_can_be_given():
     """In place of those that the program was traced with."""
     program = jax.make_jaxpr(lambda x: x + TABLE)(TABLE)
-    (got,) = interpret(program, [TABLE], bound, constants=[10 * TABLE])
+    (got,) = interpret(program, [TABLE], rebind, constants=[10 * TABLE])
     np.testing.assert_allclose(got, 11 * TABLE, rtol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_a_number_is_read_with_the_operation_that_reads_it():
         return value
 
     interpret(
-        jax.make_jaxpr(lambda x: (x * 2.0 + TABLE, 3.0))(TABLE), [TABLE], bound, constant=constant
+        jax.make_jaxpr(lambda x: (x * 2.0 + TABLE, 3.0))(TABLE), [TABLE], rebind, constant=constant
     )
     assert seen == [(1.0, None), (2.0, "mul"), (3.0, None)]
 
@@ -99,7 +99,7 @@ def test_calls_are_taken_apart_and_leave_their_lines():
 
     def results(eqn: Any, operands: list[Any], within: CallStack) -> list[Any]:
         lines.append(within.line)
-        return bound(eqn, operands)
+        return rebind(eqn, operands)
 
     program = jax.make_jaxpr(lambda x: inner(x) * 2)(TABLE)
     (got,) = without_calls(program, [TABLE], results, seen_at=CallStack(start="outside"))
@@ -127,4 +127,4 @@ def test_a_program_by_numbers():
 
 def test_too_few_arguments_are_an_error():
     with pytest.raises(ValueError, match="zip"):
-        interpret(jax.make_jaxpr(jnp.add)(1.0, 2.0), [1.0], bound)
+        interpret(jax.make_jaxpr(jnp.add)(1.0, 2.0), [1.0], rebind)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
-from jitney import AxisError, ContractError, lazy_derivatives, optimize
+from jitney import lazy_derivatives, optimize
 from jitney._jax.memory import Fit, Misfit, fit, text
+from jitney.errors import AxisError, ContractError
 from tests._examples import examples
 
 pytestmark = pytest.mark.real_xla

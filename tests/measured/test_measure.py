@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import OptionError, VerificationError
 from jitney._measured.rounds import one_round
+from jitney.errors import OptionError, VerificationError
 from tests._arrays import array
 
 pytestmark = pytest.mark.real_xla

@@ -51,7 +51,7 @@ def undecorated(x):
 
 
 @pytest.fixture(scope="module")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> jitney.Profile:
+def profile(tmp_path_factory: pytest.TempPathFactory) -> jitney.types.Profile:
     """Three calls of a function in chunks, one of them compiling; its gradient; two padded ones;
     and one that is not decorated.
     """
@@ -67,18 +67,18 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> jitney.Profile:
     return p
 
 
-def events(p: jitney.Profile) -> list[dict]:
+def events(p: jitney.types.Profile) -> list[dict]:
     """What Perfetto is given."""
     return json.loads(gzip.decompress(p.perfetto.read_bytes()))["traceEvents"]
 
 
-def row(p: jitney.Profile, name: str):
+def row(p: jitney.types.Profile, name: str):
     (found,) = [each for each in p.programs if each.name == name]
     return found
 
 
 @pytest.mark.rest
-def test_calls_are_those_made(profile: jitney.Profile):
+def test_calls_are_those_made(profile: jitney.types.Profile):
     """Of each Program as many as the script calls, a derivative's apart; of a function that is not
     decorated they are unknown.
     """
@@ -91,7 +91,7 @@ def test_calls_are_those_made(profile: jitney.Profile):
 
 
 @pytest.mark.rest
-def test_runs_are_those_made(profile: jitney.Profile):
+def test_runs_are_those_made(profile: jitney.types.Profile):
     """A compiled program ran for each call."""
     assert {each.name: each.runs for each in profile.programs} == {
         "misfit": 3,
@@ -101,18 +101,18 @@ def test_runs_are_those_made(profile: jitney.Profile):
     }
 
 
-def test_a_program_is_where_the_user_wrote_it(profile: jitney.Profile):
+def test_a_program_is_where_the_user_wrote_it(profile: jitney.types.Profile):
     """The place is that of the function."""
     assert row(profile, "misfit").place == str(misfit.core.where)
 
 
-def test_compiling_is_apart(profile: jitney.Profile):
+def test_compiling_is_apart(profile: jitney.types.Profile):
     """The seconds of what was traced and compiled in the block are told from those of the calls."""
     assert row(profile, "misfit").compile_seconds > 0
     assert row(profile, "misfit").host_seconds > 0
 
 
-def test_a_chunk_has_its_axis_and_pass(profile: jitney.Profile):
+def test_a_chunk_has_its_axis_and_pass(profile: jitney.types.Profile):
     """The operations stand in the loop over their chunks: the mean takes one pass, what is made of
     it a second.
     """
@@ -120,14 +120,14 @@ def test_a_chunk_has_its_axis_and_pass(profile: jitney.Profile):
     assert {"chunk points / pass 1", "chunk points / pass 2"} <= scopes
 
 
-def test_stages_have_their_axes(profile: jitney.Profile):
+def test_stages_have_their_axes(profile: jitney.types.Profile):
     """Each element of the batch is evaluated at the size of its bucket."""
     assert "vmap batch / mask n" in {
         each.scope for each in profile.scopes if each.program == "running"
     }
 
 
-def test_perfetto_has_programs_stages_and_axes_as_rows(profile: jitney.Profile):
+def test_perfetto_has_programs_stages_and_axes_as_rows(profile: jitney.types.Profile):
     """They are spans of their own, beside those of the operations that stand in them."""
     (scopes,) = [
         event["pid"]
@@ -147,7 +147,7 @@ def test_perfetto_has_programs_stages_and_axes_as_rows(profile: jitney.Profile):
     } <= names
 
 
-def test_perfetto_has_the_calls_and_their_padding(profile: jitney.Profile):
+def test_perfetto_has_the_calls_and_their_padding(profile: jitney.types.Profile):
     """The host's row says which function was called, and what was padded and cut around it."""
     count = Counter(
         event.get("name")
@@ -157,7 +157,7 @@ def test_perfetto_has_the_calls_and_their_padding(profile: jitney.Profile):
     assert (count["misfit"], count["running"], count["pad"], count["cut"]) == (3, 2, 4, 2)
 
 
-def test_jax_s_own_file_has_the_programs(profile: jitney.Profile):
+def test_jax_s_own_file_has_the_programs(profile: jitney.types.Profile):
     """XProf reads what JAX wrote, beside ours."""
     (file,) = [each for each in profile.folder.glob("*.trace.json.gz") if each != profile.perfetto]
     assert {"misfit", "running"} <= {
@@ -165,7 +165,7 @@ def test_jax_s_own_file_has_the_programs(profile: jitney.Profile):
     }
 
 
-def test_seconds_of_a_program_are_those_of_its_operations(profile: jitney.Profile):
+def test_seconds_of_a_program_are_those_of_its_operations(profile: jitney.types.Profile):
     """While any of them ran: taken from Perfetto's file, on a grid of nanoseconds."""
     spans = [
         (round(1e3 * event["ts"]), round(1e3 * (event["ts"] + event["dur"])))
@@ -179,7 +179,7 @@ def test_seconds_of_a_program_are_those_of_its_operations(profile: jitney.Profil
     assert row(profile, "undecorated").device_seconds == pytest.approx(busy.sum() * 1e-9, abs=1e-8)
 
 
-def test_each_second_is_in_one_scope(profile: jitney.Profile):
+def test_each_second_is_in_one_scope(profile: jitney.types.Profile):
     """Scopes and operations are two sums of the same, and of one thread they are that of the
     program.
     """
@@ -188,7 +188,7 @@ def test_each_second_is_in_one_scope(profile: jitney.Profile):
     )
 
 
-def test_the_table_has_the_names(profile: jitney.Profile):
+def test_the_table_has_the_names(profile: jitney.types.Profile):
     """It is read without a viewer; in a notebook too."""
     for text in (str(profile), profile._repr_html_()):
         assert all(
@@ -203,7 +203,7 @@ def test_the_table_has_the_names(profile: jitney.Profile):
         )
 
 
-def test_data_for_json(profile: jitney.Profile):
+def test_data_for_json(profile: jitney.types.Profile):
     """All of it goes through JSON."""
     assert json.loads(json.dumps(profile.to_dict()))["programs"][0]["runs"] > 0
 
@@ -287,7 +287,7 @@ def test_an_error_inside_leaves_the_trace(tmp_path: Path):
 @pytest.mark.rest
 def test_an_error_of_a_call_is_its_own(tmp_path: Path):
     """A call that fails is recorded as one."""
-    with jitney.profile(tmp_path) as p, pytest.raises(jitney.ContractError, match="total"):
+    with jitney.profile(tmp_path) as p, pytest.raises(jitney.errors.ContractError, match="total"):
         total(DATA.reshape(10, 100))
     assert row(p, "total").calls == 1
 
@@ -332,7 +332,7 @@ def test_one_profile_at_a_time(tmp_path: Path):
     """JAX has one profiler; the outer profile goes on."""
     with jitney.profile(tmp_path / "outer") as p:
         with (
-            pytest.raises(jitney.OptionError, match="one profile at a time"),
+            pytest.raises(jitney.errors.OptionError, match="one profile at a time"),
             jitney.profile(tmp_path / "inner"),
         ):
             pass
@@ -344,7 +344,7 @@ def test_a_profile_that_was_stopped_inside(tmp_path: Path):
     """There is no trace then; and calls are as before."""
     before = vars(jitney.Program)["__call__"]
     with (
-        pytest.raises(jitney.OptionError, match="profiler has not written a trace"),
+        pytest.raises(jitney.errors.OptionError, match="profiler has not written a trace"),
         jitney.profile(tmp_path),
     ):
         jax.profiler.stop_trace()
@@ -356,7 +356,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("")
     with (
-        pytest.raises(jitney.OptionError, match="the folder cannot be written"),
+        pytest.raises(jitney.errors.OptionError, match="the folder cannot be written"),
         jitney.profile(file),
     ):
         pytest.fail("it was entered")
@@ -375,6 +375,6 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path):
 def test_what_is_no_folder():
     """A number is none."""
     with pytest.raises(
-        jitney.OptionError, match=r"jitney.profile\(3\): a value of type int is not a folder"
+        jitney.errors.OptionError, match=r"jitney.profile\(3\): a value of type int is not a folder"
     ):
         jitney.profile(3)  # pyright: ignore

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney import JitneyWarning, OptionError, VerificationError
+from jitney import JitneyWarning
 from jitney._measured.faster import faster
+from jitney.errors import OptionError, VerificationError
 from jitney.testing import Temporaries, assert_faster, assert_memory, assert_no_recompile
 
 pytestmark = pytest.mark.real_xla

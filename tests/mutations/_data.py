@@ -125,7 +125,7 @@ LOOPS = [
     Mutation(
         "a field that is missing is None to a rule",
         "src/jitney/_interface/state.py",
-        "            if value is None:\n                _check_there(self, name)\n",
+        "            if value is None:\n                _check_present(self, name)\n",
         "",
         (f"{_STATE}missing_inputs_are_an_error",),
     ),
@@ -316,10 +316,12 @@ KEPT = [
         "src/jitney/_serialized/request.py",
         (
             "        changed = (\n"
-            "            stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)\n"
+            "            stored.libraries.first_change()\n"
+            "            or self._unreadable(stored)\n"
+            "            or self._changed_reads(stored)\n"
             "        )"
         ),
-        "        changed = self._unreadable(stored) or self._reads_other(stored)",
+        "        changed = self._unreadable(stored) or self._changed_reads(stored)",
         (f"{_KEPT}a_patched_function_that_a_library_uses_is_seen",),
     ),
     Mutation(

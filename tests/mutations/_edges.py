@@ -136,7 +136,7 @@ MUTATIONS = [
     Mutation(
         "a cached program has forgotten the updates of its trace",
         "src/jitney/_serialized/kept.py",
-        "        self._body.warn_lost(stored.updates)\n",
+        "        self._body.warn_lost_updates(stored.updates)\n",
         "",
         ("tests/serialized/test_kept.py::test_updates_in_place_are_said_in_each_process",),
     ),

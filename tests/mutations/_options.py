@@ -420,7 +420,7 @@ TOLD = [
     Mutation(
         "buckets are advised that `pad` refuses",
         "src/jitney/_program/advice.py",
-        '                calls.entry.lowered(abstract, "trace")',
+        '                calls.entry.lower(abstract, "trace")',
         "                pass",
         (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
     ),

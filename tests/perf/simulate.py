@@ -1,4 +1,4 @@
-"""How long `jitney.simulate` takes for a transformer on 2,048 devices, and what it counts, against
+"""How long `jitney.simulation.simulate` takes for a transformer on 2,048 devices, and what it counts, against
 a closed form.
 
 Run from the project's root: `python -m tests.perf.simulate`. The model has no numbers. Operations
@@ -80,7 +80,7 @@ def main(data: int = 256, parts: int = 8) -> None:
     model = Model(abstract(WORDS, WIDTH), [block] * DEPTH)
     tokens = jax.ShapeDtypeStruct((BATCH, TIME), jnp.int32)
     began = time.perf_counter()
-    found = jitney.simulate(
+    found = jitney.simulation.simulate(
         loss.grad,
         model,
         tokens,

@@ -23,7 +23,7 @@ from examples._figures import record
 FIELDS, ROUNDS = 250, 7
 NAMES = [f"x{i}" for i in range(FIELDS)]
 Numbers = type(
-    "Numbers", (jitney.State,), {"__annotations__": dict.fromkeys(NAMES, Float[Array, ""])}
+    "Numbers", (jitney.states.State,), {"__annotations__": dict.fromkeys(NAMES, Float[Array, ""])}
 )
 
 

@@ -12,7 +12,8 @@ import pytest
 from jax import lax
 
 import jitney
-from jitney import JitneyWarning, LossScale, OptionError, TraceError, optimize
+from jitney import JitneyWarning, LossScale, optimize
+from jitney.errors import OptionError, TraceError
 from tests._arrays import array
 
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from jitney import ProcessError
 from jitney._processes.channel import Channel, Hub
 from jitney._processes.launch import listens_at
+from jitney.errors import ProcessError
 from tests._patience import patience
 
 HOST = "127.0.0.1"

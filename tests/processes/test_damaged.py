@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitney import Checkpoints, JitneyError
+from jitney import JitneyError
 from jitney._processes.checksum import _on_devices, checksum
+from jitney.processes import Checkpoints
 
 pytest.importorskip("orbax.checkpoint")
 TREE = {"w": np.linspace(0, 1, 600, dtype="f4").reshape(30, 20), "b": np.arange(7)}

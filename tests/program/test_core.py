@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, OptionError, optimize
+from jitney import optimize
 from jitney._program.core import Registry
 from jitney._signature.options import Options
+from jitney.errors import ContractError, OptionError
 from tests._arrays import array
 from tests._tracing import count_traces
 

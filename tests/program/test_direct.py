@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitney import ContractError, optimize
+from jitney import optimize
+from jitney.errors import ContractError
 from tests._examples import examples
 
 

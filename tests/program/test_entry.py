@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, optimize
+from jitney import optimize
+from jitney.errors import ContractError
 from tests._arrays import array
 from tests._tracing import count_traces
 

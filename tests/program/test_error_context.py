@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, optimize
+from jitney import optimize
+from jitney.errors import ContractError
 from tests._arrays import array
 
 OPTIONS = {

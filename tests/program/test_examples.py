@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Complex64, Float, Float16, Int, PRNGKeyArray
 
-from jitney import ContractError, JitneyWarning, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import ContractError
 from tests._monitor import listening
 from tests._tracing import count_traces
 

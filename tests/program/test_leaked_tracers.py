@@ -34,7 +34,7 @@ def test_a_result_with_an_array_inside_of_a_plain_object_is_refused():
     """JAX cannot take it out; the sentence names the class and the attribute."""
     f = jitney.optimize(lambda x: (x, Counter(jnp.sum(x))))
     with pytest.raises(
-        jitney.StaticError,
+        jitney.errors.StaticError,
         match="the result is or holds a Counter, whose 'total' is an array of the trace",
     ) as caught:
         f(X)
@@ -53,7 +53,7 @@ def test_reading_what_a_trace_before_has_left_is_an_error_that_names_the_attribu
     counter = Counter()
     assert counter.add(X) == 6
     with pytest.raises(
-        jitney.TraceError,
+        jitney.errors.TraceError,
         match=r"it reads 'Counter\.total', where a trace before this one has left an array",
     ) as caught:
         counter.add(X)

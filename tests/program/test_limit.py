@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import CompileError, JitneyWarning, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import CompileError
 
 
 def limited(limit, **options):

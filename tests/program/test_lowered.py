@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, StaticError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, StaticError
 from tests._arrays import array
 from tests._monitor import listening
 

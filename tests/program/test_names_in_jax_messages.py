@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import TraceError, optimize
+from jitney import optimize
+from jitney.errors import TraceError
 from tests._arrays import array
 
 KEPT = []

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import JitneyWarning, NonFiniteError, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import NonFiniteError
 from tests._monitor import listening
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney import TraceError, optimize
+from jitney import optimize
+from jitney.errors import TraceError
 from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import JitneyWarning, NonFiniteError, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import NonFiniteError
 from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces

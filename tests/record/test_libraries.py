@@ -88,9 +88,9 @@ PATCHES = {
 
 def test_what_is_not_patched_is_what_it_was(ran):
     """Nor is what no code names."""
-    assert ran.changed() is None
+    assert ran.first_change() is None
     sys.modules["somewhere"].other = another
-    assert ran.changed() is None
+    assert ran.first_change() is None
 
 
 @pytest.mark.parametrize("patch", PATCHES)
@@ -99,7 +99,7 @@ def test_a_name_that_stands_for_something_else_is_seen(ran, module, patch):
     value.
     """
     PATCHES[patch](module)
-    assert ran.changed() == "a name of somewhere stands for something else"
+    assert ran.first_change() == "a name of somewhere stands for something else"
 
 
 def test_a_file_that_is_written_anew_is_seen(ran, module):
@@ -107,10 +107,10 @@ def test_a_file_that_is_written_anew_is_seen(ran, module):
     one.
     """
     os.utime(module.__file__, ns=(STARTED - 5, STARTED - 5))
-    assert ran.changed() == f"{module.__file__} has changed"
+    assert ran.first_change() == f"{module.__file__} has changed"
     later = Libraries({module.__file__: (len(TEXT), STARTED + 10**9)}, ())
     os.utime(module.__file__, ns=(STARTED + 10**9, STARTED + 10**9))
-    assert later.changed() == f"{module.__file__} was written since this process began"
+    assert later.first_change() == f"{module.__file__} was written since this process began"
 
 
 def test_files_of_jitney_that_this_process_has_imported_are_noted(ran):

@@ -15,5 +15,5 @@ def test_code_that_makes_sets_is_watched_behind_a_harmless_caller(monkeypatch, c
     frame = types.SimpleNamespace(f_code=code, f_globals={"__name__": "collections.abc"})
     ran = trace_monitor.TraceMonitor(Codes(), None, types.SimpleNamespace(codes=()))
     monkeypatch.setattr(trace_monitor, "_is_nobodys", lambda _: True)
-    assert not ran.started(frame)
+    assert not ran.check_start(frame)
     assert ran.problem is None

@@ -452,14 +452,14 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        f"{EXAMPLES}:_say_what_was_mapped",
+        f"{EXAMPLES}:_warn_unmapped_arrays",
         "pass an example for what is shared",
         lambda: optimize(vmap="b")(dot).compile(sizes={"n": 3, "b": 2}),
         lambda: optimize(vmap="b")(dot).compile(y=X, sizes={"n": 3, "b": 2})(np.stack([X, X]), X),
         np.full(2, HOST @ HOST),
     ),
     Remedy(
-        f"{EXAMPLES}:_say_what_was_mapped",
+        f"{EXAMPLES}:_warn_unmapped_arrays",
         "or say which are mapped",
         lambda: optimize(vmap="b")(dot).compile(sizes={"n": 3, "b": 2}),
         lambda: optimize(vmap={"b": {"x": 0}})(dot).compile(sizes={"n": 3, "b": 2})(
@@ -521,7 +521,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{STATICS}:behind",
+        f"{STATICS}:proxied_dict",
         "pass a dict, or a proxy of one",
         lambda: optimize(lambda x, s: x * s["a"])(X, types.MappingProxyType(Mapped())),
         lambda: optimize(lambda x, s: x * s["a"])(X, {"a": 2.0}),
@@ -609,7 +609,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        "_view/fitting.py:_beyond",
+        "_view/fitting.py:_range_error",
         "or make them smaller on the host",
         lambda: optimize(double_any)(np.array([1e300])),
         lambda: optimize(double_any)(np.array([1e300]) / 1e300),

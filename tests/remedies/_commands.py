@@ -165,13 +165,13 @@ CASES = [
         good,
     ),
     Remedy(
-        f"{BENCH}:Maker._made",
+        f"{BENCH}:Maker._make_data",
         "add --sizes …=8",
         lambda: bench("bare", "--arguments", "arguments"),
         lambda: bench("bare", "--arguments", "arguments", *SIZES),
     ),
     Remedy(
-        f"{BENCH}:Maker._made",
+        f"{BENCH}:Maker._make_data",
         'have it `return {"model": model}`',
         lambda: bench("bare", "--arguments", "lines", *SIZES),
         lambda: bench("bare", "--arguments", "arguments", *SIZES),
@@ -186,22 +186,22 @@ CASES = [
         f"{BENCH}:Maker._check", "correct the name", lambda: bench("total", "--sizes", "m=4"), good
     ),
     Remedy(
-        f"{BENCH}:Maker._check_one",
+        f"{BENCH}:Maker._check_value",
         "add --sizes …=8",
         lambda: bench("total"),
         lambda: bench("total", "--sizes", "n=8"),
     ),
     Remedy(
-        f"{BENCH}:Maker._check_one",
+        f"{BENCH}:Maker._check_value",
         "add --set …=..., a value",
         lambda: bench("powers", *SIZES),
         lambda: bench("powers", *SIZES, "--set", "order=2"),
     ),
     Remedy(
-        f"{BENCH}:Maker._check_one", "annotate it, …: Float[Array,", lambda: bench("bare"), good
+        f"{BENCH}:Maker._check_value", "annotate it, …: Float[Array,", lambda: bench("bare"), good
     ),
     Remedy(
-        f"{BENCH}:Maker._check_one",
+        f"{BENCH}:Maker._check_value",
         ".",
         lambda: bench("told"),
         lambda: bench("told", "--arguments", "arguments", *SIZES),

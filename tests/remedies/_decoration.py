@@ -69,10 +69,14 @@ MAPPED = {"b": {"x": 0}}
 
 CASES = [
     of_energy(
-        "_known", "did you mean", {"chunks": {"points": 2}}, {"chunk": {"points": 2}}, core=True
+        "_check_name",
+        "did you mean",
+        {"chunks": {"points": 2}},
+        {"chunk": {"points": 2}},
+        core=True,
     ),
-    of_energy("_known", "leave it out", {"zzz": 1}, {}),
-    of_energy("_known", "write …", {"static_argnames": "order"}, {"static": "order"}),
+    of_energy("_check_name", "leave it out", {"zzz": 1}, {}),
+    of_energy("_check_name", "write …", {"static_argnames": "order"}, {"static": "order"}),
     of_energy("_names", 'write …="x" or', {"static": 0}, {"static": "order"}),
     of_energy(
         "_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}
@@ -277,7 +281,7 @@ CASES = [
         2 * HOST[0],
     ),
     Remedy(
-        "_interface/derivatives.py:named",
+        "_interface/derivatives.py:argument_names",
         'write …="x"',
         lambda: optimize(unit).grad(POINTS[0], wrt=0),
         lambda: optimize(unit).grad(POINTS[0], wrt="x"),
@@ -337,8 +341,8 @@ CASES = [
     Remedy(
         "_interface/derivatives.py:program_of",
         "decorate it with @jitney.optimize",
-        lambda: jitney.strategy(unit, POINTS),
-        lambda: jitney.strategy(optimize(energy), POINTS).axis,
+        lambda: jitney.analysis.strategy(unit, POINTS),
+        lambda: jitney.analysis.strategy(optimize(energy), POINTS).axis,
         None,
     ),
     Remedy(

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 import jitney
-from jitney import Checkpoints, optimize
+from jitney import optimize
+from jitney.processes import Checkpoints
 from tests._arrays import array, random_key
 
 from ._case import Remedy
@@ -454,7 +455,7 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{STREAM}:_one",
+        f"{STREAM}:_axis_and_size",
         'write chunk={"points": 65536}',
         lambda: stream({"rows": ROWS}, chunk=3),
         lambda: stream({"rows": ROWS}, chunk={"n": 65536}),
@@ -503,14 +504,14 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_iterated",
+        f"{SOURCES}:_from_iterable",
         "pass an object whose `__iter__` begins anew",
         lambda: stream({"rows": once()}),
         lambda: stream({"rows": Anew()}),
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_iterated",
+        f"{SOURCES}:_from_iterable",
         "pass an empty array",
         lambda: stream({"rows": Empty()}),
         lambda: stream({"rows": ROWS[:0]}),
@@ -593,7 +594,7 @@ CASES = [
     # Checkpoints.
     Remedy(
         f"{KEPT}.__init__",
-        'write jitney.Checkpoints("run")',
+        'write jitney.processes.Checkpoints("run")',
         lambda: Checkpoints(3),
         lambda: list(Checkpoints("run").steps),
         [],

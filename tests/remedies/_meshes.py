@@ -93,9 +93,9 @@ def stacked_scales():
 def together(x, along="data", axis=0, mesh="data"):
     """Of this process alone."""
     if mesh is None:
-        return jitney.from_processes(x, along, axis=axis)
+        return jitney.processes.from_processes(x, along, axis=axis)
     with jitney.mesh(**{mesh: 1}):
-        return jitney.from_processes(x, along, axis=axis)
+        return jitney.processes.from_processes(x, along, axis=axis)
 
 
 def total(x: Float[Array, "n"]):
@@ -108,7 +108,7 @@ def squares(x: Float[Array, "n"]):
 
 def simulated(fn=total, mesh=4, size=4096, **options):
     f = optimize(shard={"n": "data"}, **options)(fn)
-    jitney.simulate(f, sizes={"n": size}, device="h100", mesh=mesh)
+    jitney.simulation.simulate(f, sizes={"n": size}, device="h100", mesh=mesh)
 
 
 def fails_elsewhere():
@@ -248,7 +248,7 @@ CASES = [
     # Parts of several processes, of which here is one.
     Remedy(
         f"{PARTS}:from_processes",
-        'write jitney.from_processes(x, "data")',
+        'write jitney.processes.from_processes(x, "data")',
         lambda: together(X, along=3),
         lambda: together(X),
         HOST,

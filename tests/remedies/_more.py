@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, Int
 
 import jitney
 import jitney.testing
-from jitney import derived, optimize, scan_steps
+from jitney import optimize, scan_steps
+from jitney.states import derived
 from tests._arrays import array
 
 from ._case import Remedy
@@ -60,35 +61,35 @@ def tree_step_whole(state):
     return {"a": state["a"] + 1, "b": None}
 
 
-class Wave(jitney.State):
+class Wave(jitney.states.State):
     u: Float[Array, "k"]
     v: Float[Array, "k"]
 
 
-class Free(jitney.State):
+class Free(jitney.states.State):
     u: Float[Array, "a b"]
 
 
-class Odd(jitney.State):
+class Odd(jitney.states.State):
     u: Float[Array, "k"]
     v: Float[Array, "2*k"]
 
 
-class Untold(jitney.State):
+class Untold(jitney.states.State):
     u: Array
 
 
-class Counting(jitney.State):
+class Counting(jitney.states.State):
     u: Float[Array, "k"]
     n: Int[Array, ""]
 
 
-class Told(jitney.State):
+class Told(jitney.states.State):
     u: Float[Array, "k"]
     n: int = eqx.field(static=True)
 
 
-class Circle(jitney.State):
+class Circle(jitney.states.State):
     u: Float[Array, "k"]
 
     @derived
@@ -100,7 +101,7 @@ class Circle(jitney.State):
         return self.a
 
 
-class Line(jitney.State):
+class Line(jitney.states.State):
     u: Float[Array, "k"]
 
     @derived
@@ -201,7 +202,7 @@ CASES = [
         3.0,
     ),
     Remedy(
-        f"{STEPS}:_Loop._apart",
+        f"{STEPS}:_Loop._split_result",
         "return (…, ...) with their new values",
         lambda: scan_steps(lambda s: [s, s], 3)(ZERO),
         lambda: scan_steps(lambda s: (s + 1, s), 3)(ZERO)[0],
@@ -374,7 +375,7 @@ CASES = [
         np.sum(TABLE**2, 1),
     ),
     Remedy(
-        f"{OUTER}:warn_unlooked",
+        f"{OUTER}:warn_missing_checks",
         "put verify=True on the outermost function",
         lambda: in_jit(verified(total), X),
         lambda: verified(total)(X),
@@ -400,7 +401,7 @@ CASES = [
         f"{TOLERANCE}:report_on",
         "call it with arrays first",
         lambda: nearly("1e-2").compile(sizes={"n": 4, "d": 3}),
-        lambda: jitney.precision_report(product, ROWS, X).products and None,
+        lambda: jitney.analysis.precision_report(product, ROWS, X).products and None,
         None,
     ),
     Remedy(
@@ -529,9 +530,9 @@ CASES = [
     Remedy(
         f"{SIMULATE}:_mesh_of",
         'write mesh={"data": 256}',
-        lambda: jitney.simulate(optimize(**LAID)(total), X, device="h100", mesh=3),
+        lambda: jitney.simulation.simulate(optimize(**LAID)(total), X, device="h100", mesh=3),
         lambda: (
-            jitney.simulate(
+            jitney.simulation.simulate(
                 optimize(shard={"n": "data"})(total),
                 sizes={"n": 256},
                 device="h100",
@@ -544,19 +545,19 @@ CASES = [
     Remedy(
         f"{SIMULATE}:_mesh_of",
         "or leave `mesh` out for one device",
-        lambda: jitney.simulate(optimize(total), X, device="h100", mesh={"data": 4}),
-        lambda: jitney.simulate(optimize(total), X, device="h100") and None,
+        lambda: jitney.simulation.simulate(optimize(total), X, device="h100", mesh={"data": 4}),
+        lambda: jitney.simulation.simulate(optimize(total), X, device="h100") and None,
         None,
     ),
     Remedy(
         "_simulate/device.py:device_of",
-        "describe yours with jitney.Device(...)",
-        lambda: jitney.simulate(optimize(total), X, device="abacus"),
+        "describe yours with jitney.simulation.Device(...)",
+        lambda: jitney.simulation.simulate(optimize(total), X, device="abacus"),
         lambda: (
-            jitney.simulate(
+            jitney.simulation.simulate(
                 optimize(total),
                 X,
-                device=jitney.Device(
+                device=jitney.simulation.Device(
                     "abacus", memory=80e9, bandwidth=2e12, peak={"f32": 3e14}, vector=6e13
                 ),
             )
@@ -567,8 +568,8 @@ CASES = [
     Remedy(
         "_simulate/lowering.py:_refuse_callbacks",
         "simulate it without that",
-        lambda: jitney.simulate(optimize(printing), X, device="h100"),
-        lambda: jitney.simulate(optimize(total), X, device="h100") and None,
+        lambda: jitney.simulation.simulate(optimize(printing), X, device="h100"),
+        lambda: jitney.simulation.simulate(optimize(total), X, device="h100") and None,
         None,
     ),
     Remedy(

@@ -20,7 +20,7 @@ TABLE = np.asarray(ROWS)
 OVER, UNCUT, DOUBLE, CAST, CUT = (
     "_diagnosis/tracer_errors.py:over_error",
     "_program/outer_transforms.py:warn_uncut",
-    "_program/in_32_bits.py:demand_lowered",
+    "_program/in_32_bits.py:check_lowering",
     "_stages/autocast.py:Autocast",
     "_stages/chunk.py:Chunk.passes",
 )
@@ -239,9 +239,9 @@ CASES = [
     ),
     Remedy(
         f"{CAST}.wrap",
-        "write the policy that `jitney.precision_report` gives",
+        "write the policy that `jitney.analysis.precision_report` gives",
         by_values,
-        lambda: by_values(jitney.precision_report(summed, ROWS, X).policy),
+        lambda: by_values(jitney.analysis.precision_report(summed, ROWS, X).policy),
         np.sum(TABLE @ HOST),
     ),
     Remedy(

@@ -21,7 +21,9 @@ from jaxtyping import Array, Float, Float64, Int
 
 import jitney
 import jitney.testing
-from jitney import Checkpoints, LossScale, derived, optimize, scan_steps
+from jitney import LossScale, optimize, scan_steps
+from jitney.processes import Checkpoints
+from jitney.states import derived
 from tests._arrays import array
 
 from ._case import Remedy
@@ -210,7 +212,7 @@ def read_in_order(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n
     return x[jnp.argsort(y)]
 
 
-class Partial(jitney.State):
+class Partial(jitney.states.State):
     known: Float[Array, "k"]
     open: Float[Array, "k"] | None = None
 
@@ -482,9 +484,13 @@ CASES = [
     Remedy(
         "_simulate/device.py:Device.__post_init__",
         "correct it",
-        lambda: jitney.Device("mine", memory=-1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13),
+        lambda: jitney.simulation.Device(
+            "mine", memory=-1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13
+        ),
         lambda: (
-            jitney.Device("mine", memory=1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13)
+            jitney.simulation.Device(
+                "mine", memory=1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13
+            )
             and None
         ),
         None,
@@ -511,7 +517,7 @@ CASES = [
         (ROWS**2).sum(0),
     ),
     Remedy(
-        "_switches.py:disabled",
+        "_switches.py:disable_switch",
         "correct or unset it",
         lambda: under_switch("perhaps"),
         lambda: under_switch("1"),
@@ -548,7 +554,7 @@ CASES = [
         HOST[PERMUTED],
     ),
     Remedy(
-        "_interface/state.py:_check_there",
+        "_interface/state.py:_check_present",
         "give … a value",
         lambda: Partial(X).both,
         lambda: Partial(X, X).both,
@@ -556,14 +562,14 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{KEPT}._damaged",
+        f"{KEPT}._damage_error",
         "give another folder",
         damaged_second,
         elsewhere,
         HOST,
     ),
     Remedy(
-        f"{KEPT}._damaged",
+        f"{KEPT}._damage_error",
         "or another step, such as the one before",
         damaged_second,
         lambda: damaged_second(step=1),

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 import jitney
 import jitney.testing
-from jitney import LossScale, derived, optimize, scan_steps
+from jitney import LossScale, optimize, scan_steps
+from jitney.states import derived
 from tests._arrays import array
 
 from ._case import Remedy
@@ -89,7 +90,7 @@ def through(layers):
     return x
 
 
-class Wave(jitney.State):
+class Wave(jitney.states.State):
     u: Float[Array, "k"]
     v: Float[Array, "k"]
 
@@ -471,8 +472,10 @@ CASES = [
     Remedy(
         "_analysis/precision_report.py:precision_report",
         'write tolerance=1e-2, low="bf16"',
-        lambda: jitney.precision_report(of_model, MODEL, ROWS, tolerance=-1),
-        lambda: str(jitney.precision_report(of_model, MODEL, ROWS, tolerance=1e-2, low="bf16"))[:0],
+        lambda: jitney.analysis.precision_report(of_model, MODEL, ROWS, tolerance=-1),
+        lambda: str(
+            jitney.analysis.precision_report(of_model, MODEL, ROWS, tolerance=1e-2, low="bf16")
+        )[:0],
         None,
     ),
     # Loops.
@@ -674,7 +677,7 @@ CASES = [
     ),
     # Under other transforms.
     Remedy(
-        f"{OUTER}:warn_unlooked",
+        f"{OUTER}:warn_missing_checks",
         "put debug_nans=True on the outermost function",
         lambda: jax.jit(nans(lambda x: 2 * x))(X),
         lambda: nans(jax.jit(lambda x: 2 * x))(X),
@@ -683,37 +686,39 @@ CASES = [
     Remedy(
         "_jax/memory.py:budget_of",
         'write memory="2GiB"',
-        lambda: jitney.strategy(optimize(total), X, memory="much"),
-        lambda: jitney.strategy(optimize(total), X, memory="2GiB").axis[:0],
+        lambda: jitney.analysis.strategy(optimize(total), X, memory="much"),
+        lambda: jitney.analysis.strategy(optimize(total), X, memory="2GiB").axis[:0],
         None,
     ),
     Remedy(
         "_analysis/axes.py:axes",
         "annotate the arrays",
-        lambda: jitney.axes(lambda x: x, X),
-        lambda: list(jitney.axes(total, X))[:0],
+        lambda: jitney.analysis.axes(lambda x: x, X),
+        lambda: list(jitney.analysis.axes(total, X))[:0],
         None,
     ),
     Remedy(
         "_analysis/strategy.py:strategy",
         "annotate the arrays",
-        lambda: jitney.strategy(optimize(lambda x: x), X),
-        lambda: jitney.strategy(optimize(total), X).axis[:0],
+        lambda: jitney.analysis.strategy(optimize(lambda x: x), X),
+        lambda: jitney.analysis.strategy(optimize(total), X).axis[:0],
         None,
     ),
     Remedy(
         "_analysis/frontier.py:frontier",
         "name arguments that hold such arrays",
-        lambda: jitney.frontier(optimize(lambda n: n), array(3)),
-        lambda: str(jitney.frontier(optimize(total), X, wrt="x"))[:0],
+        lambda: jitney.analysis.frontier(optimize(lambda n: n), array(3)),
+        lambda: str(jitney.analysis.frontier(optimize(total), X, wrt="x"))[:0],
         None,
     ),
     Remedy(
         "_analysis/communication.py:communication",
         "decorate it with @jitney.optimize(shard=",
-        lambda: jitney.communication(optimize(total), X),
+        lambda: jitney.analysis.communication(optimize(total), X),
         lambda: str(
-            jitney.communication(optimize(shard={"n": "data"}, mesh=jitney.mesh(data=1))(total), X)
+            jitney.analysis.communication(
+                optimize(shard={"n": "data"}, mesh=jitney.mesh(data=1))(total), X
+            )
         )[:0],
         None,
     ),
@@ -742,16 +747,20 @@ CASES = [
     Remedy(
         "_simulate/device.py:device_of",
         "did you mean",
-        lambda: jitney.simulate(optimize(total), X, device="h10", mesh={"data": 1}),
-        lambda: str(jitney.simulate(optimize(total), X, device="h100", mesh={"data": 1}))[:0],
+        lambda: jitney.simulation.simulate(optimize(total), X, device="h10", mesh={"data": 1}),
+        lambda: str(
+            jitney.simulation.simulate(optimize(total), X, device="h100", mesh={"data": 1})
+        )[:0],
         None,
     ),
     Remedy(
         "_simulate/device.py:Device.__post_init__",
-        "write jitney.Device(",
-        lambda: jitney.Device(3, memory=1, bandwidth=1, peak=2, vector=1),
+        "write jitney.simulation.Device(",
+        lambda: jitney.simulation.Device(3, memory=1, bandwidth=1, peak=2, vector=1),
         lambda: str(
-            jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13)
+            jitney.simulation.Device(
+                "mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13
+            )
         )[:0],
         None,
     ),
@@ -783,7 +792,7 @@ def in_mesh(fn):
         return optimize(shard={"n": "data"})(fn)(X)
 
 
-class Kinetic(jitney.State):
+class Kinetic(jitney.states.State):
     u: Float[Array, "k"]
 
     @derived

@@ -42,7 +42,7 @@ _CALL = """
 total = jitney.optimize(lambda x: jnp.sum(x**2))
 print(float(total(jnp.array([1.0, -2.0, 3.0]))))
 """
-JOINS = "jitney.distributed(address, num_processes=1, process_id=0, timeout=60)\n"
+JOINS = "jitney.processes.distributed(address, num_processes=1, process_id=0, timeout=60)\n"
 _OWN = ("JITNEY_", "JAX_", "PJRT_", "NPROC", "XLA_FLAGS")
 
 
@@ -68,12 +68,14 @@ def joined():
 
 def joined_by_environment():
     script = _PORT + 'import os\nos.environ["JAX_COORDINATOR_ADDRESS"] = address\n'
-    return process(script + "jitney.distributed()\n", JAX_NUM_PROCESSES="1", JAX_PROCESS_ID="0")
+    return process(
+        script + "jitney.processes.distributed()\n", JAX_NUM_PROCESSES="1", JAX_PROCESS_ID="0"
+    )
 
 
 def counted_by(text):
     with patch.dict(os.environ, {"JAX_NUM_PROCESSES": text}):
-        return jitney.distributed("127.0.0.1:1", process_id=0)
+        return jitney.processes.distributed("127.0.0.1:1", process_id=0)
 
 
 def configured():
@@ -156,7 +158,11 @@ CASES = [
     # The processes of a run; here there is one.
     *(
         Remedy(
-            f"{LAUNCH}:given_of", words, functools.partial(jitney.distributed, *given), joined, 14.0
+            f"{LAUNCH}:read_request",
+            words,
+            functools.partial(jitney.processes.distributed, *given),
+            joined,
+            14.0,
         )
         for words, given in [
             ("pass an int", ("127.0.0.1:1", "two", 0)),
@@ -175,21 +181,23 @@ CASES = [
     Remedy(
         f"{LAUNCH}:start_run",
         "call it first, before any array is made",
-        lambda: process("jax.devices()\n" + _PORT + "jitney.distributed(address, 2, 0)\n"),
+        lambda: process(
+            "jax.devices()\n" + _PORT + "jitney.processes.distributed(address, 2, 0)\n"
+        ),
         joined,
         SQUARES,
     ),
     Remedy(
         f"{LAUNCH}:start_run",
         "pass it, or set JAX_COORDINATOR_ADDRESS",
-        lambda: process(_PORT + "jitney.distributed(address, num_processes=2)\n"),
+        lambda: process(_PORT + "jitney.processes.distributed(address, num_processes=2)\n"),
         joined,
         SQUARES,
     ),
     Remedy(
         f"{LAUNCH}:start_run",
         "or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID",
-        lambda: process(_PORT + "jitney.distributed(address, num_processes=2)\n"),
+        lambda: process(_PORT + "jitney.processes.distributed(address, num_processes=2)\n"),
         joined_by_environment,
         SQUARES,
     ),
@@ -203,7 +211,7 @@ CASES = [
     Remedy(
         "_processes/distributed.py:distributed",
         "write …=60",
-        lambda: jitney.distributed("127.0.0.1:1", 1, 0, timeout=-1),
+        lambda: jitney.processes.distributed("127.0.0.1:1", 1, 0, timeout=-1),
         joined,
         SQUARES,
     ),

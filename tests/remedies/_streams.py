@@ -108,7 +108,7 @@ def verified(rows, limit=100):
 
 CASES = [
     Remedy(
-        "_stream/reading.py:ChunkReader._changed",
+        "_stream/reading.py:ChunkReader._change_error",
         "begin anew: without the checkpoint, and with data that nobody writes",
         lambda: stream({"rows": Turning()}, spread),
         lambda: stream({"rows": Fixed()}, spread),
@@ -130,21 +130,21 @@ CASES = [
         SQUARES,
     ),
     Remedy(
-        "_stream/steps.py:_check_held",
+        "_stream/steps.py:_check_whole_values",
         "give the function memory=… or more",
         lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
         lambda: stream({"rows": ROWS}, smallest, {"memory": "1 MiB"}, chunk={"n": 2}),
         ROWS[0],
     ),
     Remedy(
-        "_stream/steps.py:_check_held",
+        "_stream/steps.py:_check_whole_values",
         "or call it with `chunk`, on data that are in memory",
         lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
         lambda: optimize(chunk={"n": 2})(smallest)(ROWS),
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_StreamRun._check_kept",
+        f"{STREAM}:_StreamRun._check_checkpoint",
         "drop checkpoint=...",
         lambda: stream({"rows": ROWS}, smallest, checkpoint="run.ckpt"),
         lambda: stream({"rows": ROWS}, smallest),

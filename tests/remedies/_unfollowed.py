@@ -45,7 +45,7 @@ ELSEWHERE = [
     ("_processes/from_processes.py:_check", "pass a multiple of", _DEVICES),
     ("_stages/sharding.py:_does_not_divide", "", _DEVICES),
     ("_stages/chunk.py:Chunk._check_order", "", _DEVICES),
-    ("_serialized/request.py:CacheRequest.check_same", "", _FAULT),
+    ("_serialized/request.py:CacheRequest.compare_programs", "", _FAULT),
     ("_verify/reproduce.py:failure", "", _FAULT),
     ("_verify/verification.py:Verification._not_xlas", "", _FAULT),
     (

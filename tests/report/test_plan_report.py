@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 from rich.console import Console
 
 import jitney
-from jitney import ContractError, JitneyWarning, optimize, stream
+from jitney import JitneyWarning, optimize, stream
 from jitney._command.arguments import main
+from jitney.errors import ContractError
 from tests._arrays import array
 
 

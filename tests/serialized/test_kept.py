@@ -327,7 +327,7 @@ def test_a_contract_behind_a_name_is_that_of_now(folder, tmp_path):
         main.program(main.Model(jnp.ones(2)), jnp.ones(2))
         assert lab.notes(main.program) == KEPT
     lab.write(tmp_path, {"lab_main.py": text.replace('[Array, "n"]', '[Array, "3"]', 1)})
-    with lab.process(tmp_path) as main, pytest.raises(jitney.ContractError, match="weights"):
+    with lab.process(tmp_path) as main, pytest.raises(jitney.errors.ContractError, match="weights"):
         main.program(main.Model(jnp.ones(2)), jnp.ones(2))
 
 
@@ -1029,7 +1029,7 @@ def test_verify_traces_too_and_compares(folder, tmp_path):
     with (
         jitney_verifying(),
         lab.process(tmp_path) as main,
-        pytest.raises(jitney.VerificationError, match="is not the one that is traced now"),
+        pytest.raises(jitney.errors.VerificationError, match="is not the one that is traced now"),
     ):
         main.gradient(*main.arguments())
 

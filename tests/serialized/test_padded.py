@@ -125,7 +125,7 @@ def test_a_contract_is_checked_in_each_process(folder, tmp_path):
     for _ in range(2):
         with lab.process(tmp_path) as main:
             main.padded(upto(5))
-            with pytest.raises(jitney.ContractError, match="'x'"):
+            with pytest.raises(jitney.errors.ContractError, match="'x'"):
                 main.padded(upto(4).reshape(2, 2))
 
 

@@ -15,15 +15,15 @@ import jitney
 from jaxtyping import Array, Float
 
 
-class Economy(jitney.State):
+class Economy(jitney.states.State):
     log_capital: Float[Array, "sector"]
     labour: Float[Array, ""]
 
-    @jitney.derived
+    @jitney.states.derived
     def capital(self) -> Float[Array, "sector"]:
         return RULE
 
-    @jitney.derived
+    @jitney.states.derived
     def output(self) -> Float[Array, "sector"]:
         return self.capital**0.5 * self.labour
 

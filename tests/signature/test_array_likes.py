@@ -12,7 +12,8 @@ import pytest
 from jax.experimental import sparse
 from jaxtyping import Array, Float
 
-from jitney import ContractError, optimize
+from jitney import optimize
+from jitney.errors import ContractError
 from tests._arrays import array, random_key
 
 

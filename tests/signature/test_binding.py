@@ -192,7 +192,7 @@ def test_any_call_that_fits_binds_as_python_binds_it(call):
     """Each parameter gets the value that `inspect.signature(...).bind` and its defaults give it."""
     signature, args, kwargs = call
     binder = Binder(HERE, signature)
-    assert binder.named(binder.bind(args, kwargs)) == dict(
+    assert binder.values_by_name(binder.bind(args, kwargs)) == dict(
         as_python_binds(signature, args, kwargs).arguments
     )
 
@@ -213,7 +213,9 @@ def test_any_call_fits_or_fails_as_in_python(call):
         parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()
     )
     unknown = [] if is_open else [name for name in kwargs if name not in signature.parameters]
-    said = outcome_of(lambda: binder.named(binder.bind(args, kwargs)), "f() at here.py:1: ")
+    said = outcome_of(
+        lambda: binder.values_by_name(binder.bind(args, kwargs)), "f() at here.py:1: "
+    )
     if unknown:
         assert said == f"got an unexpected keyword argument {unknown[0]!r}"
     else:
@@ -229,7 +231,7 @@ def test_any_two_calls_of_one_pattern_bind_their_own_values(calls):
     binder = Binder(HERE, signature)
     binder.bind(args, kwargs)
     expected = dict(as_python_binds(signature, other_args, other_kwargs).arguments)
-    assert binder.named(binder.bind(other_args, other_kwargs)) == expected
+    assert binder.values_by_name(binder.bind(other_args, other_kwargs)) == expected
 
 
 @MANY

@@ -794,7 +794,7 @@ def test_attributes_that_are_used_up_are_refused():
     it.draws = [iter([1.0, 2.0])]
     np.testing.assert_allclose(optimize(lambda it, x: x * it.scale)(it, X), 2 * X)
     with pytest.raises(
-        jitney.StaticError,
+        jitney.errors.StaticError,
         match=r"reads 'draws' of a SimpleSettings, which is or holds an iterator(.|\n)*keep a list",
     ):
         optimize(lambda it, x: x * next(it.draws[0]))(it, X)
@@ -1002,11 +1002,12 @@ def test_generators_of_random_numbers_draw_anew(make):
 def test_what_is_used_up_is_refused():
     """Iterators as arguments and in results, and functions that run bit by bit, at decoration."""
     with pytest.raises(
-        jitney.StaticError, match=r"'it' is an iterator \(list_iterator\)(.|\n)*pass a list"
+        jitney.errors.StaticError, match=r"'it' is an iterator \(list_iterator\)(.|\n)*pass a list"
     ):
         optimize(lambda it, x: x * next(it))(iter([1.0, 2.0]), X)
     with pytest.raises(
-        jitney.StaticError, match=r"the result is or holds an iterator \(zip\)(.|\n)*return a list"
+        jitney.errors.StaticError,
+        match=r"the result is or holds an iterator \(zip\)(.|\n)*return a list",
     ):
         optimize(lambda x: (x, zip([1], [2], strict=True)))(X)
 
@@ -1017,7 +1018,7 @@ def test_what_is_used_up_is_refused():
         yield x
 
     for fn in (later, parts):
-        with pytest.raises(jitney.OptionError, match="runs bit by bit"):
+        with pytest.raises(jitney.errors.OptionError, match="runs bit by bit"):
             optimize(fn)
 
 
@@ -1070,5 +1071,5 @@ def test_an_iterator_is_refused_wherever_it_is_held_and_after_calls_of_the_same_
     # what holds a list in place of the iterator, where it can be held
     with contextlib.suppress(TypeError):
         program(HOLDERS[holder]([1.0, 2.0]), X)
-    with pytest.raises(jitney.StaticError, match="iterator"):
+    with pytest.raises(jitney.errors.StaticError, match="iterator"):
         program(HOLDERS[holder](iter([1.0, 2.0])), X)

@@ -14,7 +14,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import OptionError, optimize
+from jitney import optimize
 from jitney._signature.options import (
     NAMES,
     POLICIES,
@@ -24,6 +24,7 @@ from jitney._signature.options import (
     VmapAxis,
     read_options,
 )
+from jitney.errors import OptionError
 
 
 def body(x: Float[Array, "n"], y, *, scale: float = 1.0):

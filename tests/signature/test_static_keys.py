@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from jitney import StaticError
 from jitney._signature.static_values import Opaque, keyer_of, static_key
+from jitney.errors import StaticError
 from tests._arrays import array, random_key, weak
 from tests._examples import examples
 from tests.signature._static_values import (

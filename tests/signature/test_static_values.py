@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from jitney import StaticError, optimize
+from jitney import optimize
+from jitney.errors import StaticError
 from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces

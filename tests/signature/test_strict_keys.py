@@ -145,15 +145,15 @@ def test_under_other_options(options):
 
 def test_layers_that_are_merely_equal_are_not_stacked():
     """A loop over the stack would compute all with the static values of the first."""
-    with pytest.raises(jitney.OptionError, match="another structure"):
+    with pytest.raises(jitney.errors.OptionError, match="another structure"):
         jitney.stack([Layer(X, 0.0), Layer(X, -0.0)])
 
 
 def test_steps_that_hand_on_what_is_merely_equal_are_refused():
     """A loop would hand on the static value of the first step."""
-    with np.testing.assert_raises_regex(jitney.ContractError, "another structure"):
+    with np.testing.assert_raises_regex(jitney.errors.ContractError, "another structure"):
         jitney.scan_steps(lambda layer: Layer(layer.weight, float(layer.by)), 3)(Layer(X, 1))
-    with np.testing.assert_raises_regex(jitney.ContractError, "goes out as -0.0"):
+    with np.testing.assert_raises_regex(jitney.errors.ContractError, "goes out as -0.0"):
         jitney.scan_steps(lambda state: (state[0], -state[1]), 3)((X, 0.0))
 
 

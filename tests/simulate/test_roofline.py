@@ -1,12 +1,12 @@
-"""The model of time of `jitney.simulate`, against its formulas by hand, and work in the text of a
+"""The model of time of `jitney.simulation.simulate`, against its formulas by hand, and work in the text of a
 program.
 """
 
 import pytest
 
-from jitney import Device
 from jitney._jax.hlo_work import ProgramCost
 from jitney._simulate.roofline import Links, links, seconds_of
+from jitney.simulation import Device
 
 DEVICE = Device(
     "toy",
@@ -94,7 +94,7 @@ def test_work_of_a_program():
     row.
     """
     work = ProgramCost(PROGRAM)
-    assert (work.products, work.others, work.endless) == (2 * 3 * 5 * 7, 10 * 4, 0)
+    assert (work.products, work.other_flops, work.endless) == (2 * 3 * 5 * 7, 10 * 4, 0)
     row = 16 + 4 + 16  # the row, its index, and what is written
     assert work.bytes == 10 * (row + 3 * 16) + 4 * (15 + 35 + 21)
 
@@ -102,4 +102,4 @@ def test_work_of_a_program():
 def test_a_loop_of_unknown_length_is_told():
     """It counts once."""
     work = ProgramCost(PROGRAM.replace(', backend_config={"known_trip_count":{"n":"10"}}', ""))
-    assert (work.others, work.endless) == (4, 1)
+    assert (work.other_flops, work.endless) == (4, 1)

@@ -1,4 +1,4 @@
-"""`jitney.simulate` on one device: how counts go with the number of devices, the model of time, and
+"""`jitney.simulation.simulate` on one device: how counts go with the number of devices, the model of time, and
 what is refused.
 """
 
@@ -19,7 +19,7 @@ from jaxtyping import Array, BFloat16, Float
 import jitney
 from tests._patience import patience
 
-DEVICE = jitney.Device(
+DEVICE = jitney.simulation.Device(
     "toy",
     memory=4096,
     bandwidth=1e6,
@@ -42,7 +42,7 @@ def loss(w: Float[Array, "n m"], x: Float[Array, "batch n"]) -> Float[Array, ""]
 @pytest.fixture(scope="module")
 def sweep():
     meshes = [{"data": count} for count in (8, 64, 2048)]
-    return jitney.simulate(
+    return jitney.simulation.simulate(
         loss.grad, sizes={"batch": ROWS, "n": N, "m": M}, mesh=meshes, device=DEVICE, wrt="w"
     )
 
@@ -98,7 +98,9 @@ def test_sixteen_bits_are_sent_and_multiplied_as_such():
     ) -> tuple[BFloat16[Array, "batch all"], BFloat16[Array, "n n"]]:
         return x @ x.T, x.T @ x
 
-    found = jitney.simulate(low, sizes={"batch": 64, "n": N}, mesh={"data": 8}, device=DEVICE)
+    found = jitney.simulation.simulate(
+        low, sizes={"batch": 64, "n": N}, mesh={"data": 8}, device=DEVICE
+    )
     assert list(found.products) == ["bf16"]
     assert {each.kind: each.bytes for each in found.collectives} == {
         "all-gather": 2 * 64 * N,
@@ -119,21 +121,31 @@ def test_what_is_computed_anew_is_counted_again():
             x = jax.checkpoint(lambda w, x: x + jnp.tanh(x @ w) @ w)(w, x)
         return jnp.sum(x)
 
-    found = jitney.simulate(deep.grad, sizes={"batch": 8, "n": 4}, device=DEVICE, wrt="w")
+    found = jitney.simulation.simulate(
+        deep.grad, sizes={"batch": 8, "n": 4}, device=DEVICE, wrt="w"
+    )
     assert found.products == {"f32": (2 * 2 + 3 + 4 * 3 - 1) * 2 * 8 * 4 * 4}
 
 
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"device": "h20"}, jitney.OptionError, "device='h20' is not known.*did you mean 'h200'"),
-        ({"mesh": {"data": 0}}, jitney.MeshError, "is not a layout"),
-        ({"mesh": []}, jitney.MeshError, "is not a layout"),
-        ({"mesh": {"data": 4096}}, jitney.MeshError, "at most 2048 virtual devices"),
-        ({"mesh": {"dat": 8}}, jitney.MeshError, "the mesh does not have"),
-        ({"mesh": {"data": 3}}, jitney.MeshError, "the 3 devices along 'data' do not divide"),
-        ({"mesh": None}, jitney.MeshError, "has no mesh"),
-        ({"sizes": {"batch": 8}}, jitney.ContractError, "axis 'n' has no size"),
+        (
+            {"device": "h20"},
+            jitney.errors.OptionError,
+            "device='h20' is not known.*did you mean 'h200'",
+        ),
+        ({"mesh": {"data": 0}}, jitney.errors.MeshError, "is not a layout"),
+        ({"mesh": []}, jitney.errors.MeshError, "is not a layout"),
+        ({"mesh": {"data": 4096}}, jitney.errors.MeshError, "at most 2048 virtual devices"),
+        ({"mesh": {"dat": 8}}, jitney.errors.MeshError, "the mesh does not have"),
+        (
+            {"mesh": {"data": 3}},
+            jitney.errors.MeshError,
+            "the 3 devices along 'data' do not divide",
+        ),
+        ({"mesh": None}, jitney.errors.MeshError, "has no mesh"),
+        ({"sizes": {"batch": 8}}, jitney.errors.ContractError, "axis 'n' has no size"),
     ],
 )
 def test_what_cannot_be_simulated_says_so(options, kind, message):
@@ -144,14 +156,16 @@ def test_what_cannot_be_simulated_says_so(options, kind, message):
         "sizes": {"batch": 64, "n": N, "m": M},
     } | options
     with pytest.raises(kind) as caught:
-        jitney.simulate(loss, **given)
+        jitney.simulation.simulate(loss, **given)
     caught.match(f"(?s){message}")
 
 
 def test_a_function_that_is_not_sharded_has_one_device():
     """Several would all do the same."""
-    with pytest.raises(jitney.OptionError, match="not sharded, and the mesh has 8 devices"):
-        jitney.simulate(jitney.optimize(lambda x: x), np.ones(3), mesh={"data": 8}, device="h100")
+    with pytest.raises(jitney.errors.OptionError, match="not sharded, and the mesh has 8 devices"):
+        jitney.simulation.simulate(
+            jitney.optimize(lambda x: x), np.ones(3), mesh={"data": 8}, device="h100"
+        )
 
 
 @pytest.mark.parametrize(
@@ -169,8 +183,8 @@ def test_a_function_that_is_not_sharded_has_one_device():
 )
 def test_callbacks_are_refused(body, message):
     """They cannot be handed to another process."""
-    with pytest.raises(jitney.OptionError) as caught:
-        jitney.simulate(jitney.optimize(body), np.ones(3, np.float32), device="h100")
+    with pytest.raises(jitney.errors.OptionError) as caught:
+        jitney.simulation.simulate(jitney.optimize(body), np.ones(3, np.float32), device="h100")
     caught.match(f"(?s){message}")
 
 
@@ -182,7 +196,7 @@ def test_run_time_checks_are_numbers():
         return jnp.sum(eqx.error_if(x, jnp.any(x < 0), "negative") @ w)
 
     program = jitney.optimize(shard={"n": "data"})(product)
-    simulated = jitney.simulate(
+    simulated = jitney.simulation.simulate(
         program, sizes={"n": 64, "k": 16, "m": 32}, mesh={"data": 8}, device="h100"
     )
     assert simulated.products == {"tf32": 2 * 8 * 16 * 32}
@@ -193,23 +207,26 @@ def test_what_cannot_be_compiled_says_so(monkeypatch):
     """With what the other process said last."""
     monkeypatch.setattr("sys.executable", "false")
     with pytest.raises(
-        jitney.MeshError, match="could not be compiled for 8 virtual devices: it ended with 1"
+        jitney.errors.MeshError,
+        match="could not be compiled for 8 virtual devices: it ended with 1",
     ):
-        jitney.simulate(loss, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device="h100")
+        jitney.simulation.simulate(
+            loss, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device="h100"
+        )
 
 
 def test_a_plain_function_is_no_program():
     """Nothing names its axes."""
-    with pytest.raises(jitney.OptionError, match="is no program"):
-        jitney.simulate(len, device="h100")  # pyright: ignore
+    with pytest.raises(jitney.errors.OptionError, match="is no program"):
+        jitney.simulation.simulate(len, device="h100")  # pyright: ignore
 
 
 def test_a_device_with_a_wrong_figure_is_refused():
     """Rather than divide by it."""
-    with pytest.raises(jitney.OptionError, match="unknown type 'bf8'"):
-        jitney.Device("mine", 1, 1.0, {"bf8": 1.0}, 1.0)
-    with pytest.raises(jitney.OptionError, match="not above 0"):
-        jitney.Device("mine", 1, 0.0, {"bf16": 1.0}, 1.0)
+    with pytest.raises(jitney.errors.OptionError, match="unknown type 'bf8'"):
+        jitney.simulation.Device("mine", 1, 1.0, {"bf8": 1.0}, 1.0)
+    with pytest.raises(jitney.errors.OptionError, match="not above 0"):
+        jitney.simulation.Device("mine", 1, 0.0, {"bf16": 1.0}, 1.0)
 
 
 def test_memory_is_refused():
@@ -219,8 +236,10 @@ def test_memory_is_refused():
     def f(x: Float[Array, "n k"]) -> Float[Array, ""]:
         return jnp.sum(x**2)
 
-    with pytest.raises(jitney.OptionError, match=r'(?s)the devices are not there.*chunk=\{"n"'):
-        jitney.simulate(f, sizes={"n": 4096, "k": 4}, mesh={"data": 8}, device="h100")
+    with pytest.raises(
+        jitney.errors.OptionError, match=r'(?s)the devices are not there.*chunk=\{"n"'
+    ):
+        jitney.simulation.simulate(f, sizes={"n": 4096, "k": 4}, mesh={"data": 8}, device="h100")
 
 
 PARENT = """
@@ -236,7 +255,7 @@ def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
 
 answers = other_process._asked
 other_process._asked = lambda other, content: (print(other.pid, flush=True), answers(other, content))[1]
-jitney.simulate(f, sizes={"n": 10}, device="h200")
+jitney.simulation.simulate(f, sizes={"n": 10}, device="h200")
 print("over", flush=True)
 """
 

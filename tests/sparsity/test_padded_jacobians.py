@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float
 
-from jitney import AxisError, JitneyWarning, lazy_derivatives, optimize
+from jitney import JitneyWarning, lazy_derivatives, optimize
+from jitney.errors import AxisError
 
 SIZES = (20, 17, 32)
 

@@ -11,9 +11,10 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import BudgetError, OptionError, optimize
+from jitney import optimize
 from jitney._remat import EVERYTHING, MeasuredOption, Option, Problem, choose
 from jitney._remat.flops import flops
+from jitney.errors import BudgetError, OptionError
 from tests._arrays import array
 
 pytestmark = pytest.mark.real_xla
@@ -324,7 +325,7 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
     """
     from xml.etree import ElementTree as ET
 
-    found = jitney.frontier(optimize(scanned), WS, X, wrt="ws", memory=whole)
+    found = jitney.analysis.frontier(optimize(scanned), WS, X, wrt="ws", memory=whole)
     best = [way for way in found.ways if way.best]
     assert [way.bytes for way in best] == sorted((way.bytes for way in best), reverse=True)
     assert [way.recomputed for way in best] == sorted(way.recomputed for way in best)
@@ -340,15 +341,15 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
-        (lambda f: jitney.frontier(f, WS, X, memory="lots"), OptionError, "not a size"),
+        (lambda f: jitney.analysis.frontier(f, WS, X, memory="lots"), OptionError, "not a size"),
         (
-            lambda f: jitney.frontier(f, WS, X, wrt="v"),
-            jitney.DerivativeError,
+            lambda f: jitney.analysis.frontier(f, WS, X, wrt="v"),
+            jitney.errors.DerivativeError,
             "'v' is not an argument",
         ),
         (
-            lambda f: jitney.frontier(optimize(lambda x: x), jnp.arange(3)),
-            jitney.DerivativeError,
+            lambda f: jitney.analysis.frontier(optimize(lambda x: x), jnp.arange(3)),
+            jitney.errors.DerivativeError,
             "has no gradient",
         ),
     ],

@@ -14,7 +14,8 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array, Float
 
-from jitney import OptionError, optimize
+from jitney import optimize
+from jitney.errors import OptionError
 from tests._examples import examples
 from tests.stages._products import LOW, W, X, lines, products, rounded
 from tests.stages._products import native as native

@@ -8,7 +8,8 @@ import pytest
 from jax import lax
 from jaxtyping import Array, Float, Float32
 
-from jitney import OptionError, optimize
+from jitney import optimize
+from jitney.errors import OptionError
 from tests._arrays import array
 from tests.stages._products import NET, W, X, loss, products
 from tests.stages._products import native as native

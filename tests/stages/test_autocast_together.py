@@ -7,7 +7,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import OptionError, optimize
+from jitney import optimize
+from jitney.errors import OptionError
 from tests.stages._products import NET, W, X, lines, loss, rounded
 from tests.stages._products import native as native
 
@@ -81,7 +82,8 @@ def test_operations_keep_their_lines():
         ("fp16", jnp.exp(jnp.full((1, 6), 80.0)), ""),
     ):
         with pytest.raises(
-            jitney.NonFiniteError, match=rf"`{made}.*test_autocast_together.py:{line} \(body\)"
+            jitney.errors.NonFiniteError,
+            match=rf"`{made}.*test_autocast_together.py:{line} \(body\)",
         ):
             optimize(precision=policy, debug_nans=True)(body)(x, 1e5 * W)
 

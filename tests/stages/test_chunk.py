@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Key
 
 import jitney
-from jitney import AxisError, ContractError, JitneyWarning, OptionError, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import AxisError, ContractError, OptionError
 from tests._examples import examples
 
 RNG = np.random.default_rng(0)

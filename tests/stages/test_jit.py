@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jaxtyping import Array
 
-from jitney import DonationError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import DonationError, OptionError
 from tests._examples import examples
 from tests._monitor import listening
 from tests._tracing import count_traces

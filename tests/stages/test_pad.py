@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 import jitney
-from jitney import Bucket, ContractError, JitneyWarning, OptionError, optimize
+from jitney import Bucket, JitneyWarning, optimize
+from jitney.errors import ContractError, OptionError
 from tests._examples import examples
 from tests._tracing import count_traces
 
@@ -304,7 +305,7 @@ def test_axes_tells_the_facts():
     def f(w: Float[Array, "k"], x: Float[Array, "n k"]) -> Float[Array, "n"]:
         return jax.nn.softmax(x @ w)
 
-    facts = jitney.axes(f, sizes={"n": 10, "k": 3, "fit": 2})
+    facts = jitney.analysis.axes(f, sizes={"n": 10, "k": 3, "fit": 2})
     assert facts["fit"].kind == "mapped"
     assert facts["k"].kind == "contracted"
     assert facts["n"].kind == "reduced"
@@ -312,9 +313,9 @@ def test_axes_tells_the_facts():
     assert (facts["n"].levels, facts["k"].levels) == (2, 1)
     assert "n: reduced in 2 levels: max (test_pad.py" in str(facts)
     assert all(use.place.startswith("test_pad.py") for use in facts["n"].uses)
-    assert jitney.axes(optimize(shares), sizes={"n": 9})["n"].refused is None
+    assert jitney.analysis.axes(optimize(shares), sizes={"n": 9})["n"].refused is None
     with pytest.raises(ContractError, match="has a name"):
-        jitney.axes(optimize(lambda x: x), jnp.ones(3))
+        jitney.analysis.axes(optimize(lambda x: x), jnp.ones(3))
 
 
 def test_padding_is_counted():

@@ -10,7 +10,8 @@ import pytest
 from jax import lax
 from jaxtyping import Array, Float, Float32
 
-from jitney import JitneyWarning, OptionError, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import OptionError
 from tests._arrays import array
 
 X = array(np.linspace(0, 1, 5, dtype=np.float32))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import OptionError, optimize
+from jitney import optimize
 from jitney._jax.memory import text
+from jitney.errors import OptionError
 from tests._arrays import array
 
 W = array(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))

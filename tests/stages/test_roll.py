@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import OptionError, optimize
+from jitney import optimize
+from jitney.errors import OptionError
 from tests._arrays import array, random_key
 
 LAYERS, ROWS, WIDTH = 6, 8, 8

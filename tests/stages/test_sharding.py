@@ -8,7 +8,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import MeshError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import MeshError, OptionError
 
 X = np.arange(4, dtype=np.float32)
 

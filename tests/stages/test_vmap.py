@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int, PyTree
 
-from jitney import ContractError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, OptionError
 from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int
 
-from jitney import AxisError, DerivativeError, OptionError, accumulate, optimize
+from jitney import accumulate, optimize
+from jitney.errors import AxisError, DerivativeError, OptionError
 from tests._examples import examples
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from jitney import DataError, JitneyError, stream
+from jitney import JitneyError, stream
+from jitney.errors import DataError
 from tests.stream._sources import SOURCES, F, Iterations, age, breaks_off, mean, of_rows, variance
 from tests.stream.test_stream import rows, saved
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import DataError, OptionError, optimize, stream
+from jitney import optimize, stream
+from jitney.errors import DataError, OptionError
 from tests.stream._sources import SOURCES, F, Iterations, mean, of_rows, variance
 from tests.stream.test_stream import Sliceable, archive, rows
 

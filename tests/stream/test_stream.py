@@ -11,15 +11,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Key
 
-from jitney import (
-    AxisError,
-    ContractError,
-    JitneyError,
-    NonFiniteError,
-    OptionError,
-    optimize,
-    stream,
-)
+from jitney import JitneyError, optimize, stream
+from jitney.errors import AxisError, ContractError, NonFiniteError, OptionError
 
 RNG = np.random.default_rng(0)
 F = np.float32

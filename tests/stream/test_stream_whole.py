@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import AxisError, JitneyError, optimize, stream
+from jitney import JitneyError, optimize, stream
+from jitney.errors import AxisError
 
 X = np.random.default_rng(0).normal(size=(23, 3)).astype(np.float32)
 X[3, 1] = X[7, 1] = 0.5

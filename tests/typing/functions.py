@@ -10,21 +10,17 @@ from typing import Any, assert_type
 from jax import Array
 from jaxtyping import Float
 
-from jitney import (
+from jitney import Bucket, Program, lazy_derivatives, optimize
+from jitney.simulation import Simulation, Sweep
+from jitney.types import (
     AxisFacts,
-    Bucket,
     Communication,
     Derivative,
     Frontier,
     Measurement,
     PrecisionReport,
-    Program,
-    Simulation,
     Strategy,
     Streamed,
-    Sweep,
-    lazy_derivatives,
-    optimize,
 )
 
 

@@ -6,7 +6,8 @@ import jax
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import Program, State, derived, shared
+from jitney import Program, shared
+from jitney.states import State, derived
 
 
 class Economy(State):
@@ -22,7 +23,7 @@ def names(economy: Economy) -> None:
     assert_type(Economy.of(economy.capital), Economy)
     assert_type(economy.of(economy.capital), Economy)
     assert_type(economy.names, tuple[str, ...])
-    assert_type(Economy.output, jitney.DerivedField[jax.Array])
+    assert_type(Economy.output, jitney.states.DerivedField[jax.Array])
 
 
 @shared

@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Array, Float, Int
 
 import jitney
-from jitney import VerificationError, _axes, optimize
+from jitney import _axes, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
 from jitney._body.plain import ProgramChange
@@ -22,6 +22,7 @@ from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import CompiledSteps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compare_results
+from jitney.errors import VerificationError
 from tests._arrays import array
 from tests._monitor import listening
 from tests._switched import configured, environment
@@ -419,9 +420,9 @@ def test_the_environment_asks_for_it(unmasked):
 @pytest.mark.parametrize("given", [1, "yes"])
 def test_what_is_neither_true_nor_false_is_refused(given):
     """By the option and by `configure`."""
-    with pytest.raises(jitney.OptionError, match="verify"):
+    with pytest.raises(jitney.errors.OptionError, match="verify"):
         optimize(verify=given)(fresh())
-    with pytest.raises(jitney.OptionError, match="verify"):
+    with pytest.raises(jitney.errors.OptionError, match="verify"):
         jitney.configure(verify=given)
 
 

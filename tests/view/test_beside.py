@@ -11,7 +11,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import AxisError, DerivativeError, JitneyWarning, OptionError, optimize
+from jitney import JitneyWarning, optimize
+from jitney.errors import AxisError, DerivativeError, OptionError
 from tests._arrays import array
 from tests._tracing import count_traces
 
@@ -283,12 +284,12 @@ def test_a_derivative_of_nothing_is_refused_in_a_sentence():
 
 def test_axes_of_a_plain_function():
     """It need not be decorated."""
-    assert jitney.axes(scaled, rows(12), 3.0)["n"].kind == "pointwise"
-    assert str(jitney.axes(average, sizes={"n": 5})) == str(
-        jitney.axes(optimize(average), sizes={"n": 5})
+    assert jitney.analysis.axes(scaled, rows(12), 3.0)["n"].kind == "pointwise"
+    assert str(jitney.analysis.axes(average, sizes={"n": 5})) == str(
+        jitney.analysis.axes(optimize(average), sizes={"n": 5})
     )
     with pytest.raises(OptionError, match="3 is no program"):
-        jitney.axes(3)
+        jitney.analysis.axes(3)
 
 
 def average(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -297,7 +298,7 @@ def average(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def test_axes_with_an_array_that_has_no_annotation():
     """Its size is known, so the axis is not: the fact says so."""
-    found = jitney.axes(unannotated, rows(12), TWELVE)["n"]
+    found = jitney.analysis.axes(unannotated, rows(12), TWELVE)["n"]
     assert found.kind == "unknown"
     assert "needs to know a size" in found.refused
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int, Int64
 
-from jitney import ContractError, JitneyWarning, optimize, stream
+from jitney import JitneyWarning, optimize, stream
+from jitney.errors import ContractError
 from tests._arrays import array
 
 BIG = np.array([4294967301, 2147483648, 7])

@@ -248,7 +248,7 @@ def test_a_leaf_reads_as_a_person_would_write_it():
 
 
 def test_a_leaf_stands_for_an_array_of_its_shape():
-    """`abstract` keeps shape, dtype and weak type; `reshaped` changes only the shape."""
+    """`abstract` keeps shape, dtype and weak type; `reshape` changes only the shape."""
     leaf = Leaf("x", "x", (2, 3), jnp.dtype("float16"), weak_type=True)
     assert leaf.abstract() == jax.ShapeDtypeStruct((2, 3), jnp.float16, weak_type=True)
-    assert leaf.reshaped((3,)).abstract() == jax.ShapeDtypeStruct((3,), jnp.float16, weak_type=True)
+    assert leaf.reshape((3,)).abstract() == jax.ShapeDtypeStruct((3,), jnp.float16, weak_type=True)

@@ -1,11 +1,11 @@
-"""`jitney.axes`: a report on each named axis of a function."""
+"""`jitney.analysis.axes`: a report on each named axis of a function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from .._errors import ContractError
-from .._interface.derivatives import Derivative, program_called
+from .._interface.derivatives import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._owners import public
 from .._report.axis_facts import Axes, facts_of
@@ -36,7 +36,7 @@ def axes(
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    called = program_called("jitney.axes()", program, keywords)
+    called = program_of_call("jitney.analysis.axes()", program, keywords)
     # A warning about a mapped axis would repeat the facts.
     entry, arrays = called.abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():

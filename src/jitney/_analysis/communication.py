@@ -1,4 +1,6 @@
-"""`jitney.communication`: collectives of a sharded program, and the named axes that cause them."""
+"""`jitney.analysis.communication`: collectives of a sharded program, and the named axes that
+cause them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_called
+from .._interface.derivatives import Derivative, program_of_call
 from .._jax.hlo import HloCollective, collectives
 from .._jax.mesh import mesh_text
 from .._owners import public
@@ -42,7 +44,7 @@ def communication(
         OptionError: The function has no `shard`.
         MeshError: There is no mesh, or an axis cannot be divided over it.
     """
-    program = program_called("jitney.communication()", f, kwargs)
+    program = program_of_call("jitney.analysis.communication()", f, kwargs)
     entry, arrays = program.abstract(args, kwargs, None)
     if program.options.shard is None:
         raise OptionError(
@@ -60,7 +62,7 @@ def communication(
     if place is None:
         raise no_mesh(entry.core.where)
 
-    text = with_policy(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
+    text = with_policy(entry, arrays, lambda: entry.lower(runs)).compile().as_text()
     operations = collectives(text, dict(place.mesh.shape))
     return Communication(
         str(entry.core.where),

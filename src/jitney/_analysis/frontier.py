@@ -1,4 +1,4 @@
-"""`jitney.frontier`: memory against recomputation, for the gradient of a function."""
+"""`jitney.analysis.frontier`: memory against recomputation, for the gradient of a function."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import jax
 
 from .._errors import DerivativeError
-from .._interface.derivatives import Derivative, check_names, named, program_of
+from .._interface.derivatives import Derivative, argument_names, check_names, program_of
 from .._jax.memory import budget_of
 from .._owners import public
-from .._remat import MeasuredOption, NoneFits, Problem, choose, frontier_of, unsupported
+from .._remat import MeasuredOption, NoneFits, Problem, choose, frontier_of, offload_obstacle
 from .._report.frontier import Frontier, Saving
 from .._signature.options import Wrt
 from .._stages import AutoRemat, Place
@@ -66,11 +66,13 @@ def frontier(
     if isinstance(program, Derivative):
         program = program.function
         wrt = wrt if wrt is not None else program.defaults.wrt
-    entry, arrays = program_of("jitney.frontier()", program).abstract(examples, keywords, sizes)
+    entry, arrays = program_of("jitney.analysis.frontier()", program).abstract(
+        examples, keywords, sizes
+    )
     core = entry.core
     given = memory if memory is not None else core.options.memory
     budget = None if given is None else budget_of(core.where, given)
-    names = named(core.where, "wrt", wrt)[0] if wrt is not None else None
+    names = argument_names(core.where, "wrt", wrt)[0] if wrt is not None else None
     check_names(core.where, names or (), core)
     with entry.numbers(), entry.scope():
         planned = entry.plan_call(arrays)
@@ -134,5 +136,5 @@ def _frontier(
         budget,
         tuple(ways.values()),
         ways[chosen.option] if chosen else None,
-        unsupported(),
+        offload_obstacle(),
     )

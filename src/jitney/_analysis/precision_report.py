@@ -1,4 +1,6 @@
-"""`jitney.precision_report`: the loss of accuracy by a low floating-point type, on given data."""
+"""`jitney.analysis.precision_report`: the loss of accuracy by a low floating-point type, on
+given data.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_called
+from .._interface.derivatives import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_number
@@ -52,7 +54,7 @@ def precision_report(
     elif callable(f) and not isinstance(f, Derivative):
         program = optimize(f)
     else:
-        program = program_called("jitney.precision_report()", f, kwargs)
+        program = program_of_call("jitney.analysis.precision_report()", f, kwargs)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if (

@@ -1,5 +1,5 @@
-"""`jitney.strategy`: compare evaluation in memory, in chunks, and streamed, for given sizes and
-memory.
+"""`jitney.analysis.strategy`: compare evaluation in memory, in chunks, and streamed, for given
+sizes and memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from .._errors import AxisError, ContractError
-from .._interface.derivatives import Derivative, program_called
+from .._interface.derivatives import Derivative, program_of_call
 from .._jax.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
 from .._report.strategy import Strategy, Way
@@ -60,7 +60,7 @@ def strategy(
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    called = program_called("jitney.strategy()", program, named)
+    called = program_of_call("jitney.analysis.strategy()", program, named)
     entry, arrays = called.abstract(examples, named, sizes)
     where = entry.core.where
     budget = budget_of(where, memory)
@@ -68,7 +68,7 @@ def strategy(
         planned = entry.plan_call(arrays)
         view = planned.view
         on_mesh = replace(entry.on_mesh(), nested=False, outer=planned.plan.stages)
-        stage = Chunk.any(view, on_mesh)
+        stage = Chunk.plan_longest(view, on_mesh)
         if stage is None:
             raise ContractError(
                 where,

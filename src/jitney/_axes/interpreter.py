@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import bound, inside, open_jaxpr, programs, source_of
+from .._jax.jaxprs import inside, open_jaxpr, programs, rebind, source_of
 from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
@@ -56,7 +56,7 @@ class Op:
     def params(self) -> dict[str, Any]:
         return self.eqn.params
 
-    def changed(self, **params: object) -> Op:
+    def replace_params(self, **params: object) -> Op:
         """The same operation with other parameters."""
         return replace(self, eqn=self.eqn.replace(params={**self.params, **params}))
 
@@ -191,10 +191,10 @@ class PaddedInterpreter:
         **changed: object,
     ) -> list[jax.Array]:
         """Evaluate the operation itself, with some parameters changed."""
-        eqn = op.changed(**changed).eqn if changed else op.eqn
+        eqn = op.replace_params(**changed).eqn if changed else op.eqn
         if self.is_spread:
             return bind_partition_safe(eqn, values)
-        return bound(eqn, values)
+        return rebind(eqn, values)
 
     def without_callbacks(self) -> PaddedInterpreter:
         """The same evaluation, without callbacks."""

@@ -103,7 +103,7 @@ class _Finite(PaddedInterpreter):
         linear = [self._is_linear(atom) for atom in op.eqn.invars]
         if any(linear):
             if op.name in CALLS:
-                return self._called(op, values, linear)
+                return self._evaluate_call(op, values, linear)
             if not programs(op.params):
                 self._linear.update(op.eqn.outvars)
                 return super().make(op, values)
@@ -113,7 +113,7 @@ class _Finite(PaddedInterpreter):
     def _is_linear(self, atom: Atom) -> bool:
         return not is_literal(atom) and atom in self._linear
 
-    def _called(
+    def _evaluate_call(
         self,
         op: Op,
         values: Sequence[jax.Array],

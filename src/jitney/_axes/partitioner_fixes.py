@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import abstract, bound, equations, inside, open_jaxpr
+from .._jax.jaxprs import abstract, equations, inside, open_jaxpr, rebind
 from .._jax.primitives import HOLDERS
 from .._jax.typed import JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
@@ -55,15 +55,15 @@ def bind_partition_safe(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.
         positions = slice(*POSITIONED[eqn.primitive.name])
         values[positions] = map(_counting, values[positions])
     if _may_lose(eqn):
-        (out,) = bound(eqn, values)
+        (out,) = rebind(eqn, values)
         is_nan = _meets_nan(eqn, values)
         return [lax.select(is_nan, lax.full(out.shape, np.nan, out.dtype), out)]
 
     # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
     if eqn.primitive.name in HOLDERS and any(map(_is_changed, inside(eqn))):
         params = {name: _rewritten(value) for name, value in eqn.params.items()}
-        return bound(eqn, values, **params)
-    return bound(eqn, values)
+        return rebind(eqn, values, **params)
+    return rebind(eqn, values)
 
 
 def _counting(positions: jax.Array) -> jax.Array:

@@ -25,7 +25,7 @@ from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
 from .._diagnosis.tracer_errors import unbound_axis_error
-from .._errors import JitneyWarning
+from .._errors import UpdateWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -48,7 +48,7 @@ from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
 from .function import FunctionInfo
-from .plain import plain_function, plain_run, without
+from .plain import plain_function, plain_options, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
 
@@ -124,7 +124,7 @@ class CallPlanner:
         """
         return self.weak_statics.values()
 
-    def where(self) -> tuple[Hashable, ...]:
+    def mesh_key(self) -> tuple[Hashable, ...]:
         """Return the part of a call key beyond arrays and settings: the mesh."""
         return ()
 
@@ -154,7 +154,7 @@ class CallPlanner:
         """
         core = self.core
         precision = "f64" if core.options.precision == "f64" else None
-        options = replace(without(core.options), precision=precision)
+        options = replace(plain_options(core.options), precision=precision)
         view = self.layout.view(core.contract, arrays, self.statics)
         plan = Plan.make(view, replace(self.request, options=options))
 
@@ -188,7 +188,7 @@ class CallPlanner:
                 options say.
         """
         contract = self.core.contract
-        view = self.written_out(self.layout.view(contract, arrays, self.statics))
+        view = self.fill_in_sizes(self.layout.view(contract, arrays, self.statics))
         request = self.request
 
         # Resolve what depends on the context: the mesh, the policy by values, the padding.
@@ -212,7 +212,7 @@ class CallPlanner:
         # Check the contract inside of Mask and `vmap`, on the shapes of the body.
         inside = plan.seen_inside(Mask, view)
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
-        named = self.core.binder.named(values)
+        named = self.core.binder.values_by_name(values)
         sizes, notes = check_arguments(contract, named)
         return Planned(
             view,
@@ -222,7 +222,7 @@ class CallPlanner:
             notes,
         )
 
-    def written_out(self, view: View) -> View:
+    def fill_in_sizes(self, view: View) -> View:
         """Return the view with the sizes in braces, such as `{model.width}*n`, replaced by their
         values in this call.
         """
@@ -231,11 +231,11 @@ class CallPlanner:
             return view
 
         abstract = [leaf.abstract() for leaf in view.leaves]
-        values = self.core.binder.named(self.layout.values(abstract, self.statics))
+        values = self.core.binder.values_by_name(self.layout.values(abstract, self.statics))
         leaves: list[Leaf] = []
         for leaf in view.leaves:
             if isinstance(leaf.hint, ArrayHint):
-                leaf = replace(leaf, hint=leaf.hint.written_out(values))
+                leaf = replace(leaf, hint=leaf.hint.fill_in_sizes(values))
             leaves.append(leaf)
         return View(tuple(leaves))
 
@@ -260,7 +260,7 @@ class CallPlanner:
         if mesh is not None:
             manual = {axis for axis in mesh.shape if is_manual(mesh, axis)}
             if manual:
-                shard = shard and shard.without(manual)
+                shard = shard and shard.drop_axes(manual)
                 if len(manual) == len(mesh.shape):
                     single = "inside `shard_map` or `pmap`: each device works on its part"
 
@@ -278,7 +278,7 @@ class CallPlanner:
         fields = axes_in_modules(values)
         return [fields[i] for i in self.layout.dynamic]
 
-    def called(self, *arrays: object) -> object:
+    def run_inner_stages(self, *arrays: object) -> object:
         """Run the body with every stage inside Jit around it, on tracers or on arrays."""
         return self.apply_plan(self.plan_call(arrays, jit=False), arrays, Outcome())
 
@@ -343,7 +343,7 @@ class CallPlanner:
             updates = [*given.updates()]
             if trace is not None:
                 updates += trace.updates(self.names_of_statics())
-            self.warn_lost([*map(in_words, updates)])
+            self.warn_lost_updates([*map(in_words, updates)])
             refuse_used_up(core.where, result)
             try:
                 return outcome.take_apart(result, self.weak_statics.identities)
@@ -376,14 +376,14 @@ class CallPlanner:
                 raise
             raise explained from error
 
-    def warn_lost(self, updates: Sequence[str]) -> None:
+    def warn_lost_updates(self, updates: Sequence[str]) -> None:
         """Warn once that updates in place are lost."""
         if updates:
             self.updates = tuple(dict.fromkeys((*self.updates, *updates)))
             if self.core.counters.warn_once("updates in place"):
                 warnings.warn(
                     lost_updates_message(self.core.where, self.updates),
-                    JitneyWarning,
+                    UpdateWarning,
                     stacklevel=users_level(),
                 )
 

@@ -8,7 +8,7 @@ A call finds its program in steps:
    in the key of the entry's `jax.jit`-ed function, which JAX looks up faster than Python could.
 
 Records of one trace besides these (flights, policies chosen by values, programs compiled without
-the cache) have the key of this file. A padded call has its bucket and `CallPlanner.where` in its
+the cache) have the key of this file. A padded call has its bucket and `CallPlanner.mesh_key` in its
 key as well (`padded_calls.py`).
 """
 

@@ -52,7 +52,7 @@ class Explicit:
     arrays: Sequence[object]
     specs: list[Along] = field(default_factory=list[Along])
 
-    def left(
+    def shard_result(
         self,
         out: object,
         body: CallPlanner,

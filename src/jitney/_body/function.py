@@ -13,7 +13,7 @@ from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import AuthorContext
 from .._errors import Where
-from .._jax.debug_names import Flat, named_as
+from .._jax.debug_names import Flat, rename
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
@@ -51,7 +51,7 @@ class FunctionInfo:
 
         self.counters = Counters(self.name)
         self.log = TraceLog()
-        self.history = History(self.where, self.counters, self._alive, self.asked)
+        self.history = History(self.where, self.counters, self._alive, self.author_context)
 
     def fn(self) -> Callable[..., Any]:
         """Return the function.
@@ -70,9 +70,9 @@ class FunctionInfo:
         function in JAX's messages.
         """
         fn = self.fn()
-        return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
+        return rename(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
-    def asked(self) -> AuthorContext:
+    def author_context(self) -> AuthorContext:
         """Return the axes and options that the author has written."""
         return AuthorContext(tuple(self.contract.axes), self.options, self.positions)
 
@@ -96,10 +96,10 @@ class FunctionInfo:
         same.contract = replace(self.contract, result=AnyHint("anything"))
         same.counters = Counters(self.name)
         same.log = TraceLog()
-        same.history = History(self.where, same.counters, same._alive, same.asked)
+        same.history = History(self.where, same.counters, same._alive, same.author_context)
         return same
 
-    def read_again(self) -> bool:
+    def reread_annotations(self) -> bool:
         """Read the annotations with undefined names once more, and return whether there were
         any.
         """

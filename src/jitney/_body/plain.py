@@ -63,7 +63,7 @@ def plain_run() -> PlainRun | None:
     return PLAIN.value
 
 
-def without(options: Options) -> Options:
+def plain_options(options: Options) -> Options:
     """Return the options without those that may change the computation."""
     return replace(
         options,

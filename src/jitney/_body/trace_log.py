@@ -44,6 +44,6 @@ class TraceLog:
         del self._made[:-_KEPT]
 
     @property
-    def made(self) -> Sequence[TraceInputs]:
+    def traces(self) -> Sequence[TraceInputs]:
         """Logged traces, the latest last."""
         return tuple(self._made)

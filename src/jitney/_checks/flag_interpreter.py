@@ -27,12 +27,12 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from .._jax.equinox_checks import Insides, calls_equinox, is_callback, raising, which
+from .._jax.equinox_checks import Insides, calls_equinox, is_callback, message_index, raising
 from .._jax.evaluation import interpret
 from .._jax.jaxprs import (
-    bound,
     effectful_equations,
     open_jaxpr,
+    rebind,
     runs,
     scan_parts,
     solve_operands,
@@ -142,7 +142,7 @@ class _FlagInterpreter:
         if is_callback(eqn):
             return self.quiet(eqn, values, flag), flag
         if not self.enters(eqn, values, flag):
-            return bound(eqn, values), flag
+            return rebind(eqn, values), flag
         return self.rebuild(eqn, values, flag, used)
 
     def check(
@@ -160,7 +160,7 @@ class _FlagInterpreter:
 
         # The code has the number of the check in its upper bits, and the index of the message
         # below. The index may be traced, if the message is chosen at run time.
-        index = which(eqn, values)
+        index = message_index(eqn, values)
         if isinstance(index, jax.Array):
             least, most = _clamp_to_dtype(LEAST_INDEX, index), _clamp_to_dtype(MOST_INDEX, index)
             index = jax.lax.clamp(least, index, most)
@@ -187,7 +187,7 @@ class _FlagInterpreter:
             return list(map(_zeros, results))
 
         branches = _program(good, operands), _program(blank, operands)
-        out = bound(eqn, [branch, *operands], branches=branches)
+        out = rebind(eqn, [branch, *operands], branches=branches)
         return _scatter_live(out, used), _first(flag, failed)
 
     def quiet(
@@ -198,11 +198,11 @@ class _FlagInterpreter:
     ) -> list[jax.Array]:
         """Call a callback if no check has failed so far; return zeros otherwise."""
         if flag is None:
-            return bound(eqn, values)
+            return rebind(eqn, values)
         avals = [atom.aval for atom in eqn.outvars]
 
         def call() -> list[jax.Array]:
-            return bound(eqn, values)
+            return rebind(eqn, values)
 
         def blank() -> list[jax.Array]:
             return list(map(_zeros, avals))
@@ -232,7 +232,7 @@ class _FlagInterpreter:
         """
         key = (id(eqn), what)
         if key not in self._contained:
-            within = self.insides.within(eqn)
+            within = self.insides.nested_equations(eqn)
             if what == "checks":
                 contains = any(map(calls_equinox, within))
             else:
@@ -250,10 +250,10 @@ class _FlagInterpreter:
         name, program = eqn.primitive.name, runs(eqn)
         with standing_at(eqn):
             if name in PLAIN_CALLS:
-                return self.called(eqn, values, flag, used)
+                return self.evaluate_call(eqn, values, flag, used)
             if name in REMATS:
                 return self.remat(eqn, values, flag, used)
-            if program is not None or (program := self.insides.compiled_as(eqn)) is not None:
+            if program is not None or (program := self.insides.compiled_jaxpr(eqn)) is not None:
                 return self.run(program, values, flag, used)
             rules = {
                 "cond": self.branches,
@@ -285,7 +285,7 @@ class _FlagInterpreter:
 
         return run
 
-    def called(
+    def evaluate_call(
         self,
         eqn: JaxprEqn,
         values: list[Value],
@@ -323,7 +323,7 @@ class _FlagInterpreter:
         plain, constants = open_jaxpr(_program(_flat(part), operands))
         if constants:
             raise Unflaggable("it has a check in what is computed again, with constants")
-        *out, flag = bound(eqn, operands, jaxpr=plain)
+        *out, flag = rebind(eqn, operands, jaxpr=plain)
         return _scatter_live(out, used), flag
 
     def branches(
@@ -339,7 +339,7 @@ class _FlagInterpreter:
         operands = [_int32(flag), *_select_live(values[1:], at)]
         parts = [self.part(branch, used, at) for branch in eqn.params["branches"]]
         branches = tuple(_program(_flat(part), operands) for part in parts)
-        *out, flag = bound(eqn, [values[0], *operands], branches=branches)
+        *out, flag = rebind(eqn, [values[0], *operands], branches=branches)
         return _scatter_live(out, used), flag
 
     def scan(
@@ -407,7 +407,7 @@ class _FlagInterpreter:
             flag, carry = state
             goes_well = _goes_well(flag)
             go, _ = goes_on(None, carry)
-            return jax.lax.bitwise_and(goes_well, _any(go))
+            return jax.lax.bitwise_and(goes_well, _continues(go))
 
         def step(state: tuple[Code, Carry]) -> tuple[Code, Carry]:
             before, carry = state
@@ -416,7 +416,7 @@ class _FlagInterpreter:
             # condition. The new condition is a scalar, so it is done here.
             if is_mapped:
                 go, _ = goes_on(None, carry)
-                out = _where(go, out, carry)
+                out = _freeze_carry(go, out, carry)
             return _int32(flag), out
 
         result = open_jaxpr(condition)[0].outvars[0]
@@ -445,7 +445,7 @@ class _FlagInterpreter:
         def step(state: tuple[Code, Bool, Carry]) -> tuple[Code, Bool, Carry]:
             before, go, carry = state
             out, flag = turn(before, carry)
-            out = _where(go, out, carry)
+            out = _freeze_carry(go, out, carry)
             code = _int32(flag)
             # A check that failed in the body leaves zeros for the condition to read.
             out = jax.lax.cond(_goes_well(code), list, _blank, out)
@@ -454,7 +454,7 @@ class _FlagInterpreter:
 
         def goes(state: tuple[Code, Bool, Carry]) -> Bool:
             flag, go, _ = state
-            return jax.lax.bitwise_and(_goes_well(flag), _any(go))
+            return jax.lax.bitwise_and(_goes_well(flag), _continues(go))
 
         go, flag = goes_on(flag, carry)
         flag, _, last = jax.lax.while_loop(goes, step, (flag, go, carry))
@@ -481,13 +481,13 @@ def _first(flag: Flag, failed: jax.Array) -> jax.Array:
     return jax.lax.select(has_failed, flag, failed)
 
 
-def _any(go: Bool) -> Bool:
+def _continues(go: Bool) -> Bool:
     """Return whether a loop goes on: with a batched condition, while one element does."""
     axes = tuple(range(len(jax.typeof(go).shape)))
     return jax.lax.reduce_or(go, axes) if axes else go
 
 
-def _where(
+def _freeze_carry(
     go: Bool,
     new: Sequence[jax.Array],
     old: Sequence[jax.Array],

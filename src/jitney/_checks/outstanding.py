@@ -87,7 +87,7 @@ class PendingFlags:
         Raises:
             EquinoxRuntimeError: A check has failed.
         """
-        numbers = self._mine()
+        numbers = self._thread_numbers()
         while (oldest := _first(numbers)) is not None:
             # A program that is still running must not block the caller, unless the queue is full.
             if len(numbers) < MOST and not oldest.value.is_ready():
@@ -105,7 +105,7 @@ class PendingFlags:
         call: int,
     ) -> None:
         """Append the number of a call to the queue of this thread."""
-        self._mine().append(PendingFlag(value, table, where, call, next(self._order)))
+        self._thread_numbers().append(PendingFlag(value, table, where, call, next(self._order)))
 
     def wait(self) -> None:
         """Block until all numbers of all threads are read.
@@ -127,7 +127,7 @@ class PendingFlags:
         for _, numbers in self._threads:
             numbers.clear()
 
-    def _mine(self) -> Numbers:
+    def _thread_numbers(self) -> Numbers:
         with suppress(AttributeError):
             return self._here.mine.numbers
         mine = self._here.mine = _Mine()

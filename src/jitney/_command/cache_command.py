@@ -156,7 +156,7 @@ def _format_entries(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
 
     rows = [
         ("program", "last used", "size"),
-        *((e.program, _when(e.used), _size(e.bytes)) for e in kept),
+        *((e.program, _format_time(e.used), _size(e.bytes)) for e in kept),
     ]
     return (
         text_of(
@@ -192,7 +192,10 @@ def _info(
         "size": _size(size),
         "limit": limit,
         **(
-            {"last used": _when(kept[0].used), "used longest ago": _when(kept[-1].used)}
+            {
+                "last used": _format_time(kept[0].used),
+                "used longest ago": _format_time(kept[-1].used),
+            }
             if kept
             else {}
         ),
@@ -200,7 +203,7 @@ def _info(
     return "".join(f"{name:18}{value}\n" for name, value in lines.items())
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 

@@ -60,8 +60,8 @@ _LOOPS = (
 # all of its programs `_fun`.
 _WHOLE = {*_LOOPS, "pmap", "shard_map", "_fun"}
 _BOUND = True
-# Values of `CompileRecord.defined` under which the compiled function is the user's: JAX reports the
-# wrapper of jitney or of Equinox as the place of definition.
+# Values of `CompileRecord.code_owner` under which the compiled function is the user's: JAX reports
+# the wrapper of jitney or of Equinox as the place of definition.
 _WRAPPED = ("user", "jitney", "equinox")
 _JAXS: tuple[Any, ...] = (
     *(jax.lax, jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.random, jax.ops),
@@ -130,7 +130,7 @@ def _recreated_functions(compiled: Sequence[CompileRecord]) -> Iterator[Proposed
             and each.key in seen
             and each.cause is not None
             and each.cause.why == "a new function"
-            and each.defined == "user"
+            and each.code_owner == "user"
         ):
             again[each.cause.file, each.cause.line, each.name].append(each)
         seen.add(each.key)
@@ -179,7 +179,7 @@ def _defined_at(each: CompileRecord) -> tuple[str, int] | None:
     definition.
     """
     if each.cause is not None:
-        return (each.cause.file, each.cause.line) if each.defined in _WRAPPED else None
+        return (each.cause.file, each.cause.line) if each.code_owner in _WRAPPED else None
     if (
         each.place is None
         or each.name in _WHOLE
@@ -231,7 +231,7 @@ def _padding_change(
             f"{name} was compiled for {len(several)} sizes ({sizes}), {whole:.2f} s; they share"
             f" {_buckets(len(shared))}"
         ),
-        where=where if first.defined == "user" else str(first.place or "a library"),
+        where=where if first.code_owner == "user" else str(first.place or "a library"),
         write=_pad_line(name, kinds, axes, list(programs.values())),
     )
 
@@ -273,14 +273,14 @@ def _pad_line(
 ) -> str:
     """Return the line to write: a decorator, with annotations where JAX named the arguments."""
     pad = ", ".join(f'"{axis}": "pow2"' for axis in _first(axes))
-    if programs[0].defined == "equinox":
+    if programs[0].code_owner == "equinox":
         return (
             f"@jitney.optimize(pad={{{pad}}})  # instead of eqx.filter_jit, with the axes in its"
             " annotations; it is proven, or refused"
         )
     changing = sorted({i for i, _ in axes})
     paths = _paths(programs, len(changing))
-    if programs[0].defined == "jitney":
+    if programs[0].code_owner == "jitney":
         return (
             "print(f.stats)  # what was proven to help; if it has `pad`, print(f.plan(...)) says"
             " why sizes share no program"

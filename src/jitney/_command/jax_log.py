@@ -117,7 +117,7 @@ class CompileRecord:
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     @property
-    def defined(self) -> str:
+    def code_owner(self) -> str:
         """Owner of the compiled function: "user", "jax", ..., or "jitney" for a decorated one.
 
         Empty if JAX does not report the definition.
@@ -368,7 +368,9 @@ def parse_explanation(text: str) -> Explanation | None:
         for line in lines
         if line.startswith("* ")
     )
-    return Explanation(told[1], told[2] or "", int(told[3] or 0), _why(text, details), details)
+    return Explanation(
+        told[1], told[2] or "", int(told[3] or 0), _miss_reason(text, details), details
+    )
 
 
 def _detail(text: str) -> str:
@@ -383,7 +385,7 @@ def _detail(text: str) -> str:
     return f"static value at {at.removeprefix('input path ')}, now {now} and before {before}"
 
 
-def _why(text: str, details: Sequence[str]) -> Why:
+def _miss_reason(text: str, details: Sequence[str]) -> Why:
     if "never seen function" in text:
         return (
             "a new function"

@@ -87,7 +87,7 @@ class RunReport:
         found: dict[tuple[str, str, str], Data] = {}
         known = {row["function"] for row in self.own}
         for each in self.happened.compiled:
-            if each.cause is None or (each.defined == "jitney" and each.name in known):
+            if each.cause is None or (each.code_owner == "jitney" and each.name in known):
                 continue
             line = str(each.place or "a library")
             row = found.setdefault(
@@ -228,7 +228,7 @@ def stop_watching(recording: Recording) -> None:
     """Stop watching the program's lines after the last one, and time their transfers."""
     if recording.lines is not None:
         recording.lines.end()
-        recording.seen = with_transfer_seconds(recording.lines.told())
+        recording.seen = with_transfer_seconds(recording.lines.to_data())
 
 
 def write_report(recording: Recording, target: str, file: str) -> None:

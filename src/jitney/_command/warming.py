@@ -41,7 +41,7 @@ class Wanted:
     function: str
     sizes: Mapping[str, tuple[int, ...]]
 
-    def each(self) -> Iterator[dict[str, int]]:
+    def size_combinations(self) -> Iterator[dict[str, int]]:
         """Yield every size of an axis with every size of the others."""
         for sizes in itertools.product(*self.sizes.values()):
             yield dict(zip(self.sizes, sizes, strict=True))
@@ -59,7 +59,7 @@ def carry_out(given: argparse.Namespace) -> int:
         sys.stderr.write(f"There is no cache to fill: {cache.facts().reason}.\n")
         return 1
     for entry, program in programs:
-        for sizes in entry.each():
+        for sizes in entry.size_combinations():
             _warm(entry, program, sizes)
     return 0
 

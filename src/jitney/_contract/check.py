@@ -40,9 +40,9 @@ from .kinds import (
     flatten_to,
     is_array,
     is_number,
-    named,
     suggest,
     wider,
+    with_article,
 )
 from .sizes import AxisBindings, Mismatch, fit_shape, settle
 
@@ -111,7 +111,7 @@ def _fit_array(
         if (wide := wider(value.dtype)) is not None and hint.allows(wide):
             return _in_32_bits(hint, value, path)
         return Mismatch(
-            f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
+            f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.dtypes_text}.",
             "An annotation says which dtypes the body sees; nothing is cast in silence.",
             f"cast it with `.astype(...)`, or annotate `{suggest(value.dtype)}[Array, ...]`.",
             "J212",
@@ -128,7 +128,8 @@ def _in_32_bits(
     after JAX's conversion.
     """
     return Mismatch(
-        f"{path!r} reaches the body as {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
+        f"{path!r} reaches the body as {dtype_text(value)}, and {hint.text} allows"
+        f" {hint.dtypes_text}.",
         "Without x64 JAX has no numbers of 64 bits: it takes those of NumPy in 32.",
         'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)`; '
         f"or annotate `{suggest(value.dtype)}[Array, ...]`, which allows both.",
@@ -242,9 +243,9 @@ def _wrong_kind(
     path: str,
 ) -> Mismatch:
     return Mismatch(
-        f"{path!r} is {describe(value)}, not {named(hint.text)}.",
+        f"{path!r} is {describe(value)}, not {with_article(hint.text)}.",
         "An argument must be what its annotation says.",
-        f"pass {named(hint.text)}, or correct the annotation.",
+        f"pass {with_article(hint.text)}, or correct the annotation.",
         "J214",
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._errors import ContractError, JitneyWarning, Where, format_error
+from .._errors import AnnotationWarning, ContractError, Where, format_error
 from .._owners import users_level
 from .._signature.annotations import hints_of
 from .._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
@@ -132,7 +132,7 @@ def _warn_unresolved_fields(contract: Contract, notes: Sequence[str]) -> None:
     if fields:
         what = f"{'; '.join(dict.fromkeys(fields))}."
         text = format_error(contract.where, what, UNRESOLVED_RULE, UNRESOLVED_FIX)
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, AnnotationWarning, stacklevel=users_level())
 
 
 UNRESOLVED_RULE = (

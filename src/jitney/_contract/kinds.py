@@ -256,7 +256,7 @@ def describe(value: object) -> str:
     return f"{article} {name}"
 
 
-def named(kind: str) -> str:
+def with_article(kind: str) -> str:
     """Name of a type with its article, for messages."""
     article = "an" if kind[:1].lower() in ("a", "e", "i", "o") else "a"
     return f"{article} `{kind}`"

@@ -83,7 +83,7 @@ class AxisBindings:
         self.later, self.notes = saved.later, saved.notes
 
     @property
-    def known(self) -> dict[str, int]:
+    def size_by_axis(self) -> dict[str, int]:
         """Sizes by axis name."""
         return {name: size for name, (size, _) in self.bound.items()}
 
@@ -119,7 +119,7 @@ def settle(sizes: AxisBindings, arguments: Mapping[str, object]) -> Mismatch | N
     # The list is emptied, so that the check of the result evaluates only its own expressions.
     waiting, sizes.later = sizes.later, []
     for item in waiting:
-        value = evaluate(item.expr, sizes.known, arguments)
+        value = evaluate(item.expr, sizes.size_by_axis, arguments)
         if isinstance(value, Unknown):
             sizes.notes.append(
                 f"{item.who}: `{item.expr}` in {item.text} is not checked: {value.reason}"
@@ -168,7 +168,7 @@ def _fit_axis(
     if dim.kind == "fixed":
         return None if size == dim.size else _fixed_size_mismatch(dim, size, axis, who, text)
     if dim.expr is not None:
-        value = evaluate(dim.expr, sizes.known, arguments)
+        value = evaluate(dim.expr, sizes.size_by_axis, arguments)
         if isinstance(value, Unknown):
             # An argument further on may bind the names.
             sizes.later.append(Later(dim.expr, size, who, text))

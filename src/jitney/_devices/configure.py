@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import jax
 
-from .._errors import JitneyWarning, OptionError, format_error
+from .._errors import OptionError, SettingWarning, format_error
 from .._extent import parsed_bytes
 from .._jax.compile_cache import cache as _cache
 from .._jax.memory import MOST
@@ -207,7 +207,7 @@ def _memory(where: str, memory: Any) -> int | float | str:
     )
 
 
-def threads_asked() -> int | None:
+def requested_threads() -> int | None:
     """Number of threads that the environment sets for XLA on the CPU; None if it sets none."""
     text = os.environ.get(_THREADS, os.environ.get("NPROC", ""))
     return int(text) if text.isdigit() else None
@@ -236,7 +236,7 @@ def from_environment() -> None:
         )
         warnings.warn(
             format_error(where, what, _ONCE, "import jitney first."),
-            JitneyWarning,
+            SettingWarning,
             stacklevel=users_level(),
         )
     else:

@@ -32,6 +32,7 @@ from .._jax.trees import (
 )
 from .._jax.typed import DType, NumPyArray
 from .._owners import public
+from .._public import public_in
 
 T = TypeVar("T")
 Placed = tuple[int, jax.Array]
@@ -48,6 +49,7 @@ class _Parcel:
     packed: Any
 
 
+@public_in("jitney.types")
 class Fetch(Generic[T]):
     """Pytree on its way to the host; returned by `jitney.host`."""
 

@@ -11,13 +11,15 @@ from .._jax.memory import MOST
 from .._jax.memory import text as bytes_text
 from .._limits import HostLimit, cores, host_memory
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
-from .configure import threads_asked
+from .configure import requested_threads
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class DeviceFacts:
     """Facts of a JAX device.
@@ -47,6 +49,7 @@ class DeviceFacts:
         return _size(self.bytes_limit), _size(self.bytes_in_use), _size(self.peak_bytes)
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Machine(Shown):
     """Result of `jitney.devices`.
@@ -133,7 +136,7 @@ def devices() -> Machine:
     return Machine(
         tuple(_facts(device) for device in jax.devices()),
         cores(),
-        threads_asked(),
+        requested_threads(),
         total,
         free,
         MOST.bytes,

@@ -38,6 +38,7 @@ from .._jax.mesh import (
 from .._jax.trees import tree_map
 from .._jax.typed import DType
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _P = jax.sharding.PartitionSpec
 _WHERE = "jitney.pipeline()"
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Schedule(Shown):
     """Schedule of microbatches on devices; printed as a table.
@@ -109,6 +111,7 @@ class Schedule(Shown):
         )
 
 
+@public_in("jitney.types")
 class Pipeline(eqx.Module):
     """Stack of layers over the devices of a mesh; returned by `jitney.pipeline`. Its arrays have
     the layer as their first axis.
@@ -282,7 +285,7 @@ def _through(
         x = jnp.where(here == 0, parts[place], came)
         # A branch, so that a device that waits computes nothing, and nothing of what it would
         # compute reaches a gradient.
-        y = jax.lax.cond(working, work, _same, x)
+        y = jax.lax.cond(working, work, _identity, x)
         updated = jax.lax.dynamic_update_index_in_dim(done, y, place, 0)
         done = jnp.where(working & (here == last), updated, done)
         return (jax.lax.ppermute(y, axis, onwards), done), None
@@ -293,7 +296,7 @@ def _through(
     return done[None]
 
 
-def _same(x: T) -> T:
+def _identity(x: T) -> T:
     return x
 
 
@@ -456,7 +459,7 @@ def _stack(*leaves: jax.Array) -> jax.Array:
     return jnp.stack(leaves)
 
 
-def _one(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+def _layer_aval(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     """Abstract value of a single layer's part of a stacked array."""
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
@@ -477,12 +480,12 @@ def _check_layer(arrays: object, rest: object, x: jax.Array) -> None:
     Raises:
         OptionError: It does not.
     """
-    given = _one(x)
+    given = _layer_aval(x)
 
     def layer(own: Any, x: jax.Array) -> object:
         return eqx.combine(own, rest)(x)
 
-    got = jax.eval_shape(layer, tree_map(_one, arrays), given)
+    got = jax.eval_shape(layer, tree_map(_layer_aval, arrays), given)
     if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
         raise OptionError(
             _WHERE,

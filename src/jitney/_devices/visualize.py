@@ -1,4 +1,4 @@
-"""`jitney.visualize`: the parts of a pytree's arrays on each device."""
+"""`jitney.analysis.visualize`: the parts of a pytree's arrays on each device."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax
 from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, keystr, tree_flatten_with_path
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ class ArrayPlacement:
     devices: int
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Placement(Shown):
-    """Result of `jitney.visualize`: each array, and the bytes of all of them on each device."""
+    """Result of `jitney.analysis.visualize`: each array, and the bytes of all of them on each
+    device.
+    """
 
     arrays: tuple[ArrayPlacement, ...]
     bytes: dict[str, int]

@@ -27,7 +27,7 @@ class _MarkedResult:
         self.mark = mark
 
 
-def _taken_apart(result: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
+def _flatten(result: _MarkedResult) -> tuple[tuple[()], _CacheMark]:
     return (), result.mark
 
 
@@ -35,7 +35,7 @@ def _rebuild_result(mark: _CacheMark, _: object) -> _MarkedResult:
     return _MarkedResult(mark)
 
 
-register_pytree_node(_MarkedResult, _taken_apart, _rebuild_result)
+register_pytree_node(_MarkedResult, _flatten, _rebuild_result)
 
 
 class Dropped:
@@ -45,7 +45,7 @@ class Dropped:
         self._lock = threading.RLock()
         self._times = 0
         self._mark: weakref.ref[_CacheMark] | None = None
-        self._traced: jax.stages.Wrapped = own_jit()(self._held)
+        self._traced: jax.stages.Wrapped = own_jit()(self._marked_result)
 
     def times(self) -> int:
         """Number of times that the caches were dropped; equal for two calls without
@@ -59,7 +59,7 @@ class Dropped:
                 self._traced.trace()
             return self._times
 
-    def _held(self) -> _MarkedResult:
+    def _marked_result(self) -> _MarkedResult:
         mark = _CacheMark()
         self._mark = weakref.ref(mark)
         return _MarkedResult(mark)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .._public import public_in
+
 Kind = Literal[
     "first call",
     "shape",
@@ -24,6 +26,7 @@ Kind = Literal[
 ]
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Cause:
     """Difference between a call and the nearest earlier call that has a program.

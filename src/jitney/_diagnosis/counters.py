@@ -23,6 +23,7 @@ import jax
 from .._errors import plural
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
+from .._public import public_in
 from .._shown import Shown
 from .cause import Cause
 
@@ -60,6 +61,7 @@ class Advised:
         return Advised(self.causes + other.causes, {**self.saves, **other.saves})
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
     """Statistics of a program so far. Seconds are wall-clock seconds, by phase, for this program
@@ -199,7 +201,7 @@ class Event:
     compiled: bool = False
     seconds: float = 0.0
 
-    def told(self) -> tuple[Cause, ...]:
+    def timed_causes(self) -> tuple[Cause, ...]:
         """Causes of the event, with its cost in seconds."""
         return tuple(replace(cause, seconds=self.seconds) for cause in self.causes)
 
@@ -227,7 +229,7 @@ class Counters:
     causes: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
     advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(
-        tuple(event.told() for event in events)
+        tuple(event.timed_causes() for event in events)
     )
 
     def event(self, event: Event) -> None:
@@ -276,7 +278,7 @@ class Counters:
         self.warned.add(about)
         return first
 
-    def padded(self, axes: Iterable[PaddedAxis]) -> None:
+    def count_padded_call(self, axes: Iterable[PaddedAxis]) -> None:
         """Count a padded call."""
         for axis in axes:
             self.sizes.setdefault(axis.name, Counter())[axis.size] += 1
@@ -430,9 +432,9 @@ class CounterListener:
             counters.incidental += not own
             counters.persistent_hits += own and hit
         if own:
-            self._spent(event, duration_secs, owner, frame, counters)
+            self._add_cost(event, duration_secs, owner, frame, counters)
 
-    def _spent(
+    def _add_cost(
         self,
         event: str,
         seconds: float,

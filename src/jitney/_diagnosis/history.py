@@ -7,6 +7,7 @@ dropped since. All of this runs at a trace or compile, never in a warm call.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -26,6 +27,8 @@ from .counters import Call, Counters, Event
 from .remedies import AuthorContext
 from .retraces import TraceRecord, causes, sentence_of
 
+LOGGER = logging.getLogger("jitney")
+"""Logger of each new trace and its cause, at level INFO, for services that do not poll `stats`."""
 # Number of earlier calls that a new one is compared with.
 _NEAR = 16
 _AGAIN = "the same call again"
@@ -79,7 +82,7 @@ class History:
         """
         self._dropped[hash(keys)] += 1
 
-    def traced(self, record: TraceRecord, call: Call) -> None:
+    def record_trace(self, record: TraceRecord, call: Call) -> None:
         """Record a trace that is under way in this thread.
 
         Args:
@@ -87,7 +90,7 @@ class History:
             call: The call of the function that the trace is for.
         """
         with self._lock:
-            old, found = self._why(record, traced=True)
+            old, found = self._diagnose(record, traced=True)
             self._keep(record)
 
         under_way = self.counters.of_call(threading.get_ident(), call)
@@ -104,10 +107,12 @@ class History:
                 "the same call, whose arrays had to be moved to where the program takes them"
             )
             return
-        self.counters.cause(sentence_of(old, record, found))
+        sentence = sentence_of(old, record, found)
+        self.counters.cause(sentence)
         self.counters.event(Event(found, threading.get_ident(), call, record.identity))
+        self._log("traced", sentence, found)
 
-    def compiled(self, record: TraceRecord, call: Call) -> Event | None:
+    def compile_event(self, record: TraceRecord, call: Call) -> Event | None:
         """Return the event that a compile belongs to: its trace, or a new event if it was not
         traced.
         """
@@ -117,7 +122,7 @@ class History:
             )
             if traced is not None:
                 return traced
-            _, found = self._why(record, traced=False)
+            old, found = self._diagnose(record, traced=False)
             # A second program of one call, such as that of its derivative.
             if (
                 found[0].kind == "unknown"
@@ -127,19 +132,25 @@ class History:
             self._keep(record)
         event = Event(found, threading.get_ident(), call, record.identity, compiled=True)
         self.counters.event(event)
+        self._log("compiled", sentence_of(old, record, found), found)
         return event
 
-    def _why(
+    def _log(self, what: str, sentence: str, found: tuple[Cause, ...]) -> None:
+        """Log a trace, or a compile without one, of this function."""
+        fields = {"function": str(self.where), "causes": found}
+        LOGGER.info("%s: %s: %s", self.where, what, sentence, extra=fields)
+
+    def _diagnose(
         self,
         record: TraceRecord,
         *,
         traced: bool,
     ) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
-        gone = self._gone(record)
+        gone = self._drop_cause(record)
         if gone is not None:
             return record, (gone,)
         if not self._near:
-            return _before(self.where, self.fn, self.asked, record)
+            return _diagnose_first_call(self.where, self.fn, self.asked, record)
 
         # Nearest call: the fewest causes, then the fewest stages that are planned differently.
         asked = self.asked()
@@ -173,7 +184,7 @@ class History:
                 break
         return old, found
 
-    def _gone(self, record: TraceRecord) -> Cause | None:
+    def _drop_cause(self, record: TraceRecord) -> Cause | None:
         """Cause if the program of this call existed and was dropped."""
         # Numbers of the drops of each kind when the program was made; a higher number now is a
         # drop.
@@ -221,7 +232,7 @@ def _plan_distance(old: TraceRecord, new: TraceRecord) -> int:
     return 0 if old.plan is None or new.plan is None else len(difference(old.plan, new.plan))
 
 
-def _before(
+def _diagnose_first_call(
     where: Where,
     fn: Callable[[], Callable[..., object]],
     asked: Callable[[], AuthorContext],

@@ -21,6 +21,7 @@ import jax
 
 from .._errors import CompileError
 from .._owners import shorten, users_place
+from .._public import public_in
 from .._shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
 
@@ -40,6 +41,7 @@ _SECONDS: dict[Phase, str] = {
 _SHOWN = 20
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Work:
     """JAX's work for one function, as called from one line.
@@ -84,6 +86,7 @@ class Work:
         )
 
 
+@public_in("jitney.types")
 class Watch(Shown):
     """JAX's work until now, by all threads; returned by `jitney.watch`."""
 
@@ -261,6 +264,7 @@ def watch() -> Watch:
     return Watch()
 
 
+@public_in("jitney.types")
 class NoCompiles:
     """Context manager and decorator that `jitney.no_compiles` returns."""
 
@@ -359,7 +363,7 @@ class _WatchListener:
         phase = _PHASES.get(event)
         if phase is None:
             return
-        name = _named(str(kwargs.get("fun_name", "?")))
+        name = _function_name(str(kwargs.get("fun_name", "?")))
         hit = phase == "compiles" and self._was_hit()
         if self._watching:
             alone, place = self._alone(start_time, end_time), users_place()
@@ -399,7 +403,7 @@ class _WatchListener:
 _REMEMBERED = 1000
 
 
-def _named(name: str) -> str:
+def _function_name(name: str) -> str:
     """Name of the function that JAX reports as `f` or `jit(f)`."""
     return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
 

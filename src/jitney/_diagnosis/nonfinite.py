@@ -210,7 +210,7 @@ def locate(
         jax.debug_nans(False),  # noqa: FBT003 - JAX's own, they would raise here
         jax.debug_infs(False),  # noqa: FBT003 - JAX's own, they would raise here
     ):
-        arguments = [tracer.given(x, f"argument {i}", i) for i, x in enumerate(flat_args)]
+        arguments = [tracer.mark_input(x, f"argument {i}", i) for i, x in enumerate(flat_args)]
         evaluated = tracer.follow(closed_jaxpr, arguments, (), "")
     seen = [_Value(x) for x in results]
     for kind in _KINDS:
@@ -360,7 +360,7 @@ class _NonfiniteInterpreter:
     def __init__(self) -> None:
         self.orders = count()
 
-    def given(
+    def mark_input(
         self,
         data: object,
         name: str,
@@ -398,7 +398,7 @@ class _NonfiniteInterpreter:
         ) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
-            return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
+            return self.mark_input(data, seen_at if eqn is None else source_of(eqn, seen_at))
 
         return interpret(jaxpr, arguments, results, constant=constant, lets_go=True)
 

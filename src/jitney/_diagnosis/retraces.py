@@ -385,7 +385,7 @@ def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
     ranks = {leaf.path: len(leaf.shape) for leaf in new.view.leaves}
     for path, given in new.given.items():
         was = old.given.get(path)
-        if was is None or _lies_alike(was.place, given.place, ranks.get(path, 0)):
+        if was is None or _is_same_placement(was.place, given.place, ranks.get(path, 0)):
             continue
         # One committed array and one that is not, on a single device; all else is another sharding.
         over = [place for place in (was.place, given.place) if place is not None]
@@ -401,7 +401,7 @@ def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
         )
 
 
-def _lies_alike(old: Any, new: Any, rank: int) -> bool:
+def _is_same_placement(old: Any, new: Any, rank: int) -> bool:
     if old is None or new is None:
         return old is new
     # Shardings that differ as objects may place an array in the same way.

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import JitneyWarning, Where, format_error, shortlist
+from .._errors import RetraceWarning, Where, format_error, shortlist
 from .._owners import users_level
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, static_text
@@ -75,9 +75,9 @@ class Variety:
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:
-                self._one(argument, seen, tuple(parts), examples[argument], seconds)
+                self._note_value(argument, seen, tuple(parts), examples[argument], seconds)
 
-    def _one(
+    def _note_value(
         self,
         argument: str,
         seen: _Seen,
@@ -121,7 +121,7 @@ class Variety:
                 if argument in self._positions
                 else _advice(argument, value),
             ),
-            JitneyWarning,
+            RetraceWarning,
             stacklevel=users_level(),
         )
 
@@ -142,7 +142,7 @@ class Variety:
             " @dataclass; where constants are meant, "
             f'static="{_argument(path)}" says so.',
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, RetraceWarning, stacklevel=users_level())
 
 
 def fields_with_arrays(value: Any) -> list[str]:

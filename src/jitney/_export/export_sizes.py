@@ -77,8 +77,8 @@ def size_combinations(sizes: Mapping[str, object] | None, where: Where) -> Itera
                     f"{name!r} is to stand for {part!r}.",
                     "One program stands for sizes from 2 on: 0 and 1 are sizes at "
                     "which arrays are empty, or broadcast.",
-                    f"write {{{name!r}: ({_apart(part)}, range(2, {max(4, part.stop)}))}}: 0 and 1"
-                    " have programs of their own.",
+                    f"write {{{name!r}: ({_separate_sizes(part)}, range(2, {max(4, part.stop)}))}}:"
+                    " 0 and 1 have programs of their own.",
                     code="J292",
                 )
         if not parts:
@@ -98,7 +98,7 @@ def size_combinations(sizes: Mapping[str, object] | None, where: Where) -> Itera
         )
 
 
-def _apart(asked: range) -> str:
+def _separate_sizes(asked: range) -> str:
     """Sizes of a range that need programs of their own, as text."""
     return "0, 1" if asked.start == 0 else "1"
 
@@ -148,7 +148,7 @@ def resizing(
     Raises:
         ContractError: No array has one of these axes.
     """
-    view = entry.written_out(entry.layout.view(entry.core.contract, arrays, entry.statics))
+    view = entry.fill_in_sizes(entry.layout.view(entry.core.contract, arrays, entry.statics))
     mapped = Vmap.plan(view, entry.request)
     named = named_axes(
         view,

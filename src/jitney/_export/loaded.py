@@ -18,6 +18,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
 from .._owners import public, shorten
+from .._public import completed_names, public_in
 from .._shown import Shown
 from .._signature.binding import Binder
 from .._view.layout import aval_parts
@@ -27,13 +28,14 @@ from .header import BoundEntry, ProgramEntry, check_header, made_of_header
 from .running import Run, check_x64, guard_call, runner
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
-from .values import Find, import_object, unseen
+from .values import Find, find_nothing, import_object
 from .versions import check_platform, check_version, deserialize_program
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class ExportedProgram:
     """A lowered program in a file, for one set of sizes or for all sizes of a range.
@@ -56,6 +58,7 @@ class ExportedProgram:
     result: Tree = field(repr=False, compare=False)
 
 
+@public_in("jitney.types")
 class Loaded(Shown):
     """A function that was loaded from a file by `jitney.load`, and is called like the one that was
     exported.
@@ -127,7 +130,7 @@ class Loaded(Shown):
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         try:
             with self._numbers():
-                taken = self._taken(self._binder.bind(args, kwargs))
+                taken = self._take_arguments(self._binder.bind(args, kwargs))
                 # Once per shapes and dtypes a program is chosen, checked and deserialised.
                 key = (x64_is_on(), *map(aval_parts, taken.arrays))
                 run = self._runs.get(key)
@@ -144,7 +147,7 @@ class Loaded(Shown):
         x64 = jax.enable_x64
         return x64(True) if self._header["f64"] else nullcontext()  # noqa: FBT003
 
-    def _taken(self, values: Sequence[object]) -> Taking:
+    def _take_arguments(self, values: Sequence[object]) -> Taking:
         """Return the arrays of a call in the order of the program, including those that it is bound
         to.
         """
@@ -258,6 +261,9 @@ class Loaded(Shown):
         rows.append([("sha256", "dim"), (self.sha256, "dim")])
         return table(f"{self._where} in {self.file.name}", rows)
 
+    def __dir__(self) -> list[str]:
+        return completed_names(self)
+
     def __repr__(self) -> str:
         return (
             f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name},"
@@ -291,7 +297,7 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
     check_header(content.header, where)
     check_version(content.header, where)
     return made_of_header(
-        lambda: Loaded(path, content, import_object if imports else unseen), where
+        lambda: Loaded(path, content, import_object if imports else find_nothing), where
     )
 
 

@@ -48,7 +48,7 @@ class ExportTrace:
 def trace_program(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace:
     """Trace the program for these shapes."""
     try:
-        made = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+        made = with_policy(entry, arrays, lambda: entry.lower(arrays, "trace"))
     finally:
         entry.land()
     return ExportTrace(
@@ -56,7 +56,7 @@ def trace_program(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace
     )
 
 
-def traced_for(
+def trace_for(
     entry: Specialization,
     resized: Resized,
     ranges: Mapping[str, range],
@@ -72,7 +72,7 @@ def traced_for(
 
     def flat(*given: object) -> Sequence[object]:
         # Each trace records the structure of its result, which must not depend on the size either.
-        leaves, treedef = tree_flatten(body.called(*given))
+        leaves, treedef = tree_flatten(body.run_inner_stages(*given))
         forms.append((treedef, len(leaves)))
         return leaves
 

@@ -88,7 +88,7 @@ def nearest(
         for shape, dtype, weak in map(aval_parts, arrays)
     ]
     differing = [
-        [i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])]
+        [i for i, aval in enumerate(program["arrays"]) if not _matches_entry(aval, given[i])]
         for program in programs
     ]
 
@@ -151,7 +151,7 @@ def _mismatched_arrays(program: ProgramEntry, given: Sequence[GivenArray]) -> li
     ]
 
 
-def _alike(told: ArrayEntry, given: GivenArray) -> bool:
+def _matches_entry(told: ArrayEntry, given: GivenArray) -> bool:
     same = (
         told["dtype"] == given["dtype"]
         and told["weak"] == given["weak"]

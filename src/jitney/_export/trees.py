@@ -299,8 +299,9 @@ class Taking:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
             static = {name: data for name, data in static.items() if name in value}
         else:
-            is_class = [cls.__module__, cls.__qualname__] == tree["class"]
-            fits = is_class and _set(value) == {*items, *static}
+            # By identity first: a class may have another home than in the version that exported it.
+            is_class = cls is tree["cls"] or [cls.__module__, cls.__qualname__] == tree["class"]
+            fits = is_class and _present_fields(value) == {*items, *static}
             get = lambda name: getattr(value, name)  # noqa: E731
         self._demand(
             fits,
@@ -361,7 +362,7 @@ class Taking:
         )
 
 
-def _set(value: object) -> set[str]:
+def _present_fields(value: object) -> set[str]:
     """Return the fields of a module or named tuple that have values; an additional field is one
     that the program does not know.
     """

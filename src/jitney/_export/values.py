@@ -70,7 +70,7 @@ def data_of(value: Any) -> Data:
     if plain is not None:
         return plain(value)
     if isinstance(value, enum.Enum):
-        return ["name", *_named(kind, value), f"{kind.__qualname__}.{value.name}"]
+        return ["name", *_member_name(kind, value), f"{kind.__qualname__}.{value.name}"]
     if kind in (tuple, list):
         return [kind.__name__, [data_of(part) for part in value]]
     if kind is dict:
@@ -137,7 +137,7 @@ def _code(code: types.CodeType) -> tuple[object, ...]:
     )
 
 
-def _named(kind: type, value: enum.Enum) -> list[str]:
+def _member_name(kind: type, value: enum.Enum) -> list[str]:
     # A combination of flags may have no name of its own.
     if getattr(kind, str(value.name), None) is not value:
         raise NoData(f"{value!r}, which is not a member by its name")
@@ -210,7 +210,7 @@ Find = Callable[[str, str], Any]
 """Function from a module and a name to the object, or to None if there is none."""
 
 
-def unseen(_module: str, _name: str) -> None:
+def find_nothing(_module: str, _name: str) -> None:
     """Return None without importing anything; the `Find` of `imports=False`."""
 
 
@@ -317,7 +317,7 @@ def text_of(data: Data) -> str:
     kind, *rest = data
     if kind in _NAMED:
         return f"{rest[0]}.{rest[1]}"
-    text = repr_of(value_of(data, unseen))
+    text = repr_of(value_of(data, find_nothing))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -37,7 +37,7 @@ from .export_sizes import (
     size_combinations,
 )
 from .header import ArrayEntry, BoundEntry, ProgramEntry
-from .lowering import ExportLowered, ExportTrace, lower_program, traced_for
+from .lowering import ExportLowered, ExportTrace, lower_program, trace_for
 from .lowering import trace_program as traced_at
 from .trees import Slot, StaticLeaf, Tree, Unportable, tree_to_data
 
@@ -166,7 +166,7 @@ class _Writer:
         resized = resizing(entry, examples, at, self.where)
         arrays = arrays_at(resized, examples, at.representative(), self.where)
         if at.ranges:
-            trace = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
+            trace = trace_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
         else:
             trace = traced_at(entry, arrays)
         program = lower_program(trace, self.program.core.where, self.platforms)

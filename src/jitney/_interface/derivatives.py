@@ -19,6 +19,7 @@ from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
 from .._owners import public, shorten
 from .._program.entry import Specialization
+from .._public import completed_names, public_in
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
@@ -48,6 +49,7 @@ class Defaults:
     sparse: bool = False
 
 
+@public_in("jitney.types")
 class Derivative(Tools[G], Generic[P, G]):
     """A derivative of a program. Nothing is traced before it is called.
 
@@ -103,7 +105,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 names = tuple(tangents)
                 kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
 
-            made = self._made(names, single, aux=has_aux)
+            made = self._program_for(names, single, aux=has_aux)
             if self._program.defaults.sparse:
                 return self._by_positions(
                     made, lambda program: program(*args, **kwargs), args, kwargs
@@ -136,7 +138,7 @@ class Derivative(Tools[G], Generic[P, G]):
         are arguments `tangent_of_x` and `cotangent`.
         """
         names, single = self._names(wrt)
-        return self._made(names, single, aux=has_aux)
+        return self._program_for(names, single, aux=has_aux)
 
     @public
     def plan(
@@ -206,6 +208,9 @@ class Derivative(Tools[G], Generic[P, G]):
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"
 
+    def __dir__(self) -> list[str]:
+        return completed_names(self, ("abstract",))
+
     def _direction(
         self,
         kwargs: dict[str, object],
@@ -243,7 +248,7 @@ class Derivative(Tools[G], Generic[P, G]):
         defaults = self._program.defaults
         if wrt is None:
             return defaults.wrt, defaults.single
-        names, single = named(self._where, "wrt", wrt)
+        names, single = argument_names(self._where, "wrt", wrt)
         self._check(names)
         return names, single
 
@@ -255,7 +260,7 @@ class Derivative(Tools[G], Generic[P, G]):
         where: Where = self._program.core.where
         return replace(where, name=f"{where.name}.{self.what}")
 
-    def _made(
+    def _program_for(
         self,
         names: tuple[str, ...] | None,
         single: bool,  # noqa: FBT001
@@ -407,7 +412,7 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
     return given
 
 
-def program_called(
+def program_of_call(
     tool: str,
     given: object,
     keywords: dict[str, Any],
@@ -419,7 +424,7 @@ def program_called(
     return program_of(tool, given, wrt)
 
 
-def named(
+def argument_names(
     where: Where | str,
     option: str,
     value: object,
@@ -526,8 +531,8 @@ def lazy_derivatives(
         OptionError: An option is malformed.
     """
     where = "lazy_derivatives()"
-    names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
-    left_out = named(where, "skip", skip)[0] if skip is not None else ()
+    names, single = argument_names(where, "wrt", wrt) if wrt is not None else (None, False)
+    left_out = argument_names(where, "skip", skip)[0] if skip is not None else ()
     if not isinstance(mode, str) or mode not in get_args(Mode):
         raise OptionError(
             where,

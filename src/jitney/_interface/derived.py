@@ -93,7 +93,7 @@ def _lasting(state: object) -> DerivedCache:
     """Return the cache in a state; a new one if its contents have changed."""
     held = _constant_parts(state)
     kept: DerivedCache | None = getattr(state, KEPT, None)
-    if kept is None or held is None or kept.held is None or not _same(kept.held, held):
+    if kept is None or held is None or kept.held is None or not _are_unchanged(kept.held, held):
         kept = DerivedCache(held)
         # `object`'s method, as a state is a frozen dataclass.
         object.__setattr__(state, KEPT, kept)
@@ -150,7 +150,7 @@ _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, B
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
-def _same(old: list[object], new: list[object]) -> bool:
+def _are_unchanged(old: list[object], new: list[object]) -> bool:
     """Return whether nothing has changed. Integers, strings and contents of NumPy arrays are
     compared by `==`, everything else by identity.
     """

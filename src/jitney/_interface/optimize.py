@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._body.plain import without
+from .._body.plain import plain_options
 from .._errors import OptionError
 from .._jax.mesh import Mesh
 from .._owners import public
@@ -26,7 +26,7 @@ from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
-from .._switches import disabled
+from .._switches import disable_switch
 from .program import Program
 
 P = ParamSpec("P")
@@ -231,9 +231,9 @@ def _decorate(
         )
 
     chosen = read_options(where, options)
-    off = disabled(where)
+    off = disable_switch(where)
     if off is not None:
-        chosen = replace(without(chosen), disabled=off)
+        chosen = replace(plain_options(chosen), disabled=off)
     core = REGISTRY.core(function, chosen, namespace)
     return Program(core, function, args, kwargs)
 

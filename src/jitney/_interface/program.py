@@ -34,7 +34,7 @@ from .._diagnosis.tracer_errors import (
     over_error,
     trace_error,
 )
-from .._errors import JitneyWarning, TraceError
+from .._errors import EagerWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten
 from .._jax.typed import Array
 from .._owners import public, shorten, users_level
@@ -45,6 +45,7 @@ from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
+from .._public import completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -64,6 +65,7 @@ _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
+@public_in("jitney")
 class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 
@@ -172,12 +174,12 @@ class Program(Tools[R], Generic[P, R]):
             # Outside of `except`: an error of the choice does not carry Undecided as its context.
             if choice is not _NONE:
                 decide(entry, choice, arrays)
-            return self._again(core.bind(given, by_name))
+            return self._repeat_call(core.bind(given, by_name))
         except Exception as error:
             shorten(error)
             raise
 
-    def _again(self, values: tuple[object, ...]) -> R:
+    def _repeat_call(self, values: tuple[object, ...]) -> R:
         """Repeat the whole call, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
@@ -200,7 +202,7 @@ class Program(Tools[R], Generic[P, R]):
             warnings.warn(
                 f"{first_line}\nIt runs un-jitted from now on, as"
                 f" `on_trace_error='eager'` asks.{_idle(core.options)}",
-                JitneyWarning,
+                EagerWarning,
                 stacklevel=users_level(),
             )
         try:
@@ -289,7 +291,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            lowered = with_policy(entry, arrays, lambda: entry.lowered(arrays))
+            lowered = with_policy(entry, arrays, lambda: entry.lower(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -306,7 +308,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            traced = with_policy(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+            traced = with_policy(entry, arrays, lambda: entry.lower(arrays, "trace"))
             return Traced(self._core, entry, traced, self._args, self._kwargs)
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -325,7 +327,9 @@ class Program(Tools[R], Generic[P, R]):
         try:
             with entry.numbers():
                 return unmix(
-                    with_policy(entry, arrays, lambda: jax.eval_shape(entry.called, *arrays))
+                    with_policy(
+                        entry, arrays, lambda: jax.eval_shape(entry.run_inner_stages, *arrays)
+                    )
                 )
         except CAUGHT as error:
             explained = trace_error(error, self._core.where, entry.paths, arrays)
@@ -593,7 +597,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
-        return sorted({*object.__dir__(self)} - _INSIDE)
+        return completed_names(self, _INSIDE)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
@@ -733,7 +737,7 @@ for _method in (_program.__call__, _program.ahead, _program.trace, _program.lowe
         _method,
         Owner(
             _counters,
-            lambda names, call: names["entry"].compiled(_call_arrays(names), call),
+            lambda names, call: names["entry"].compile_event(_call_arrays(names), call),
             _call_arrays,
         ),
     )

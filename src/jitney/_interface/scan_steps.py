@@ -226,8 +226,8 @@ class _Loop:
         def body(carried: _Carry, element: Any) -> tuple[_Carry, Any]:
             at, arrays = carried
             state = eqx.combine(arrays, self.rest)
-            result = self._called(state, eqx.combine(element, constant))
-            new, out = self._apart(result)
+            result = self._call_step(state, eqx.combine(element, constant))
+            new, out = self._split_result(result)
             stacked, self.beside = eqx.partition(out, eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
@@ -241,7 +241,7 @@ class _Loop:
             return new[0]
         return (*new, *out)
 
-    def _called(
+    def _call_step(
         self,
         state: tuple[object, ...],
         data: dict[str, object],
@@ -250,7 +250,7 @@ class _Loop:
         self.bound.arguments.update(carry | data)
         return self.step(*self.bound.args, **self.bound.kwargs)
 
-    def _apart(self, result: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    def _split_result(self, result: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """Return the new carry, and the other results."""
         count = len(self.carried)
         state = eqx.combine(self.arrays, self.rest)

@@ -17,6 +17,7 @@ from .._errors import OptionError
 from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._jax.typed import DType
 from .._owners import public
+from .._public import public_in
 from .._signature.static_values import Unkeyed, static_key
 from .._signature.strict_keys import are_one
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 Shape = tuple[int, ...]
 
 
+@public_in("jitney.types")
 class Stacked(eqx.Module, Generic[T]):
     """Identical layers, iterated and indexed like the list that they came from.
 
@@ -102,7 +104,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
                 "stack those of one structure; a list may hold several stacks.",
             )
         for (path, one), (_, other) in zip(first[0], leaves, strict=True):
-            if not _alike(one, other):
+            if not _is_equal(one, other):
                 _fail(
                     f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}:"
                     f" {_leaf_text(other)}"
@@ -127,7 +129,7 @@ def _is_array(x: object) -> bool:
     )
 
 
-def _alike(one: object, other: object) -> bool:
+def _is_equal(one: object, other: object) -> bool:
     if _is_array(one) or _is_array(other):
         return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     if one is other:

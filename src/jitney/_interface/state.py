@@ -21,6 +21,7 @@ import numpy as np
 from .._errors import OptionError, StateError
 from .._jax.trees import Tracer, keystr, tree_flatten
 from .._owners import shorten
+from .._public import public_in
 from .._signature.annotations import fields_of
 from .derived import KEPT, DerivedCaches
 from .state_vector import core_leaves, from_vector, join_leaves, like
@@ -29,16 +30,17 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
+@public_in("jitney.states")
 class DerivedField(Generic[R]):
     """A field that is computed when it is read; see `derived`."""
 
     def __init__(self, rule: Callable[[Any], R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
-                "jitney.derived()",
+                "jitney.states.derived()",
                 f"a {type(rule).__name__} is no rule.",
                 "A rule is a function of the state, with a name.",
-                "write it with `def` in the class, and @jitney.derived above it.",
+                "write it with `def` in the class, and @jitney.states.derived above it.",
                 code="J204",
             )
         self.rule = rule
@@ -107,7 +109,7 @@ def _reading(state: object, asked: DerivedField[Any]) -> Generator[_Reading]:
         cycle = [*chain[chain.index(asked) :], asked]
         names = [field.name for field in cycle]
         raise StateError(
-            _where(state, asked.name),
+            _field_name(state, asked.name),
             f"it is derived from itself: {' -> '.join(names)}.",
             "A derived field follows from core fields in the end.",
             "make one of them a core field.",
@@ -130,6 +132,7 @@ class _Of:
         return functools.partial(from_vector, owner)
 
 
+@public_in("jitney.states")
 class State(eqx.Module):
     """An Equinox module of named quantities that is also one vector.
 
@@ -137,11 +140,11 @@ class State(eqx.Module):
     them. Fields under `@derived` follow from them and are no part of the vector, nor of what `jit`,
     `grad` and `vmap` see.
 
-        class Economy(jitney.State):
+        class Economy(jitney.states.State):
             log_capital: Float[Array, "sector"]
             labour: Float[Array, ""]
 
-            @jitney.derived
+            @jitney.states.derived
             def capital(self): return jnp.exp(self.log_capital)
 
         economy.array        # [sector + 1]
@@ -181,7 +184,7 @@ class State(eqx.Module):
             value = object.__getattribute__(self, name)
             # A missing core field is an error only while a derived field is computed from it.
             if value is None:
-                _check_there(self, name)
+                _check_present(self, name)
         except StateError as error:
             shorten(error)
             raise
@@ -216,18 +219,18 @@ def _has_numbers(leaf: object) -> bool:
     return is_array and not isinstance(leaf, Tracer)
 
 
-def _check_there(state: State, name: str) -> None:
+def _check_present(state: State, name: str) -> None:
     reading = _READING.get()
     if reading is not None and name in fields_of(type(state)):
         raise StateError(
-            _where(state, reading.fields[-1][1].name),
+            _field_name(state, reading.fields[-1][1].name),
             f"it needs {name!r}, which is missing.",
             "A derived field can be read when every field that its rule reads is there.",
             f"give {name!r} a value.",
         )
 
 
-def _where(state: object, name: str) -> str:
+def _field_name(state: object, name: str) -> str:
     return f"{type(state).__name__}.{name}"
 
 

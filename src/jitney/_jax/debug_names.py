@@ -50,7 +50,7 @@ class _Path(inspect.Parameter):
 _REST = _Path("true sizes", rest=True)
 
 
-def named_as(flat: Flat, fn: object, paths: Sequence[str]) -> Flat:
+def rename(flat: Flat, fn: object, paths: Sequence[str]) -> Flat:
     """Give a function of flat arrays the name, file and line of the user's function, and its
     arguments their paths as names.
 

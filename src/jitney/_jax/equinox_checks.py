@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from .evaluation import interpret
-from .jaxprs import abstract, bound, is_literal, open_jaxpr, programs, variables
+from .jaxprs import abstract, is_literal, open_jaxpr, programs, rebind, variables
 from .primitives import CALLBACKS
 from .typed import AnyJaxpr, JaxprEqn
 
@@ -81,7 +81,7 @@ class Insides:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Any]] = {}
 
-    def compiled_as(self, eqn: Any) -> Any | None:
+    def compiled_jaxpr(self, eqn: Any) -> Any | None:
         """Return the jaxpr that JAX traces when it compiles one of their primitives, from the
         implementation; None for other primitives.
         """
@@ -101,16 +101,16 @@ class Insides:
 
     def programs(self, eqn: JaxprEqn) -> list[Any]:
         """Return the sub-jaxprs of an equation."""
-        own = self.compiled_as(eqn)
+        own = self.compiled_jaxpr(eqn)
         return programs(eqn.params) if own is None else [own]
 
     def equations(self, program: object) -> Iterator[Any]:
         """Yield every equation of a jaxpr and of its sub-jaxprs."""
         for eqn in open_jaxpr(program)[0].eqns:
             yield eqn
-            yield from self.within(eqn)
+            yield from self.nested_equations(eqn)
 
-    def within(self, eqn: JaxprEqn) -> Iterator[Any]:
+    def nested_equations(self, eqn: JaxprEqn) -> Iterator[Any]:
         """Yield every equation of the sub-jaxprs of an equation."""
         for program in self.programs(eqn):
             yield from self.equations(program)
@@ -157,13 +157,13 @@ def only_raises(program: AnyJaxpr) -> bool:
     )
 
 
-def which(eqn: JaxprEqn, operands: Sequence[jax.Array]) -> Any:
+def message_index(eqn: JaxprEqn, operands: Sequence[jax.Array]) -> Any:
     """Compute which of its messages a check raises: `index` of `eqx.branched_error_if`."""
     told: list[Any] = []
 
     def results(inner: Any, values: list[jax.Array]) -> list[Any]:
         if not is_of_check(inner):
-            return bound(inner, values)
+            return rebind(inner, values)
         if _raises(inner):
             told.append(values[0])
         # placeholders for the results; `full`, since the sizes may be symbolic

@@ -67,7 +67,7 @@ def interpret(
     env.update(zip(program.invars, values, strict=True))
 
     # A variable lives from its equation to its last use, or to the end.
-    done = _done(program) if lets_go else None
+    done = _dead_variables(program) if lets_go else None
     for eqn in program.eqns:
         inputs = [
             constant(atom.val, atom.aval, eqn) if is_literal(atom) else env[atom]
@@ -83,7 +83,7 @@ def interpret(
     ]
 
 
-def _done(program: Jaxpr) -> Iterator[list[Var]]:
+def _dead_variables(program: Jaxpr) -> Iterator[list[Var]]:
     """Return, for each equation in order, the variables that are dead after it (backward
     liveness).
     """

@@ -85,7 +85,7 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[HloCollective]:
                 bits(kind) * math.prod(shape)
                 for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True)
             )
-            along = _along(match["rest"], axes, mesh)
+            along = _collective_axes(match["rest"], axes, mesh)
             in_loop, widened = computation in loops, "_promoted" in match["rest"]
             whole = max(shapes, key=math.prod)
             arrays = tuple(
@@ -105,7 +105,7 @@ def bits(dtype: str) -> int:
     return 8 if dtype == "pred" or match is None else int(match[1])
 
 
-def _along(
+def _collective_axes(
     rest: str,
     axes: Mapping[Groups, tuple[str, ...]],
     mesh: Mapping[str, int],

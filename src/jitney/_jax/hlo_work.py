@@ -63,7 +63,7 @@ class Instruction:
         return sum(bits(kind) * math.prod(shape) for kind, shape in self.arrays) // 8
 
     @property
-    def called(self) -> list[str]:
+    def callees(self) -> list[str]:
         branches = _BRANCHES.search(self.rest)
         return _INNER.findall(self.rest) + (_OPERANDS.findall(branches[1]) if branches else [])
 
@@ -102,20 +102,22 @@ class ProgramCost:
                 if row.op in ("while", "fusion", "call", "conditional"):
                     # Nested loops multiply; a computation with several callers adds up.
                     turns = times * (_turns_of(row) or 1)
-                    waiting += [(inner, turns) for inner in row.called if inner in self._rows]
+                    waiting += [(inner, turns) for inner in row.callees if inner in self._rows]
         return runs
 
     @property
     def endless(self) -> int:
         """Number of loops without a known trip count; their bodies count once."""
-        return sum(row.op == "while" and _turns_of(row) is None for _, row, _ in self._all())
+        return sum(
+            row.op == "while" and _turns_of(row) is None for _, row, _ in self._weighted_rows()
+        )
 
     @property
     def opaque(self) -> list[str]:
         """Targets of custom calls, whose work is unknown."""
         targets = [
             re.search(r'custom_call_target="([^"]*)"', row.rest)
-            for _, row, _ in self._all()
+            for _, row, _ in self._weighted_rows()
             if row.op == "custom-call"
         ]
         return sorted({target[1] for target in targets if target is not None})
@@ -123,7 +125,7 @@ class ProgramCost:
     @property
     def branches(self) -> int:
         """Number of conditionals; all their branches are counted."""
-        return sum(row.op == "conditional" for _, row, _ in self._all())
+        return sum(row.op == "conditional" for _, row, _ in self._weighted_rows())
 
     def cuts(self) -> dict[str, int]:
         """Map the name of each instruction whose only use is a `dynamic-slice` to the number of
@@ -151,30 +153,38 @@ class ProgramCost:
         """
         return sum(
             times * self._product(computation, row)
-            for computation, row, times in self._all()
+            for computation, row, times in self._weighted_rows()
             if row.op in ("dot", "convolution")
         )
 
     @cached_property
-    def others(self) -> int:
+    def other_flops(self) -> int:
         """Floating-point operations of all other instructions: one for each element computed or
         reduced.
         """
-        return sum(times * self._other(computation, row) for computation, row, times in self._all())
+        return sum(
+            times * self._flops_of_other(computation, row)
+            for computation, row, times in self._weighted_rows()
+        )
 
     @cached_property
     def bytes(self) -> int:
         """Bytes that instructions read and write, each fusion counted as one instruction; without
         the traffic between devices.
         """
-        fused = {inner for _, row, _ in self._all() if row.op == "fusion" for inner in row.called}
+        fused = {
+            inner
+            for _, row, _ in self._weighted_rows()
+            if row.op == "fusion"
+            for inner in row.callees
+        }
         return sum(
             times * self._traffic(computation, row)
-            for computation, row, times in self._all()
+            for computation, row, times in self._weighted_rows()
             if computation not in fused
         )
 
-    def _all(self) -> Iterator[tuple[str, Instruction, int]]:
+    def _weighted_rows(self) -> Iterator[tuple[str, Instruction, int]]:
         for computation, times in self.turns.items():
             for row in self._rows[computation].values():
                 yield computation, row, times
@@ -207,7 +217,7 @@ class ProgramCost:
         )
         return 2 * row.elements * math.prod(kernel)
 
-    def _other(self, computation: str, row: Instruction) -> int:
+    def _flops_of_other(self, computation: str, row: Instruction) -> int:
         if row.op in ("reduce", "reduce-window", "scatter"):
             kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
             # A reduction costs one operation per element of its largest input; a scatter, per
@@ -246,12 +256,12 @@ class ProgramCost:
             return row.bytes + sum(sizes)
 
         # A fusion: its intermediate values stay in registers or caches.
-        inside = self._rows[row.called[0]]
-        return self._written(inside, row) + sum(
+        inside = self._rows[row.callees[0]]
+        return self._output_bytes(inside, row) + sum(
             self._read(inside, i, size) for i, size in enumerate(sizes)
         )
 
-    def _written(
+    def _output_bytes(
         self,
         inside: dict[str, Instruction],
         row: Instruction,
@@ -267,7 +277,7 @@ class ProgramCost:
         )
         written = 0
         for root in roots:
-            made = _behind(inside, root)
+            made = _view_source(inside, root)
             written += (
                 inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
             )
@@ -303,7 +313,7 @@ class ProgramCost:
         """
         return row.op == "convert" or (
             row.op == "fusion"
-            and {member.op for member in self._rows[row.called[0]].values()}
+            and {member.op for member in self._rows[row.callees[0]].values()}
             == {"parameter", "convert"}
         )
 
@@ -322,7 +332,7 @@ def _turns_of(row: Instruction) -> int | None:
     return int(known[1]) if known else None
 
 
-def _behind(inside: dict[str, Instruction], row: Instruction) -> Instruction:
+def _view_source(inside: dict[str, Instruction], row: Instruction) -> Instruction:
     """Return the instruction that a row is a view of."""
     while row.op in ("bitcast", "copy", "reshape") and row.operands:
         row = inside[row.operands[0]]

@@ -144,7 +144,7 @@ def standing_at(eqn: JaxprEqn) -> Generator[None]:
         yield
 
 
-def bound(
+def rebind(
     eqn: JaxprEqn,
     values: Sequence[object],
     **changed: object,

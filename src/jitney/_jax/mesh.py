@@ -16,8 +16,10 @@ from jax.sharding import AxisType
 
 from .._errors import MeshError
 from .._owners import public
+from .._public import public_in
 
 
+@public_in("jitney.types")
 class Mesh:
     """Devices along named axes, for `mesh=` or as a context manager. Built by `jitney.mesh`."""
 

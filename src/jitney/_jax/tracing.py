@@ -37,7 +37,7 @@ def times_differentiated(values: Sequence[Any]) -> int:
         outer[:] = primals
         return list(primals), list(tangents)
 
-    same = jax.custom_jvp(_same)
+    same = jax.custom_jvp(_as_list)
     same.defjvp(rule)
 
     # Peel off one JVP trace per call, until the rule is no longer called.
@@ -51,7 +51,7 @@ def times_differentiated(values: Sequence[Any]) -> int:
     return count
 
 
-def _same(*values: object) -> list[Any]:
+def _as_list(*values: object) -> list[Any]:
     return list(values)
 
 

@@ -46,10 +46,10 @@ class Compiling(Watch):
         *,
         hit: bool,
     ) -> None:
-        self._of_thread.seconds = self.here + seconds
+        self._of_thread.seconds = self.thread_seconds + seconds
 
     @property
-    def here(self) -> float:
+    def thread_seconds(self) -> float:
         """Seconds of this thread so far."""
         return getattr(self._of_thread, "seconds", 0.0)
 
@@ -60,7 +60,7 @@ def named_calls() -> Generator[None]:
     with Compiling() as compiling:
         named = [
             (Program, "__call__", functools.partial(_call, compiling)),
-            (Filling, "filled", functools.partial(_step, "pad")),
+            (Filling, "fill", functools.partial(_step, "pad")),
             (Filling, "cut", functools.partial(_step, "cut")),
         ]
         # `vars` and not `getattr`, to restore the very objects of the class.
@@ -86,7 +86,7 @@ def _call(compiling: Compiling, call: Method) -> Method:
         # A call in another compiled function runs only while that one is traced.
         if _inside_jit():
             return call(self, *args, **kwargs)
-        before = compiling.here
+        before = compiling.thread_seconds
         # In the names of JAX's annotations, `#` starts the facts and `,` separates them.
         where = str(self.core.where).replace(",", ";").replace("#", "")
         with jax.profiler.TraceAnnotation(self.core.name, **{CALLED: where}):
@@ -94,7 +94,7 @@ def _call(compiling: Compiling, call: Method) -> Method:
                 out = compiling.last[self.core.name] = call(self, *args, **kwargs)
                 return out
             finally:
-                seconds = compiling.here - before
+                seconds = compiling.thread_seconds - before
                 if seconds:
                     with jax.profiler.TraceAnnotation("traced and compiled", **{COMPILED: seconds}):
                         pass

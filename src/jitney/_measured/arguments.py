@@ -32,14 +32,14 @@ class Put:
     size: int
     seconds: float
 
-    def copied(self) -> Put:
+    def copy(self) -> Put:
         """Return copies of the arrays, which may be donated."""
         args, kwargs = tree_map(_copy, (self.args, self.kwargs))
         jax.block_until_ready((args, kwargs))
         return Put(args, kwargs, self.arrays, self.size, self.seconds)
 
     @property
-    def taken(self) -> bool:
+    def is_donated(self) -> bool:
         """True if a call has donated any of the arrays."""
         return any(
             leaf.is_deleted()

@@ -20,6 +20,7 @@ from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._json import Data
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 LEAST, MOST = 16, 200
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Timing:
     """Seconds of the calls of one function.
@@ -77,6 +79,7 @@ class Timing:
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Measurement(Shown):
     """Result of `jitney.measure`.
@@ -166,29 +169,34 @@ class ColdCall:
         self.name = name
         self.f = f
         self._given = given
-        # A copy, so that a donating function leaves the given arrays alive; `taken` shows whether
-        # it donates.
-        own = given.copied()
+        # A copy, so that a donating function leaves the given arrays alive; `is_donated` shows
+        # whether it donates.
+        own = given.copy()
         start = time.perf_counter()
         with watch() as seen:
             self.result: Any = jax.block_until_ready(f(*own.args, **own.kwargs))
         self.first_seconds = time.perf_counter() - start
         self.work = seen
-        self.donates = own.taken
+        self.donates = own.is_donated
 
     def way(self, *, copies: bool) -> Side:
         """Return its warm calls, each with copies of the arguments if a function donates."""
         return (
-            Side(prepare=lambda: _bound(self.f, self._given.copied()))
+            Side(prepare=lambda: _bind_arguments(self.f, self._given.copy()))
             if copies
-            else Side(_bound(self.f, self._given))
+            else Side(_bind_arguments(self.f, self._given))
         )
 
     def timing(self, seconds: tuple[float, ...], way: Side) -> Timing:
         work = self.work
         first = (self.first_seconds, work.seconds, work.compiles, work.cache_hits)
         return Timing(
-            self.name, *first, seconds, way.calls, way.prepared, is_constant(self.f, self._given)
+            self.name,
+            *first,
+            seconds,
+            way.calls,
+            way.needs_preparation,
+            is_constant(self.f, self._given),
         )
 
 
@@ -295,7 +303,7 @@ def compare_cold_results(
     )
 
 
-def _bound(f: Callable[..., object], given: Put) -> Callable[[], object]:
+def _bind_arguments(f: Callable[..., object], given: Put) -> Callable[[], object]:
     # Without keywords the call has no `**`, whose cost would be measured too.
     args, kwargs = given.args, given.kwargs
     return (lambda: f(*args, **kwargs)) if kwargs else (lambda: f(*args))

@@ -22,6 +22,7 @@ import jax
 from .._errors import OptionError
 from .._json import Data
 from .._owners import public
+from .._public import public_in
 from .._shown import Shown
 from . import perfetto
 from .annotations import CALLED, COMPILED, named_calls
@@ -38,6 +39,7 @@ _SHOWN = 12
 _NOTHING = Figures((), (), ())
 
 
+@public_in("jitney.types")
 class Profile(Shown):
     """Recording of what ran in the last block; made by `jitney.profile`.
 

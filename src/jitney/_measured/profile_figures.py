@@ -170,10 +170,10 @@ def operations_of(trace: ProfilerTrace) -> list[OperationRun]:
                 name or re.sub(r"\.\d+$", "", operation.name),
             )
         )
-    return [each for thread in by_thread(out) for each in _within_others(thread)]
+    return [each for thread in by_thread(out) for each in _complete_paths(thread)]
 
 
-def _within_others(thread: Sequence[OperationRun]) -> Iterator[OperationRun]:
+def _complete_paths(thread: Sequence[OperationRun]) -> Iterator[OperationRun]:
     """Yield the operations of a row, those with a partial path in their enclosing scopes."""
     open_: list[OperationRun] = []
     for each in thread:

@@ -44,7 +44,7 @@ class Side:
         self.calls = 1
 
     @property
-    def prepared(self) -> bool:
+    def needs_preparation(self) -> bool:
         """True if each call needs a preparation."""
         return self._prepare is not None
 
@@ -68,7 +68,7 @@ def set_laps(ways: Sequence[Side]) -> None:
 
     It is the same for all functions, unless the lap of a fast one would be too short for the clock.
     """
-    if any(way.prepared for way in ways):
+    if any(way.needs_preparation for way in ways):
         return
     # Each call needs arguments of its own, so a lap with a preparation is one call.
     fastest = [max(1e-9, min(way.lap() for _ in range(_TRIED))) for way in ways]

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .._public import public_in
+
 Outcome = Literal["faster", "slower", "no difference", "unknown"]
 CONFIDENCE = 0.99
 RESOLUTION = 1.02
@@ -20,6 +22,7 @@ RESOLUTION = 1.02
 _ALIKE = 1.05
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Verdict:
     """Verdict on two functions.

@@ -17,14 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._errors import JitneyWarning, OptionError, TraceError, format_error
+from .._errors import OptionError, PrecisionWarning, TraceError, format_error
 from .._jax.trees import Tracer, is_number, is_whole, issubdtype, tree_map
 from .._owners import public, users_level
+from .._public import public_in
 
 T = TypeVar("T")
 _WHERE = "jitney.LossScale()"
 
 
+@public_in("jitney")
 class LossScale(eqx.Module):
     """Factor of a loss whose gradient is computed in float16, with the number of steps it has cost.
     A pytree: part of the training state.
@@ -188,7 +190,7 @@ class LossScale(eqx.Module):
             'find it with debug_nans=True; train with precision="bf16", which has the range of'
             " float32; or give a smaller `least`.",
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, PrecisionWarning, stacklevel=users_level())
         return True
 
     @staticmethod

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from .._errors import shortlist
-from .._jax.jaxprs import bound, name_of, open_jaxpr, programs, while_parts
+from .._jax.jaxprs import name_of, open_jaxpr, programs, rebind, while_parts
 from .._jax.primitives import CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW, Policy
@@ -135,9 +135,9 @@ class _Autocast(ProductInterpreter):
             return [low_product(eqn, x, y, LOW[type_], rest)]
         else:
             self.tally.pinned[f"`{exception or 'default'}`"] += 1
-        return bound(eqn, operands)
+        return rebind(eqn, operands)
 
-    def other(
+    def evaluate_nested(
         self,
         eqn: JaxprEqn,
         operands: Sequence[Array],
@@ -153,19 +153,19 @@ class _Autocast(ProductInterpreter):
             branches = [self.cast(branch, labels[1:], source) for branch in params["branches"]]
             cast_branches = tuple(program for program, _ in branches)
             _, origins = branches[0]
-            return bound(eqn, operands, branches=cast_branches), origins
+            return rebind(eqn, operands, branches=cast_branches), origins
 
         # A loop that contains a solve is an iteration of Newton's kind; see the end.
         if name == "while" and not solves(eqn):
             fixed, inside, carry = while_parts(eqn, list(labels))
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
             body, origins = self.cast(params["body_jaxpr"], [*inside, *carry], source)
-            results = bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body)
+            results = rebind(eqn, operands, cond_jaxpr=test, body_jaxpr=body)
             return results, origins
 
         if name == "scan" or name in REMATS:
             body, origins = self.cast(params["jaxpr"], labels, source)
-            return bound(eqn, operands, jaxpr=body), origins
+            return rebind(eqn, operands, jaxpr=body), origins
 
         if name in CALLS and not name.startswith("custom"):
             parameter = CALLS[name]
@@ -174,7 +174,7 @@ class _Autocast(ProductInterpreter):
             if len(plain.eqns) <= _SMALL:
                 return self.run(program, operands, labels, source)
             body, origins = self.cast(program, labels, source)
-            return bound(eqn, operands, **{parameter: body}), origins
+            return rebind(eqn, operands, **{parameter: body}), origins
 
         # Record the reason why the products stay.
         if name in SOLVERS or name == "while":

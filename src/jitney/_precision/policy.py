@@ -32,7 +32,7 @@ def is_line(pattern: str) -> bool:
     return re.fullmatch(r".+\.\w+:\d+", pattern) is not None
 
 
-def within(pattern: Tokens, path: Tokens) -> bool:
+def occurs_in(pattern: Tokens, path: Tokens) -> bool:
     """Return whether the parts of a pattern occur in a path consecutively."""
     return any(path[i : i + len(pattern)] == pattern for i in range(len(path) - len(pattern) + 1))
 
@@ -96,7 +96,7 @@ class Policy:
 
 def _occurs(name: str, paths: Sequence[Tokens]) -> bool:
     parts = tokens(name)
-    return any(within(parts, path) for path in paths)
+    return any(occurs_in(parts, path) for path in paths)
 
 
 def _spans(path: Tokens) -> Iterator[Tokens]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._jax.evaluation import interpret
-from .._jax.jaxprs import at_line_of, bound, is_backward, open_jaxpr, programs, source_of
+from .._jax.jaxprs import at_line_of, is_backward, open_jaxpr, programs, rebind, source_of
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import Tokens, path_text
 from .products import LINEAR, MOVES, is_product, near_solves
@@ -114,7 +114,7 @@ class ProductInterpreter(ABC):
         operands: Sequence[Array],
     ) -> list[Array]:
         """Results of an equation that is neither a product nor holds programs."""
-        return bound(eqn, operands)
+        return rebind(eqn, operands)
 
     def number(self, value: Any, aval: Aval) -> Array:
         """Value of a literal, where a value with this abstract value is read."""
@@ -131,7 +131,7 @@ class ProductInterpreter(ABC):
         """Results of a product."""
 
     @abstractmethod
-    def other(
+    def evaluate_nested(
         self,
         eqn: JaxprEqn,
         operands: Sequence[Array],
@@ -170,7 +170,7 @@ class _Feeding:
             constants=[_LabelledValue(data, NOWHERE) for data in constants],
             constant=self.number,
         )
-        return _apart(results)
+        return _split_labels(results)
 
     def number(
         self,
@@ -188,10 +188,10 @@ class _Feeding:
         if is_product(eqn):
             return [self.product(eqn, inputs)]
 
-        operands, labels = _apart(inputs)
+        operands, labels = _split_labels(inputs)
         if programs(eqn.params):
             source = source_of(eqn, self.seen_at)
-            inside = self.walk.other(eqn, operands, labels, source)
+            inside = self.walk.evaluate_nested(eqn, operands, labels, source)
             if inside is not None:
                 return [_LabelledValue(data, label) for data, label in zip(*inside, strict=True)]
 
@@ -221,7 +221,7 @@ class _Feeding:
         eqn: JaxprEqn,
         inputs: Sequence[_LabelledValue],
     ) -> _LabelledValue:
-        operands, labels = _apart(inputs)
+        operands, labels = _split_labels(inputs)
         site = self.site(eqn, inputs)
 
         # If a module's own array is a factor, the module of that array decides.
@@ -280,7 +280,7 @@ class _Feeding:
         return paths
 
 
-def _apart(values: Sequence[_LabelledValue]) -> Labelled:
+def _split_labels(values: Sequence[_LabelledValue]) -> Labelled:
     """Split values into their data and their labels."""
     return [value.data for value in values], [value.label for value in values]
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .._jax.jaxprs import bound, equations, open_jaxpr, programs, source_of, variables
+from .._jax.jaxprs import equations, open_jaxpr, programs, rebind, source_of, variables
 from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
 from .._jax.typed import AnyJaxpr, Array, Atom, DType, JaxprEqn, Var
 
@@ -131,9 +131,9 @@ def low_product(
     ) -> jax.Array:
         if native:
             operands = [_as(x, low), _as(y, low), *rest]
-            return bound(eqn, operands, preferred_element_type=out)[0]
+            return rebind(eqn, operands, preferred_element_type=out)[0]
         operands = [rounded(x), rounded(y), *rest]
-        result = bound(eqn, operands)[0]
+        result = rebind(eqn, operands)[0]
         return result if out == SINGLE else rounded(result)
 
     def product(

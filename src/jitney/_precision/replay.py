@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import bound, called_jaxpr, programs, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import called_jaxpr, programs, rebind, scan_parts, solve_operands, while_parts
 from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
@@ -33,7 +33,7 @@ class _Rebuild(ProductInterpreter):
     over tracers.
     """
 
-    def other(
+    def evaluate_nested(
         self,
         eqn: JaxprEqn,
         operands: Sequence[Array],
@@ -147,7 +147,7 @@ class Probe(_Rebuild):
         self.sites.append(site)
         flag = self.chosen.get(site.key)
         if site.stays is not None or flag is None:
-            return bound(eqn, operands)
+            return rebind(eqn, operands)
         digits = self.digits
 
         def low(x: Array, flag: Array) -> jax.Array:
@@ -161,7 +161,7 @@ class Probe(_Rebuild):
             rest: Sequence[Array],
         ) -> jax.Array:
             operands = [low(x, flag), low(y, flag), *rest]
-            return bound(eqn, operands)[0]
+            return rebind(eqn, operands)[0]
 
         def product(
             x: Array,
@@ -244,14 +244,14 @@ class Shadow(_Rebuild):
             if _is_real(eqn.params.get(parameter))
         }
         if name in _ANY_TYPE or name in (*PRODUCTS, "convert_element_type", "iota"):
-            return bound(eqn, doubles, **changed)
+            return rebind(eqn, doubles, **changed)
 
         # Not known in float64: cast its operands back to the dtypes of the program.
         own: list[Array] = []
         for x, atom in zip(operands, eqn.invars, strict=True):
             is_real = _is_real(atom.aval)
             own.append(jax.lax.convert_element_type(x, atom.aval.dtype) if is_real else x)
-        return [_double(x) for x in bound(eqn, own)]
+        return [_double(x) for x in rebind(eqn, own)]
 
 
 def _is_real(what: object) -> bool:

@@ -49,7 +49,7 @@ class Inbox:
         self.verdicts: dict[str, str] = {}
         self.gone: dict[int, str] = {}
 
-    def told(self, message: Message) -> bool:
+    def store_message(self, message: Message) -> bool:
         """Store a message; return whether it says that a process has stopped because of an
         error.
         """
@@ -158,16 +158,16 @@ class Hub:
                 with suppress(OSError):
                     came, _ = self._listening.accept()
                     came.settimeout(self._timeout)
-                    strangers = [*self._unknown(strangers), came]
+                    strangers = [*self._unclaimed_connections(strangers), came]
                     if len(strangers) > count + _STRANGERS:
                         # The one that has been silent for longest.
                         _close(strangers.pop(0))
                     _thread(self._greet, came)
-        for stranger in self._unknown(strangers):
+        for stranger in self._unclaimed_connections(strangers):
             _close(stranger)
         self.all_here.set()
 
-    def _unknown(self, came: Sequence[socket.socket]) -> list[socket.socket]:
+    def _unclaimed_connections(self, came: Sequence[socket.socket]) -> list[socket.socket]:
         """Connections that are still open, and do not belong to a process yet."""
         with self._lock:
             known = set(self._lines.values())
@@ -236,7 +236,7 @@ class Channel:
         compare: Callable[[Mapping[int, Facts]], str],
     ) -> Hub:
         """Act as process 0."""
-        self.hub = Hub(count, host, compare, self._told, self.timeout)
+        self.hub = Hub(count, host, compare, self._on_message, self.timeout)
         return self.hub
 
     def join(self, hosts: Sequence[str], port: int, secret: bytes) -> None:
@@ -273,13 +273,13 @@ class Channel:
                 " again, and one that waits elsewhere does not come.",
                 _TOGETHER,
                 "make the same calls in the same order in every process;"
-                " jitney.distributed(timeout=...) waits longer.",
+                " jitney.processes.distributed(timeout=...) waits longer.",
             )
         if verdict:
             self._known.add(verdict)
         return verdict
 
-    def stopped(self) -> str:
+    def stop_reason(self) -> str:
         """Text on the process that has stopped, if one has."""
         return next((f"process {i} has {why}" for i, why in self.inbox.gone.items() if why), "")
 
@@ -298,13 +298,13 @@ class Channel:
 
     def _listen(self, line: Connection) -> None:
         for message in line.messages():
-            self._told(message)
+            self._on_message(message)
         if 0 not in self.inbox.gone:
-            self._told({"gone": 0, "why": "stopped: its connection is cut"})
+            self._on_message({"gone": 0, "why": "stopped: its connection is cut"})
 
-    def _told(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         first = not self.inbox.gone
-        stopped = self.inbox.told(message)
+        stopped = self.inbox.store_message(message)
         if "gone" in message and first and not stopped:
             timer = threading.Timer(self.grace, self._alone, (message["gone"],))
             timer.daemon = True

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.trees import (
     Tracer,
     device_put,
@@ -33,6 +33,7 @@ from .._jax.trees import (
 )
 from .._jax.typed import Array
 from .._owners import public, users_level
+from .._public import public_in
 from .._view.view import is_array
 from .checksum import checksum
 from .compare_processes import compare, digest, is_local, with_sharding
@@ -42,11 +43,12 @@ Leaves = Sequence[tuple[str, Any]]
 """Leaves of the user's tree with their paths."""
 
 
+@public_in("jitney.processes")
 class Checkpoints:
     """Checkpoints of one training run, in one folder. A save that is cut short leaves earlier ones
     intact.
 
-        checkpoints = jitney.Checkpoints("runs/a")
+        checkpoints = jitney.processes.Checkpoints("runs/a")
         # as given, at step 0, if there is none yet
         step, (model, state) = checkpoints.restore((model, state))
         while step < 10_000:
@@ -75,15 +77,15 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
         if not isinstance(folder, (str, os.PathLike)):
             raise OptionError(
-                "jitney.Checkpoints()",
+                "jitney.processes.Checkpoints()",
                 f"a {type(folder).__name__} is not a folder.",
                 "A folder is a path.",
-                'write jitney.Checkpoints("run").',
+                'write jitney.processes.Checkpoints("run").',
                 code="J220",
             )
         self.folder = Path(folder).absolute()
         self.keep = keep
-        self._where = f"jitney.Checkpoints({str(folder)!r})"
+        self._where = f"jitney.processes.Checkpoints({str(folder)!r})"
         if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
             raise OptionError(
                 self._where,
@@ -230,7 +232,7 @@ class Checkpoints:
         # before orbax reads arrays.
         place = self.folder / str(number)
         if not (place / "names").is_dir():
-            raise self._damaged(place, "it has no names")
+            raise self._damage_error(place, "it has no names")
         ocp = _orbax()
         with self._reading(place), self._manager() as manager:
             content = ocp.args.Composite(names=ocp.args.JsonRestore())
@@ -252,7 +254,9 @@ class Checkpoints:
         for i, (name, leaf) in enumerate(leaves):
             key = f"{i:05}"
             if leaf.size and checksums.get(key) not in (None, checksum(arrays[key])):
-                raise self._damaged(place, f"the numbers of {name} are not those that were saved")
+                raise self._damage_error(
+                    place, f"the numbers of {name} are not those that were saved"
+                )
 
         restored: list[object] = []
         for i, (_, leaf) in enumerate(leaves):
@@ -278,7 +282,7 @@ class Checkpoints:
         Raises:
             JitneyError: A leaf is neither, nor code.
         """
-        named = _named(tree)
+        named = _named_leaves(tree)
         for name, leaf in named:
             if is_array(leaf) or is_value(leaf) or is_code(leaf):
                 continue
@@ -301,7 +305,7 @@ class Checkpoints:
         """
         rows: list[Row] = [(name, kind, text) for name, kind, text in described["values"]]
         if described.get("values_checksum") != checksum_of(rows):
-            raise self._damaged(place, "its numbers of Python are not those that were saved")
+            raise self._damage_error(place, "its numbers of Python are not those that were saved")
         return rows
 
     def _without_values(
@@ -319,10 +323,10 @@ class Checkpoints:
                 " the tree that was given.",
                 "set them to what they were; the next `save` keeps them.",
             )
-            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+            warnings.warn(text, DataWarning, stacklevel=users_level())
         return to_rows(values)
 
-    def _damaged(self, place: Path, why: object) -> JitneyError:
+    def _damage_error(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
             self._where,
             f"{place} is not a checkpoint of jitney's, or it is damaged: {why}.",
@@ -340,7 +344,7 @@ class Checkpoints:
             yield
         except (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError) as error:
             first = str(error).strip().partition("\n")[0]
-            raise self._damaged(place, f"{type(error).__name__}: {first[:200]}") from error
+            raise self._damage_error(place, f"{type(error).__name__}: {first[:200]}") from error
 
     def _number(self, step: SupportsIndex) -> int:
         """The step as orbax names its folder.
@@ -471,7 +475,7 @@ def _orbax() -> Any:
     return ocp
 
 
-def _named(tree: object) -> Leaves:
+def _named_leaves(tree: object) -> Leaves:
     paths, _ = tree_flatten_with_path(tree)
     return [(keystr(path) or "the tree", leaf) for path, leaf in paths]
 

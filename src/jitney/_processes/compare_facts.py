@@ -15,7 +15,7 @@ _FIXES = {
         "call the same functions in the same order in every process; `if index == 0:` around a call"
         " leaves the others waiting."
     ),
-    "array": "give each process an equal part; see jitney.from_processes.",
+    "array": "give each process an equal part; see jitney.processes.from_processes.",
     "static": "pass the same value in every process.",
     "plan": (
         "decorate the function with the same options everywhere, and run the same version of the"
@@ -23,7 +23,7 @@ _FIXES = {
     ),
     "value": (
         "make it from the same seed or file in every process, or, where each has a part, put it"
-        " together with jitney.from_processes."
+        " together with jitney.processes.from_processes."
     ),
     "program": (
         "do not ask for the process inside the function, and pass arrays that it captures as"
@@ -77,17 +77,17 @@ def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
     # Processes with the same text are one group, in the order of their numbers.
     first, *others = groups.values()
     if kind == "value":
-        return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"
+        return f"{name} has other numbers in {_names(others[0])} than in {_names(first)}"
     if kind == "program":
         return (
-            f"the traced program is another in {_named(others[0])} than in {_named(first)}, though"
+            f"the traced program is another in {_names(others[0])} than in {_names(first)}, though"
             " shapes, static values and plan agree"
         )
-    described = [f"{text} in {_named(members)}" for text, members in groups.items()]
+    described = [f"{text} in {_names(members)}" for text, members in groups.items()]
     return f"{name} is {' and '.join(described)}"
 
 
-def _named(indices: Sequence[int]) -> str:
+def _names(indices: Sequence[int]) -> str:
     if len(indices) == 1:
         return f"process {indices[0]}"
     return f"processes {shortlist([str(i) for i in indices])}"

@@ -87,7 +87,7 @@ def compare_then_run(
 
     facts = [("function", "the function", _function(where))]
     for path, x in zip(paths, plain, strict=True):
-        facts.append(("array", path, _laid_out(x, host=path in neither)))
+        facts.append(("array", path, _layout(x, host=path in neither)))
     for name, value in zip(body.layout.static_names(), body.statics, strict=True):
         facts.append(("static", name, _static(value)))
 
@@ -123,7 +123,7 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
             where,
             f"it runs over {len(group)} processes, which jitney has not been asked to compare.",
             "Before its first step all processes compare what they are about to do.",
-            "call jitney.distributed() at the start; it takes over a run that"
+            "call jitney.processes.distributed() at the start; it takes over a run that"
             " jax.distributed.initialize has started.",
         )
     verdict = RUN.channel.agree(group, facts)
@@ -179,7 +179,7 @@ def _explaining(
         try:
             return run(*arrays)
         except (RuntimeError, ValueError) as error:
-            stopped = "" if RUN.channel is None else RUN.channel.stopped()
+            stopped = "" if RUN.channel is None else RUN.channel.stop_reason()
             if not stopped:
                 _refuse_host(where, _of_host(split, arrays))
                 raise
@@ -206,7 +206,7 @@ def _refuse_host(where: Where, paths: Sequence[str]) -> None:
             f"{shortlist(paths)} is a NumPy array, and is sharded over the mesh of several"
             " processes.",
             "An array does not show whether each process has a part of it or all of it.",
-            'jitney.from_processes(x, "data") puts the parts of all processes together;'
+            'jitney.processes.from_processes(x, "data") puts the parts of all processes together;'
             " jnp.asarray(x) is whole in each.",
             code="J263",
         )
@@ -218,7 +218,7 @@ def _function(where: Where) -> str:
     return f"{where.name}() at {Path(where.file).name}:{where.line}"
 
 
-def _laid_out(array: Any, *, host: bool) -> str:
+def _layout(array: Any, *, host: bool) -> str:
     shape, dtype, weak = aval_parts(array)
     text = f"{dtype}[{','.join(map(str, shape))}]{' weak' if weak else ''}"
     if is_local(array):

@@ -144,7 +144,7 @@ def connect(
         return line
     failed = ", ".join(f"{attempt.host} ({attempt.why})" for attempt in attempts)
     raise ProcessError(
-        "jitney.distributed()",
+        "jitney.processes.distributed()",
         f"process {index} does not reach process 0 at port {port} of {failed or 'any host'} within"
         f" {timeout:g} s.",
         "Processes compare plans over a connection to process 0.",

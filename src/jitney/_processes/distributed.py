@@ -1,4 +1,5 @@
-"""`jitney.distributed`: join a run of several processes, each of which runs the same script.
+"""`jitney.processes.distributed`: join a run of several processes, each of which runs the same
+script.
 
 JAX starts the run (`jax.distributed`), and finds what a launcher has set. This module reports
 failures as sentences, in a bounded time, and opens the connection over which processes compare
@@ -23,10 +24,11 @@ import numpy as np
 
 from .._jax.trees import is_number
 from .._owners import public
+from .._public import public_in
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare_facts import verdict_on
-from .launch import alone, given_of, listens_at, refusal, start_run
+from .launch import alone, listens_at, read_request, refusal, start_run
 from .run import RUN
 
 T = TypeVar("T")
@@ -34,10 +36,11 @@ T = TypeVar("T")
 _HELLO: Final = 4096
 
 
+@public_in("jitney.processes")
 @dataclass(frozen=True)
 class Processes:
-    """Processes of a run, as one of them sees it; returned by `jitney.distributed`. As a context
-    manager it leaves the run at the end.
+    """Processes of a run, as one of them sees it; returned by `jitney.processes.distributed`. As a
+    context manager it leaves the run at the end.
 
     Args:
         index: Number of this process, from 0.
@@ -68,7 +71,7 @@ class Processes:
         # `sys.exit(0)` is an end in order.
         if isinstance(error, SystemExit) and not error.code:
             error = None
-        RUN.leave("" if error is None else _why(error))
+        RUN.leave("" if error is None else _stop_reason(error))
         if self.count > 1 and error is None:
             jax.distributed.shutdown()
 
@@ -97,10 +100,10 @@ def distributed(
     """Join the run of several processes that this one belongs to, before anything else of JAX. A
     process on its own joins nothing, and the result says so.
 
-        processes = jitney.distributed()
+        processes = jitney.processes.distributed()
         print(processes)  # process 2 of 4 on node17, 2 cpu devices, 8 in all; started by SLURM
         with jitney.mesh(data=-1):  # the devices of all processes
-            loss = step(model, jitney.from_processes(x, "data"))
+            loss = step(model, jitney.processes.from_processes(x, "data"))
 
     The first of these that gives a value counts: the arguments; the variables
     JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; what `jax.distributed` finds of
@@ -144,7 +147,7 @@ def distributed(
                 f"write {name}=60.",
             )
 
-    given = given_of(coordinator_address, num_processes, process_id)
+    given = read_request(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if jax.distributed.is_initialized():
         how: str | None = "started by jax.distributed.initialize"
@@ -231,11 +234,11 @@ def _gather_texts(text: str) -> list[str]:
     row = np.frombuffer(content, np.uint8)[None]
     rows = jax.make_array_from_process_local_data(spread, row)
     # A replicated result of a sharded argument is an all-gather.
-    gathered = jax.jit(_same, out_shardings=whole)(rows)
+    gathered = jax.jit(_identity, out_shardings=whole)(rows)
     return [bytes(row).decode().rstrip() for row in np.asarray(gathered)]
 
 
-def _same(x: T) -> T:
+def _identity(x: T) -> T:
     return x
 
 
@@ -263,7 +266,7 @@ def _tell_of_errors(grace: float) -> None:
         error: BaseException,
         trace: TracebackType | None,
     ) -> None:
-        RUN.leave(_why(error))
+        RUN.leave(_stop_reason(error))
         before(kind, error, trace)
         # JAX waits at its exit for all processes: some may never come there.
         end_in(2 * grace)
@@ -271,5 +274,5 @@ def _tell_of_errors(grace: float) -> None:
     sys.excepthook = hook
 
 
-def _why(error: BaseException) -> str:
+def _stop_reason(error: BaseException) -> str:
     return f"stopped by {type(error).__name__}: {error}"

@@ -1,4 +1,6 @@
-"""`jitney.from_processes`: global arrays from the parts that the processes of a run have."""
+"""`jitney.processes.from_processes`: global arrays from the parts that the processes of a run
+have.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .._view.view import is_array
 from .compare_processes import compare, digest, is_local, members
 from .run import RUN
 
-_WHERE = "jitney.from_processes()"
+_WHERE = "jitney.processes.from_processes()"
 
 
 @public
@@ -33,8 +35,8 @@ def from_processes(
     """Combine arrays of which each process has a part. In a run of one process the part is the
     whole.
 
-        x, y = jitney.from_processes((x, y), "data")    # 32 rows in each of 4 processes: 128 rows
-        loss = step(model, x, y)                        # shard={"batch": "data"}
+        x, y = jitney.processes.from_processes((x, y), "data")  # 4 times 32 rows: 128
+        loss = step(model, x, y)  # shard={"batch": "data"}
 
     Each process retains its part; nothing is sent. The first time that such shapes come, all
     processes compare them. Processes that have the same part, since no device along `along`
@@ -66,7 +68,7 @@ def from_processes(
             _WHERE,
             f"{along=}, {axis=}.",
             "Parts are sharded over an axis of the mesh, given by its name; `axis` is a number.",
-            'write jitney.from_processes(x, "data").',
+            'write jitney.processes.from_processes(x, "data").',
             code="J253",
         )
 

@@ -43,7 +43,7 @@ class RunRequest:
         return self.address is None and self.count is None and self.index is None
 
 
-def given_of(
+def read_request(
     address: str | None,
     count: int | None,
     index: int | None,
@@ -234,7 +234,7 @@ def _too_late(timeout: float) -> None:
         "look whether each was started, with one address and one number of processes; timeout="
         " waits longer.",
     )
-    print(f"jitney.ProcessError: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"jitney.errors.ProcessError: {text}", file=sys.stderr, flush=True)  # noqa: T201
     os._exit(1)
 
 
@@ -248,4 +248,4 @@ def alone(given: RunRequest) -> str:
 
 
 def refusal(what: str, rule: str, fix: str) -> ProcessError:
-    return ProcessError("jitney.distributed()", what, rule, fix)
+    return ProcessError("jitney.processes.distributed()", what, rule, fix)

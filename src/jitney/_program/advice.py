@@ -117,7 +117,7 @@ class Advice:
 
     def __call__(self, events: Sequence[Event]) -> Advised:
         """Return the causes of these events, each with a remedy if one was proven."""
-        causes = tuple(event.told() for event in events)
+        causes = tuple(event.timed_causes() for event in events)
         core = self._core()
         if core is None:
             return Advised(causes)
@@ -135,7 +135,7 @@ class Advice:
         try:
             with self._lock:
                 asked = {_about(cause) for each in causes for cause in each if not cause.remedy}
-                proven = self._proven(core, asked)
+                proven = self._find_proofs(core, asked)
         except ReferenceError:
             # The function is gone, or an object that it was called with.
             return Advised(causes)
@@ -148,7 +148,7 @@ class Advice:
         advised = tuple(tuple(map(with_remedy, each)) for each in causes)
         return Advised(advised, {each.remedy: each.saves for each in proven if each.saves})
 
-    def _proven(
+    def _find_proofs(
         self,
         core: CompiledFunction,
         asked: set[_About],
@@ -156,7 +156,7 @@ class Advice:
         seen = _traced_calls(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:
-            proven = [] if len(seen) < 2 else [*_all(core, seen, asked)]
+            proven = [] if len(seen) < 2 else [*_prove_remedies(core, seen, asked)]
             self._known = {key: proven}
         return self._known[key]
 
@@ -165,14 +165,14 @@ def _traced_calls(core: CompiledFunction) -> list[_RecordedCall]:
     """Return the calls that were traced on their own, each once."""
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
     seen: list[_RecordedCall] = []
-    for trace in core.log.made[-_LATEST:]:
+    for trace in core.log.traces[-_LATEST:]:
         if trace.arrays is not None and trace.key in entries:
             entry = entries[trace.key]
             seen.append(_RecordedCall(entry, trace.arrays, trace.sizes, trace.true))
     return [*{each.key: each for each in seen}.values()]
 
 
-def _all(
+def _prove_remedies(
     core: FunctionInfo,
     seen: Sequence[_RecordedCall],
     asked: set[_About],
@@ -180,7 +180,9 @@ def _all(
     differ = {axis for kind, axis in asked if kind == "axis"}
 
     # Named axes of several sizes: buckets.
-    axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
+    axes = [
+        axis for axis in seen[0].sizes if axis in differ and core.author_context().can_pad(axis)
+    ]
     if axes:
         proven = _find_buckets(core, seen, axes, {})
         if proven is not None:
@@ -188,7 +190,7 @@ def _all(
 
     # Sizes without a name: annotations that name them, and buckets.
     if any(kind == "shape" for kind, _ in asked):
-        hints, new = _named(core, seen)
+        hints, new = _new_annotations(core, seen)
         proven = _find_buckets(core, seen, new, hints) if new else None
         if proven is not None:
             yield proven
@@ -340,7 +342,7 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> f
             if key not in traced:
                 traced.add(key)
                 abstract = (*padded.abstract(each.arrays), padded.counts.abstract())
-                calls.entry.lowered(abstract, "trace")
+                calls.entry.lower(abstract, "trace")
                 calls.entry.land()
             added += [axis.high / axis.size - 1 for axis in padded.fill.axes]
     except Exception:  # noqa: BLE001 - the user's code, run once more: whatever it raises, nothing is proven
@@ -368,7 +370,9 @@ def _bucket_text(bucket: Bucket) -> str:
     return repr(bucket_spelling(bucket)).replace("'", '"')
 
 
-def _named(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> tuple[dict[str, Hint], list[str]]:
+def _new_annotations(
+    core: FunctionInfo, seen: Sequence[_RecordedCall]
+) -> tuple[dict[str, Hint], list[str]]:
     """Return annotations for arguments whose sizes differ and have no names, and the new names.
 
     Sizes that are always equal share a name. Calls that differ in anything besides such sizes get
@@ -475,6 +479,6 @@ def _is_number(value: object) -> bool:
 
 
 def _results(entry: Specialization, arrays: Sequence[object]) -> list[object]:
-    out = unmix(jax.eval_shape(entry.called, *arrays))
+    out = unmix(jax.eval_shape(entry.run_inner_stages, *arrays))
     leaves = jax.tree.leaves(out)
     return [aval_parts(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in leaves]

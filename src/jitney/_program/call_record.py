@@ -179,7 +179,7 @@ def _static_fields(value: object, path: str = "") -> list[tuple[str, object]]:
         return []
     below: list[tuple[str, object]] = []
     for keys, child in children:
-        below += _static_fields(child, _below(path, keys))
+        below += _static_fields(child, _extend_path(path, keys))
     return below
 
 
@@ -187,7 +187,7 @@ def _is_none(part: object) -> bool:
     return part is None
 
 
-def _below(path: str, keys: Path) -> str:
+def _extend_path(path: str, keys: Path) -> str:
     key: Any = keys[0] if keys else None
     if isinstance(key, DictKey):
         return f"{path}[{key.key!r}]" if path else str(key.key)

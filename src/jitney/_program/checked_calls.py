@@ -51,7 +51,7 @@ class CheckedCalls:
         self.jitted = jitted
         self.table = CheckTable()
         self.waits = True
-        self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
+        self._flagged: Any = Jit.of(body.request).compile(with_number(body, jitted, self.table))
         # Types of arrays that are not tracers.
         self._plain: frozenset[type] = frozenset()
         # Over several devices Equinox runs the program.
@@ -94,7 +94,7 @@ class CheckedCalls:
             )
         return out
 
-    def lowered(self, *arrays: object) -> jax.stages.Lowered:
+    def lower(self, *arrays: object) -> jax.stages.Lowered:
         """Return JAX's lowered program of these arrays or abstract values, as calls run it.
 
         Raises:

@@ -24,7 +24,7 @@ from .._body.function import FunctionInfo, can_be_weak
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import JitneyWarning, format_error, name_fix, shortlist
+from .._errors import AnnotationWarning, format_error, name_fix, shortlist
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._owners import users_level
@@ -62,7 +62,7 @@ _WRITTEN = 3
 _KEPT = 4
 
 
-def called_with(args: Sequence[object], kwargs: Mapping[str, object]) -> Pattern:
+def call_pattern(args: Sequence[object], kwargs: Mapping[str, object]) -> Pattern:
     """Return the key of calls with these argument types and keywords; without keywords, the types
     alone.
     """
@@ -136,7 +136,7 @@ class CompiledFunction(FunctionInfo):
         try:
             return wrap_statics(values, self._static_at, self._static_rest)
         except Unkeyed:
-            given = self.binder.named(values)
+            given = self.binder.values_by_name(values)
             if self._static_rest:
                 given |= values[-1]
             raise static_key_error(
@@ -150,7 +150,7 @@ class CompiledFunction(FunctionInfo):
     ) -> tuple[Specialization, Sequence[Array]]:
         """Return the entry of a call that `usual` does not serve, and its arrays."""
         # Look the call up by the types of its arguments.
-        direct = self.direct.get(called_with(args, kwargs))
+        direct = self.direct.get(call_pattern(args, kwargs))
         for known in direct or ():
             arrays = known[1](args, kwargs)
             if arrays is not None:
@@ -297,7 +297,7 @@ class CompiledFunction(FunctionInfo):
             values: One value for each parameter.
             arrays: The arrays that the call was flattened to.
         """
-        key = called_with(*called)
+        key = call_pattern(*called)
         with self.lock:
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
@@ -338,7 +338,7 @@ class CompiledFunction(FunctionInfo):
         ):
             # `*args` or `**kwargs` that are static as a whole.
             return ()
-        placed = self.binder.placed(values, len(args), tuple(kwargs))
+        placed = self.binder.flat_values(values, len(args), tuple(kwargs))
         order = tuple(place for _, place in placed if place is not None)
 
         # Plain arrays only: their types are the whole key, and reordering them is all there is to
@@ -365,7 +365,7 @@ class CompiledFunction(FunctionInfo):
         ):
             return None
 
-        twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
+        twins = self.binder.flat_values(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
         arguments = [
             Argument(twin, place, value)
             for (twin, place), (value, _) in zip(twins, placed, strict=True)
@@ -411,12 +411,12 @@ class CompiledFunction(FunctionInfo):
         are still undefined.
         """
         namespace = self.namespace
-        if not self.read_again():
+        if not self.reread_annotations():
             return
         _check_names(self)
         if self.contract.unresolved:
             warnings.warn(
-                _resolution_warning(self, namespace), JitneyWarning, stacklevel=users_level()
+                _resolution_warning(self, namespace), AnnotationWarning, stacklevel=users_level()
             )
 
 

@@ -71,8 +71,8 @@ from .._view.true_sizes import (
 from .call_record import record_of, trace_inputs_of
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
-from .outer_transforms import is_cut, looking, warn_uncut, warn_unlooked
-from .padded_calls import PaddedCalls, warn_refused
+from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
+from .padded_calls import PaddedCalls, warn_refusal
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import Run, lower_as_run, runner
 
@@ -223,7 +223,7 @@ class Specialization(CallPlanner):
         self.other, self.generation = other, other.generation + 1
         if other.reads is not None:
             names = self.names_of_statics()
-            self.changed = tuple(_describe_mutation(names, *each) for each in other.reads.changed())
+            self.changed = tuple(_describe_mutation(names, *each) for each in other.reads.changes())
 
         # Unlink entries that no call can reach any more. Cut the list at the first entry past
         # either limit.
@@ -246,7 +246,7 @@ class Specialization(CallPlanner):
         """
         return self.reads is not None and self.reads.is_over()
 
-    def object_is_gone(self) -> None:
+    def on_object_death(self) -> None:
         """Drop this entry, as one of the objects among its static values is gone."""
         core: Any = self.core
         core.drop(self)
@@ -280,10 +280,10 @@ class Specialization(CallPlanner):
         # The name that profilers and JAX's own messages show.
         body.__name__ = body.__qualname__ = self.core.name
         self.core.with_user_names(body, self.paths)
-        jitted: Any = Jit.of(self.request).compiled(body, shardings)
+        jitted: Any = Jit.of(self.request).compile(body, shardings)
         return jitted
 
-    def made(
+    def jit_on_mesh(
         self,
         mesh: AnyMesh,
         arrays: Sequence[object],
@@ -317,7 +317,7 @@ class Specialization(CallPlanner):
     def _first(self, *arrays: object) -> object:
         """Decide how later calls run, and run this one.
 
-        The first call comes here, and so does the next one after `decide_again`.
+        The first call comes here, and so does the next one after `reset_decision`.
         """
         if jit_is_off():
             return self._run_without_jit(arrays)
@@ -334,10 +334,10 @@ class Specialization(CallPlanner):
         # (`outer_transforms.py`), so `run` is replaced only if the function pads: `PaddedCalls`
         # asks about tracers at each call.
         if self.request.nested or is_nested_trace(arrays):
-            warn_unlooked(self)
+            warn_missing_checks(self)
             is_in_chunks = is_cut(self, arrays)
             if padded is None and is_in_chunks:
-                return self.derived(arrays)
+                return self.run_under_transform(arrays)
             if padded is None:
                 return runner(self, arrays, self.jitted)(*arrays)
             self._become("running", padded)
@@ -358,7 +358,7 @@ class Specialization(CallPlanner):
                 self,
                 run,
                 pads,
-                partial(warn_unlooked, self),
+                partial(warn_missing_checks, self),
             )
         self._become("running", run)
         return self.run(*arrays)
@@ -366,7 +366,7 @@ class Specialization(CallPlanner):
     def _become(self, state: State, run: Callable[..., object]) -> None:
         self.state, self.run = state, run
 
-    def decide_again(self) -> None:
+    def reset_decision(self) -> None:
         """Make the next call decide how later calls run, unless they run eagerly."""
         self._settled = False
         if self.state != "eager":
@@ -394,7 +394,7 @@ class Specialization(CallPlanner):
         return True
 
     @property
-    def within(self) -> Specialization:
+    def nested_entry(self) -> Specialization:
         """Entry for the same calls inside a trace, even where none of their arrays is a tracer: its
         layout is nested, as that of calls with tracers is.
         """
@@ -406,7 +406,7 @@ class Specialization(CallPlanner):
             self._within = within
         return self._within
 
-    def derived(self, arrays: Sequence[object]) -> object:
+    def run_under_transform(self, arrays: Sequence[object]) -> object:
         """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
         if its derivative cannot be cut.
         """
@@ -428,14 +428,14 @@ class Specialization(CallPlanner):
         warn_uncut(self, refusal)
         return runner(self, arrays, self.jitted)(*arrays)
 
-    def where(self) -> tuple[Hashable, ...]:
-        return () if self.sharded is None else self.sharded.where()
+    def mesh_key(self) -> tuple[Hashable, ...]:
+        return () if self.sharded is None else self.sharded.mesh_key()
 
     def scope(self) -> AbstractContextManager[object]:
         """Return the context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
-    def lowered(
+    def lower(
         self,
         arrays: Sequence[object],
         step: Literal["lower", "trace", "run"] = "lower",
@@ -487,11 +487,11 @@ class Specialization(CallPlanner):
             try:
                 pads = bool(self.core.options.pad)
                 given = PaddedCalls(self).ahead(arrays) if pads else arrays
-                return self.lowered(given, "run").compile()
+                return self.lower(given, "run").compile()
             except Refused as refused:
                 refusal = refused
-            warn_refused(self.core, refusal)
-            return self.lowered(arrays, "run").compile()
+            warn_refusal(self.core, refusal)
+            return self.lower(arrays, "run").compile()
 
     def _trace(
         self,
@@ -508,7 +508,7 @@ class Specialization(CallPlanner):
             return self._run_without_jit(arrays)
 
         if self._settled:
-            self.decide_again()
+            self.reset_decision()
 
         # One trace for each key: only the thread that has set up the flight goes on. `land` lets
         # the others through when its call is over.
@@ -539,7 +539,7 @@ class Specialization(CallPlanner):
             if counts is not None:
                 self._remember_cuts(planned, outcome)
             self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)
-            return explicit.left(out, self, planned, outcome)
+            return explicit.shard_result(out, self, planned, outcome)
         except (Refused, NeedsNumbers):
             # The trace was all proof, and no body time is subtracted: the function will be traced
             # once more.
@@ -585,7 +585,7 @@ class Specialization(CallPlanner):
             return out
 
         if is_nested_trace(arrays) or is_nested_trace(jax.tree.leaves(out)):
-            warn_unlooked(self)
+            warn_missing_checks(self)
         else:
             unknown = "Which operation made it is known of traced bodies only."
             refuse_nonfinite(
@@ -601,7 +601,7 @@ class Specialization(CallPlanner):
             return unmix(self.plainly(*arrays))
         self._demand_choice(trace_key(arrays))
         with self.numbers():
-            return unmix(self.called(*arrays))
+            return unmix(self.run_inner_stages(*arrays))
 
     def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
         """Record the padded axes of the results, and the proof if each new size has to be
@@ -626,11 +626,11 @@ class Specialization(CallPlanner):
             sizes=tuple((known_sizes().sizes or {}).items()),
             numbers=0 if counts is None else len(counts.numbers),
         )
-        core.history.traced(record, call)
+        core.history.record_trace(record, call)
         core.log.add(trace_inputs_of(record, arrays))
         keep_limit(core)
 
-    def compiled(self, arrays: Sequence[Array], call: Call) -> Event | None:
+    def compile_event(self, arrays: Sequence[Array], call: Call) -> Event | None:
         """Return the event that a compile without a trace of this call belongs to."""
-        view = self.written_out(self.layout.view(self.core.contract, arrays, self.statics))
-        return self.core.history.compiled(record_of(self, view, arrays), call)
+        view = self.fill_in_sizes(self.layout.view(self.core.contract, arrays, self.statics))
+        return self.core.history.compile_event(record_of(self, view, arrays), call)

@@ -13,7 +13,7 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, JitneyWarning, format_error, name_fix, shortlist
+from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
@@ -54,7 +54,7 @@ def abstract_values(
                 given.arguments[parameter.name] = value
 
     if warn:
-        _say_what_was_mapped(core, examples, given.arguments, sizes)
+        _warn_unmapped_arrays(core, examples, given.arguments, sizes)
 
     names = [parameter.name for parameter in core.contract.parameters]
     ordered = {name: given.arguments[name] for name in names if name in given.arguments}
@@ -185,7 +185,7 @@ def _size(
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
 
 
-def _say_what_was_mapped(
+def _warn_unmapped_arrays(
     core: CompiledFunction,
     examples: Mapping[str, object],
     values: Mapping[str, Any],
@@ -225,7 +225,7 @@ def _say_what_was_mapped(
                 f"pass an example for what is shared ({example}), or say which are mapped: "
                 f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.',
             ),
-            JitneyWarning,
+            AnnotationWarning,
             stacklevel=users_level(),
         )
 

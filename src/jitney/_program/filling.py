@@ -92,7 +92,7 @@ class Filling:
         self._spent: dict[Hashable, float] = {}
         self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
 
-    def filled(
+    def fill(
         self,
         array: object,
         shape: tuple[int, ...],
@@ -111,7 +111,7 @@ class Filling:
             takes: Whether the padding may hold anything, so that a padded original serves.
         """
         if isinstance(array, Tracer):
-            return _filled_in(array, shape)
+            return _fill_tracers(array, shape)
         if not isinstance(array, jax.Array):
             return repeat_edges(np.asarray(array), shape)
 
@@ -140,7 +140,7 @@ class Filling:
             if stays and alone and array.committed:
                 return device_put(out, array.sharding)
             return out
-        return _filled_there(array, shape)
+        return _fill_on_device(array, shape)
 
     def cut(
         self,
@@ -295,13 +295,13 @@ def _leading_on_host(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_in(array: object, shape: tuple[int, ...]) -> jax.Array:
+def _fill_tracers(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
     return reshape_sharded(array, shape, _repeat_jax_edges)
 
 
 @partial(jax.jit, static_argnums=1)
-def _filled_there(array: Array, shape: tuple[int, ...]) -> jax.Array:
+def _fill_on_device(array: Array, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays on a device; the result is strongly typed, as arrays from the host are, so that
     both share one program.
     """

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from .._body.body import CallPlanner
-from .._errors import JitneyWarning, OptionError
+from .._errors import OptionError, PrecisionWarning
 from .._jax.tracing import times_differentiated
 from .._jax.trees import issubdtype
 from .._jax.typed import Jitted
@@ -29,7 +29,7 @@ _FIX = (
 )
 
 
-def demand_lowered(
+def check_lowering(
     body: CallPlanner,
     arrays: Sequence[object],
     jitted: Jitted,
@@ -72,7 +72,7 @@ def demand_lowered(
         how = ", differentiated backward (forward it works)"
         fix = f"take its gradient with `.grad`, a program of its own; or {_FIX}"
         text = str(_not_in_32_bits(body, how, error, fix))
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, PrecisionWarning, stacklevel=users_level())
 
 
 def _derivatives(

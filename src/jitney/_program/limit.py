@@ -7,7 +7,7 @@ from __future__ import annotations
 import warnings
 
 from .._body.function import FunctionInfo
-from .._errors import CompileError, JitneyWarning, format_error, plural
+from .._errors import CompileError, RetraceWarning, format_error, plural
 from .._owners import users_level
 
 # Causes that a message shows.
@@ -35,7 +35,7 @@ def keep_limit(core: FunctionInfo) -> None:
     if limit.past != "warn":
         raise PastLimit(told)
     if core.counters.warn_once("max_compiles"):
-        warnings.warn(told, JitneyWarning, stacklevel=users_level())
+        warnings.warn(told, RetraceWarning, stacklevel=users_level())
 
 
 def _limit_message(core: FunctionInfo, count: int) -> str:

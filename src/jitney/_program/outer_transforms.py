@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from .._axes import ClosesOver, Refused, at_any_size
 from .._body.body import CallPlanner
 from .._body.plain import changes_of, plain_run
-from .._errors import JitneyWarning, format_error
+from .._errors import TransformWarning, format_error
 from .._jax.tracing import is_staged, times_differentiated
 from .._jax.typed import Array
 from .._owners import users_function, users_level
@@ -139,7 +139,7 @@ def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
     _say(body, what, rule, fix)
 
 
-def warn_unlooked(body: CallPlanner) -> None:
+def warn_missing_checks(body: CallPlanner) -> None:
     """Warn that nobody checks the results of a traced call, if an option asks for it and no outer
     program of jitney's does it.
     """
@@ -227,4 +227,4 @@ def _say(
             rule,
             fix,
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, TransformWarning, stacklevel=users_level())

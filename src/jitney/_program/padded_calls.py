@@ -21,7 +21,7 @@ import numpy as np
 from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import FunctionInfo
-from .._errors import JitneyWarning, format_error
+from .._errors import PaddingWarning, format_error
 from .._jax.mesh import is_within_trace
 from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
 from .._jax.typed import Array
@@ -32,7 +32,7 @@ from .._stages import Fill
 from .._stages.stage import Skip
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.named_axes import named_axes, with_shape_hint
-from .._view.result_padding import Cut, shape_after
+from .._view.result_padding import Cut, unpadded_shape
 from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
 from .._view.view import Leaf, View
 from .filling import FILLING
@@ -89,7 +89,7 @@ class PaddingRecipe:
         )
         for array, shape, fills, takes in recipe:
             if fills:
-                array = FILLING.filled(
+                array = FILLING.fill(
                     array,
                     shape,
                     stays=self.stays,
@@ -127,7 +127,7 @@ class PaddedCalls:
 
     def __call__(self, *arrays: Array) -> object:
         if self.entry.sharded is not None and is_within_trace():
-            return self.entry.within.run(*arrays)
+            return self.entry.nested_entry.run(*arrays)
 
         # Inside a trace a call is padded only under the transforms that `is_padded` allows.
         nested = is_nested_trace(arrays) or (
@@ -141,7 +141,7 @@ class PaddedCalls:
 
     def _run(self, arrays: Sequence[Array], *, whole: bool) -> object:
         """Run one call; `whole` if no outer transform traces it."""
-        key = (*self.entry.where(), *[aval_parts(array) for array in arrays])
+        key = (*self.entry.mesh_key(), *[aval_parts(array) for array in arrays])
 
         # The recipe, which the first call of these shapes works out. None: at exact size.
         padded = self.known.get(key, _UNKNOWN)
@@ -154,7 +154,7 @@ class PaddedCalls:
 
         # Fill, and run the program of the bucket.
         given = (*padded.arrays(arrays, whole=whole), padded.counts)
-        program = (*self.entry.where(), padded.counts.key, padded.key)
+        program = (*self.entry.mesh_key(), padded.counts.key, padded.key)
         # Handled after `except`, so that errors raised next do not carry this one as their context.
         stopped: Refused | NeedsNumbers | None = None
         out: object = None
@@ -176,7 +176,7 @@ class PaddedCalls:
             self.known = {}
             return self._run(arrays, whole=whole)
 
-        self.entry.core.counters.padded(padded.fill.axes)
+        self.entry.core.counters.count_padded_call(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
 
     def _first(
@@ -197,7 +197,7 @@ class PaddedCalls:
         """Return whether calls of these shapes are padded; there has been one."""
         return self._lookup_recipe(arrays) is not None
 
-    def given(self, arrays: Sequence[Array]) -> Sequence[object]:
+    def program_arguments(self, arrays: Sequence[Array]) -> Sequence[object]:
         """Return the arguments of the program of such calls: arrays of the bucket and true sizes,
         if a call was padded.
         """
@@ -206,7 +206,7 @@ class PaddedCalls:
 
     def _lookup_recipe(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
-            return self.known.get((*self.entry.where(), *map(aval_parts, arrays)))
+            return self.known.get((*self.entry.mesh_key(), *map(aval_parts, arrays)))
 
     def bucket(self, arrays: Sequence[object]) -> PaddingRecipe | None:
         """Return how calls of these shapes are padded; None if they run at exact size.
@@ -216,7 +216,7 @@ class PaddedCalls:
         """
         entry = self.entry
         if entry.sharded is not None:
-            refuse_padding(entry.core.where, entry.sharded.where()[0])
+            refuse_padding(entry.core.where, entry.sharded.mesh_key()[0])
 
         # The bucket: which axes are filled, and the shapes of the filled arrays.
         view = entry.plan_call(arrays, jit=False).view
@@ -226,7 +226,7 @@ class PaddedCalls:
         try:
             shapes = self._shapes(fill, view)
         except Refused as refusal:
-            warn_refused(entry.core, refusal)
+            warn_refusal(entry.core, refusal)
             return None
 
         # PRNG keys are of an extended dtype, which NumPy does not have.
@@ -234,7 +234,7 @@ class PaddedCalls:
         filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
         if any(issubdtype(leaf.dtype, extended) for leaf in filled):
             refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
-            warn_refused(entry.core, refusal)
+            warn_refusal(entry.core, refusal)
             return None
 
         # Filled arrays come back strongly typed; the program still computes as for weak ones.
@@ -303,7 +303,7 @@ class PaddedCalls:
         leaves: list[Leaf] = []
         for leaf, raw, shape in zip(view.leaves, unfilled.leaves, shapes, strict=True):
             leaves.append(replace(leaf, shape=shape, hint=raw.hint or leaf.hint))
-        filled = entry.written_out(View(tuple(leaves)))
+        filled = entry.fill_in_sizes(View(tuple(leaves)))
 
         for here, padded in zip(view.leaves, filled.leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
@@ -366,7 +366,7 @@ class PaddedCalls:
             sizes,
             refusal,
         )
-        warn_refused(self.entry.core, explained)
+        warn_refusal(self.entry.core, explained)
         return self._run(arrays, whole=whole)
 
     def _cut(
@@ -401,14 +401,14 @@ def _true_shape(
     """Return the shape of a result after the cut; None if nothing is cut off."""
     # An argument that JAX returns unchanged may be a Python number.
     was = np.shape(result)
-    shape = tuple(shape_after(was, cut, sizes))
+    shape = tuple(unpadded_shape(was, cut, sizes))
     return None if shape == was else shape
 
 
-def warn_refused(core: FunctionInfo, refusal: Refused) -> None:
+def warn_refusal(core: FunctionInfo, refusal: Refused) -> None:
     """Warn once that calls run at exact size, with the reason."""
     if core.counters.warn_once(f"pad {refusal.place}"):
-        warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
+        warnings.warn(explain(core, refusal), PaddingWarning, stacklevel=users_level())
 
 
 def explain(core: FunctionInfo, refusal: Refused) -> str:

@@ -62,7 +62,7 @@ class ShardedCalls:
             # `get_mesh` raises inside a trace.
             around = None
         if around is None:
-            return self.entry.within.run(*arrays)
+            return self.entry.nested_entry.run(*arrays)
 
         # The one program, if no other has been needed. An error of the body is the user's; any
         # other, with other shapes, means that this call needs another program.
@@ -77,7 +77,7 @@ class ShardedCalls:
         return self._call_by_key(*arrays)
 
     def _call_by_key(self, *arrays: object) -> object:
-        key = (*self.where(), *shapes_of(arrays))
+        key = (*self.mesh_key(), *shapes_of(arrays))
         run = self._runs.get(key)
 
         if run is None:
@@ -117,7 +117,7 @@ class ShardedCalls:
         place = _abstract if abstract else _reshard
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
-    def where(self) -> tuple[Any, AnyMesh]:
+    def mesh_key(self) -> tuple[Any, AnyMesh]:
         """Return the mesh of a call, and the mesh of the context around it."""
         return current(self.entry.core.options.mesh), context()
 
@@ -140,14 +140,14 @@ class ShardedCalls:
         if jitted is None:
             if len(self._jits) >= MAX_ENTRIES:
                 self._jits = {}
-            jitted = self._jits[key] = self.entry.made(mesh, arrays)
+            jitted = self._jits[key] = self.entry.jit_on_mesh(mesh, arrays)
         return jitted
 
     def scope(self) -> AbstractContextManager[object]:
         """Return the context in which the program is traced: the mesh of the program, if the caller
         is in another.
         """
-        mesh, around = self.where()
+        mesh, around = self.mesh_key()
         if mesh is None or around.empty or around == automatic(mesh):
             return nullcontext()
         return jax.set_mesh(automatic(mesh))
@@ -163,7 +163,7 @@ class ShardedCalls:
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
         """
-        mesh, around = self.where()
+        mesh, around = self.mesh_key()
         jitted, shardings = self.jit(arrays)
         if mesh is None:
             return runner(self.entry, arrays, jitted)

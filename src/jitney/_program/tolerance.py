@@ -21,6 +21,7 @@ from .._errors import OptionError, PrecisionError
 from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._jax.typed import Array, NumPyArray
 from .._precision import FULL, LOW, Policy
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
@@ -39,6 +40,7 @@ AUTO_LOW = "bf16"
 WHOLE = {f"{low}-all": low for low in LOW}
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Deviation:
     """Distance of an array from its float64 shadow, in the 2-norm, relative to the shadow.
@@ -62,6 +64,7 @@ class Deviation:
     pinned: float
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Product:
     """Cost in accuracy of one product, or of several of one array or line.
@@ -80,9 +83,10 @@ class Product:
     pinned: bool
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class PrecisionReport(Shown):
-    """Result of `jitney.precision_report`.
+    """Result of `jitney.analysis.precision_report`.
 
     Args:
         function: The function.
@@ -230,7 +234,8 @@ def report_on(
             "the error of a low type is asked for where arrays have no values.",
             "It is measured on data: not ahead of time by sizes, and not inside another"
             " transformation.",
-            "call it with arrays first, or write the policy that `jitney.precision_report` gave.",
+            "call it with arrays first, or write the policy that `jitney.analysis.precision_report`"
+            " gave.",
             code="J201",
         )
 
@@ -301,21 +306,23 @@ class _Measured:
         self.sites: list[_precision.ProductSite] = []
 
         # The float64 shadow: the jaxpr of the body, evaluated in double precision.
-        exact = body_of(self.both(_as_it_is), self.arrays)
+        exact = body_of(self.outputs_and_gradient(_as_it_is), self.arrays)
         with jax.enable_x64(True):  # noqa: FBT003
             in_double = jax.jit(partial(_precision.in_double, exact))
             self.shadow = _host(in_double(*self.arrays))
 
         # The products, found by a probe that rounds none of them.
-        self.names = self.named()
-        jax.eval_shape(self.both(lambda body: self.probe_body(body, {})), *self.arrays)
+        self.names = self.result_names()
+        jax.eval_shape(
+            self.outputs_and_gradient(lambda body: self.probe_body(body, {})), *self.arrays
+        )
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
         self.keys = list(self.products)
-        self.run = jax.jit(self.chosen)
+        self.run = jax.jit(self.evaluate_with_flags)
 
     # Programs: the function under a cast.
 
-    def both(self, cast: Callable[[Fn], Fn]) -> Callable[..., list[Array]]:
+    def outputs_and_gradient(self, cast: Callable[[Fn], Fn]) -> Callable[..., list[Array]]:
         """Return a function of the arrays: the real and complex outputs of the body under a cast,
         and the gradient if there is one output, a real number.
         """
@@ -355,13 +362,13 @@ class _Measured:
 
         return run
 
-    def chosen(self, flags: jax.Array, *arrays: object) -> list[Array]:
+    def evaluate_with_flags(self, flags: jax.Array, *arrays: object) -> list[Array]:
         chosen = {key: flags[i] for i, key in enumerate(self.keys)}
-        return self.both(lambda body: self.probe_body(body, chosen))(*arrays)
+        return self.outputs_and_gradient(lambda body: self.probe_body(body, chosen))(*arrays)
 
     # Results: deviations, and the search for pins.
 
-    def named(self) -> list[tuple[str, str]]:
+    def result_names(self) -> list[tuple[str, str]]:
         """Return the kind and the name of each result."""
         whole = self.outcome.whole([_Numbered(i) for i in range(self.count)])
         paths = {
@@ -399,12 +406,12 @@ class _Measured:
             deviations.append(off)
         return deviations
 
-    def rounded(self, keys: set[str]) -> list[float]:
+    def rounding_deviations(self, keys: set[str]) -> list[float]:
         """Return the deviations with these products in the low dtype."""
         flags = np.array([key in keys for key in self.keys], bool)
         return self.deviations(self.run(flags, *self.arrays))
 
-    def cast(self, pinned: Sequence[str]) -> list[float]:
+    def cast_deviations(self, pinned: Sequence[str]) -> list[float]:
         """Return the deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
@@ -416,7 +423,7 @@ class _Measured:
         def cast(body: Fn) -> Fn:
             return stage.wrap(body, self.outcome)
 
-        run = jax.jit(self.both(cast))
+        run = jax.jit(self.outputs_and_gradient(cast))
         return self.deviations(run(*self.arrays))
 
     def everything(self) -> list[float]:
@@ -432,7 +439,7 @@ class _Measured:
         if self.asked in WHOLE:
             columns = zip(
                 self.names,
-                self.rounded(set()),
+                self.rounding_deviations(set()),
                 self.everything(),
                 strict=True,
             )
@@ -455,13 +462,13 @@ class _Measured:
             )
 
         # Costs of each product alone. If float32 itself misses the tolerance, no pin can help.
-        single, low = self.rounded(set()), self.cast([])
-        alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
+        single, low = self.rounding_deviations(set()), self.cast_deviations([])
+        alone = {key: max(self.rounding_deviations({key}), default=0.0) for key in self.keys}
         order = sorted(self.keys, key=lambda key: -alone[key])
         pinned: list[str] = []
         if max(single, default=0.0) <= tolerance:
             pinned = self.pins(order, tolerance, low)
-        final = self.cast(pinned) if pinned else low
+        final = self.cast_deviations(pinned) if pinned else low
         # The probe and the autocast may differ: float16 has subnormal numbers. Pin further
         # products, the costliest first, until the autocast itself holds the tolerance.
         for key in order:
@@ -469,7 +476,7 @@ class _Measured:
                 break
             if key not in pinned:
                 pinned.append(key)
-                final = self.cast(pinned)
+                final = self.cast_deviations(pinned)
 
         products = tuple(
             Product(
@@ -515,11 +522,11 @@ class _Measured:
             if max(deviations, default=0.0) <= tolerance:
                 break
             pinned.append(key)
-            deviations = self.rounded(set(order) - set(pinned))
+            deviations = self.rounding_deviations(set(order) - set(pinned))
 
         for key in list(reversed(pinned)):
             rest = [other for other in pinned if other != key]
-            if max(self.rounded(set(order) - set(rest)), default=0.0) <= tolerance:
+            if max(self.rounding_deviations(set(order) - set(rest)), default=0.0) <= tolerance:
                 pinned = rest
         return pinned
 

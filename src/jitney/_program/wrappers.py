@@ -27,8 +27,8 @@ from .._stages import Vmap
 from .._view.layout import is_nested_trace
 from .._view.true_sizes import split_counts
 from .checked_calls import Run, checked_calls
-from .in_32_bits import demand_lowered
-from .outer_transforms import warn_unlooked
+from .in_32_bits import check_lowering
+from .outer_transforms import warn_missing_checks
 
 
 def runner(
@@ -70,7 +70,7 @@ def lower_as_run(
 
         # A program that keeps its callbacks is lowered as it is.
         with suppress(Unflaggable):
-            return checked_calls(body, jitted).lowered(*arrays)
+            return checked_calls(body, jitted).lower(*arrays)
     return traced.lower()
 
 
@@ -83,7 +83,7 @@ def _in_x64(
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
         if is_nested_trace(arrays) and is_staged() and not x64_is_on():
-            demand_lowered(body, arrays, jitted)
+            check_lowering(body, arrays, jitted)
         with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)
 
@@ -142,7 +142,7 @@ def _finite(
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
         # The arguments may be numbers inside of an outer trace, so the results decide.
         if any(isinstance(leaf, Tracer) for leaf in leaves):
-            warn_unlooked(body)
+            warn_missing_checks(body)
         elif nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             # Without a finding the infinities came in with the arguments.

@@ -148,7 +148,7 @@ def virtual_subclasses(kind: object) -> list[str]:
     """
     if not isinstance(kind, abc.ABCMeta):
         return []
-    return sorted({name for _, name in _registered_under([kind])})
+    return sorted({name for _, name in _registry_name([kind])})
 
 
 def registered_anywhere() -> list[str]:
@@ -156,11 +156,11 @@ def registered_anywhere() -> list[str]:
     of their subclasses, each after the class that it is registered at.
     """
     return sorted(
-        f"{at.__module__}.{at.__qualname__} {name}" for at, name in _registered_under(list(_ROOTS))
+        f"{at.__module__}.{at.__qualname__} {name}" for at, name in _registry_name(list(_ROOTS))
     )
 
 
-def _registered_under(roots: list[type]) -> Iterator[tuple[type, str]]:
+def _registry_name(roots: list[type]) -> Iterator[tuple[type, str]]:
     dump = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
     waiting, seen = roots, set(roots)
     while waiting:

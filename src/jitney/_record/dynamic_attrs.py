@@ -68,7 +68,7 @@ class GetattrSite:
     name: Load
 
     @property
-    def written(self) -> str | None:
+    def literal_name(self) -> str | None:
         """The attribute name if it is a literal, else None."""
         kind, text = self.name[0], self.name[-1]
         return text if kind == "constant" and isinstance(text, str) else None
@@ -78,9 +78,9 @@ class GetattrSite:
         """The dotted name, `("np", "linalg")`, of a literal attribute of a global, as
         `functions.py` resolves it; None for other targets.
         """
-        if self.written is None:
+        if self.literal_name is None:
             return None
-        parts, load = [self.written], self.target
+        parts, load = [self.literal_name], self.target
         while load[0] == "attribute":
             parts.append(load[2])
             load = load[1]
@@ -110,7 +110,7 @@ def _getattr_site(offset: int, stack: list[Load]) -> GetattrSite | None:
     if len(stack) not in (2, 3):
         return None
     call = GetattrSite(offset, stack[0], stack[1])
-    if call.written is not None:
+    if call.literal_name is not None:
         return call
     # A call or an operation among the operands might rebind the local or global that they read.
     return None if _NOT_SIMPLE in stack else call

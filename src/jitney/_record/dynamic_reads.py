@@ -74,7 +74,7 @@ class LookedUp:
             )
         call = calls[frame.f_lasti]
         # `reads_of` has the literal name as an attribute already
-        if call.written is not None:
+        if call.literal_name is not None:
             return
         target, name = value_of(call.target, frame), value_of(call.name, frame)
         if type(name) is not str or (told is not UNTOLD and told is not target):

@@ -139,7 +139,7 @@ def reads_of(code: CodeType) -> CodeReads:
             at = match.start()
             step = steps.numbers[at]
             if step in _GLOBAL:
-                chains[(steps.name(at), *_attributes_behind(steps, at + 1))] = None
+                chains[(steps.name(at), *_attribute_chain(steps, at + 1))] = None
             elif step in _IMPORT:
                 imports[(steps.name(at), _level(steps, at))] = None
             elif step in _CHANGE:
@@ -153,8 +153,8 @@ def reads_of(code: CodeType) -> CodeReads:
             if call is None:
                 blind.add(name)
                 continue
-            if call.written is not None:
-                attributes.add(call.written)
+            if call.literal_name is not None:
+                attributes.add(call.literal_name)
             if call.chain is not None:
                 chains[call.chain] = None
         # includes global names, which only makes the set larger
@@ -276,7 +276,7 @@ def _words(constants: Iterable[object]) -> Iterator[str]:
             yield from _words(constant)
 
 
-def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
+def _attribute_chain(steps: _Steps, at: int) -> Iterator[str]:
     while at < len(steps.numbers) and steps.numbers[at] in _CHAIN:
         yield steps.name(at)
         at += 1

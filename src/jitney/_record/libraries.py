@@ -68,7 +68,7 @@ class Libraries:
         """
         paths = [code.co_filename for code, _ in ran]
         ran_files = [path for path in paths if not path.startswith("<")]
-        files = {name: _stat(name) for name in dict.fromkeys([*ran_files, *_ours()])}
+        files = {name: _stat(name) for name in dict.fromkeys([*ran_files, *_own_files()])}
         for name, (_, changed) in files.items():
             # A file that is newer than the process may not be the one that was imported.
             if changed > STARTED:
@@ -83,7 +83,7 @@ class Libraries:
         spaces = _in_spaces(used)
         return cls(files, [seen.record(*place, names) for place, names in spaces.items()])
 
-    def changed(self) -> str | None:
+    def first_change(self) -> str | None:
         """Return the first change that is found, in words; None if there is none."""
         for name, before in self.files.items():
             if _stat(name) != tuple(before):
@@ -123,7 +123,7 @@ def _collect_names(
                     waiting.append(inner)
 
 
-def _ours() -> list[str]:
+def _own_files() -> list[str]:
     """Return all imported files of jitney, which plan, prove and write the program. A process with
     the same files imports the same ones for the same program.
     """

@@ -142,7 +142,7 @@ class TracedCacheEntries:
         """Code objects of the memoised functions, whose results are noted."""
         self._returned: dict[int, tuple[object, str | None]] = {}
 
-    def returned(self, value: object) -> None:
+    def note_result(self, value: object) -> None:
         """Note a result that a memoised function has computed."""
         try:
             digest = self._digest(value)
@@ -153,7 +153,7 @@ class TracedCacheEntries:
         before = self._returned.get(id(value), (value, digest))
         self._returned[id(value)] = (value, digest if before[1] == digest else None)
 
-    def before(
+    def earlier_entries(
         self,
         remembering: object,
         entries: Sequence[tuple[object, object]],

@@ -75,11 +75,11 @@ class TraceMonitor:
         self._thread = threading.get_ident()
         self._environment = set(_environment_codes())
 
-    def here(self) -> bool:
+    def is_tracing_thread(self) -> bool:
         """Return whether the current thread is the one that traces."""
         return threading.get_ident() == self._thread
 
-    def started(self, frame: types.FrameType) -> bool:
+    def check_start(self, frame: types.FrameType) -> bool:
         """Check a function that starts. Return whether later starts of its code need no check."""
         code = frame.f_code
 
@@ -144,7 +144,7 @@ class TraceMonitor:
         """
         return owner(code.co_filename) not in CORE
 
-    def called(
+    def check_call(
         self,
         called: object,
         frame: types.FrameType,
@@ -152,7 +152,7 @@ class TraceMonitor:
     ) -> None:
         """Check a call of something other than a Python function."""
         if called is getattr or called is hasattr:
-            self._asked(frame, first)
+            self._note_lookup(frame, first)
         elif is_view(called) and frame.f_code in self.followed and not is_used_up(frame):
             what = (
                 f"hands on the {called.__name__} of a dict, of which `&`, `|`, `-` and `^` make"
@@ -180,7 +180,7 @@ class TraceMonitor:
                 " followed"
             )
 
-    def _asked(self, frame: types.FrameType, first: object) -> None:
+    def _note_lookup(self, frame: types.FrameType, first: object) -> None:
         if frame.f_code not in self.followed or self.problem is not None:
             return
         try:
@@ -395,15 +395,15 @@ class Follower:
     ) -> None:
         code = frame.f_code
         if what == "call":
-            if code not in self._known and self._ran.started(frame):
+            if code not in self._known and self._ran.check_start(frame):
                 self._known.add((code,), None)
         elif what == "c_call":
             if code not in self._heard:
                 self._heard.add((code,), self._ran.listens_to(code))
             if self._heard[code]:
-                self._ran.called(value, frame)
+                self._ran.check_call(value, frame)
         elif what == "return" and code in self._ran.remembered:
-            self._ran.traced.returned(value)
+            self._ran.traced.note_result(value)
 
 
 @contextmanager
@@ -421,7 +421,7 @@ def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
     heard = Codes()
 
     def start(code: types.CodeType, _: int) -> object:
-        if not ran.here():
+        if not ran.is_tracing_thread():
             return None
         # Local events for this code only: a global CALL event would slow down all of JAX.
         if ran.listens_to(code) and code not in heard:
@@ -430,7 +430,7 @@ def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
             monitoring.set_local_events(tool, code, events.CALL | returns)
         # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
         # one event.
-        return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
+        return monitoring.DISABLE if ran.check_start(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
     def call(
         _: types.CodeType,
@@ -438,12 +438,12 @@ def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
         value: object,
         first: object,
     ) -> None:
-        if ran.here():
-            ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
+        if ran.is_tracing_thread():
+            ran.check_call(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
 
     def returned(_: types.CodeType, __: int, value: object) -> None:
-        if ran.here():
-            ran.traced.returned(value)
+        if ran.is_tracing_thread():
+            ran.traced.note_result(value)
 
     # The callbacks must be there before the first event.
     monitoring.use_tool_id(tool, "jitney")

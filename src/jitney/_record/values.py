@@ -368,7 +368,7 @@ class ContentHasher:
         """
         named = importable(value)
         if named is not None and not isinstance(cast("object", value), types.MethodType):
-            self._named(named)
+            self._qualified_name(named)
         elif isinstance(value, _BUILTIN):
             self._builtin(value)
         elif kind is types.MethodType:
@@ -395,7 +395,7 @@ class ContentHasher:
             self.say("cached_property", value.attrname or "")
             self.add(value.func)
         elif kind is JITTED:
-            self._jitted(value)
+            self._jit(value)
         elif kind is jax.sharding.NamedSharding:
             self._sharding(value)
         elif kind is Mesh:
@@ -420,7 +420,7 @@ class ContentHasher:
             return False
         return True
 
-    def _named(self, named: tuple[str, str]) -> None:
+    def _qualified_name(self, named: tuple[str, str]) -> None:
         module, name = named
         # many functions share a module, which is checked once
         if module not in self._passed:
@@ -448,12 +448,12 @@ class ContentHasher:
         is_of_module = owner is None or isinstance(owner, types.ModuleType)
         if isinstance(value, types.BuiltinFunctionType) and is_of_module:
             module = attribute(value, "__module__", None) or attribute(owner, "__name__", "")
-            self._named((str(module), value.__name__))
+            self._qualified_name((str(module), value.__name__))
             return
         self.say("builtin", kind_name(value), value.__name__)
         self.add(owner if owner is not None else attribute(value, "__objclass__", None))
 
-    def _jitted(self, value: object) -> None:
+    def _jit(self, value: object) -> None:
         inside = jit_options(value)
         if inside is None:
             raise self.fail("is under `jax.jit`, and this JAX does not say how")
@@ -500,7 +500,7 @@ class ContentHasher:
         # A fixpoint: a value added here may be code that reads further names, or a further module.
         while True:
             places: list[tuple[str, object, set[str]]] = [
-                (name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)
+                (name, self.modules[name], self._names_read(name)) for name in sorted(self.modules)
             ]
             bases = dict.fromkeys(base for kind in self._installed for base in kind.__mro__)
             places += [(base.__qualname__, base, self._set_in(base)) for base in bases]
@@ -542,13 +542,15 @@ class ContentHasher:
 
     def _entries(self, remembering: Memoised) -> Sequence[tuple[object, object]]:
         entries = LruCacheContents.of(remembering).entries
-        return entries if self._traced is None else self._traced.before(remembering, entries)
+        return (
+            entries if self._traced is None else self._traced.earlier_entries(remembering, entries)
+        )
 
     def _set_in(self, kind: object) -> set[str]:
         space = vars(kind)
         return {name for name in self._asked & space.keys() if is_set_by_user(space[name])}
 
-    def _asked_of(self, name: str) -> set[str]:
+    def _names_read(self, name: str) -> set[str]:
         """Return the names of a module that code may read: as an attribute, or through a class
         pattern of `match` if the module is the user's.
         """
@@ -565,7 +567,7 @@ class ContentHasher:
         named = importable(value)
         self.say(f"node {is_node(value)}", *virtual_subclasses(value))
         if named is not None:
-            self._named(named)
+            self._qualified_name(named)
             self._installed.append(value)
             return
         module = attribute(value, "__module__", "")
@@ -591,7 +593,7 @@ class ContentHasher:
         if not users:
             named = importable(value)
             if named is not None:
-                self._named(named)
+                self._qualified_name(named)
                 return
             module = value.__module__ or ""
             check_module(module, stdlib=module_origin(module) == "stdlib")
@@ -664,7 +666,7 @@ class ContentHasher:
             # without the line number, which changes when the file is edited above it
             self.say("where", value.name)
             return
-        if kind.__module__ == "jitney._interface.program":
+        if (kind.__module__, kind.__qualname__) == ("jitney", "Program"):
             if value.options.memory is not None:
                 raise self.fail(
                     "is a program with `memory`, which is chosen by what the compiler counts"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .choice import not_fitting as not_fitting
     from .flat import FlatProgram as FlatProgram
     from .flat import Step as Step
-    from .flat import flattened as flattened
+    from .flat import flatten_program as flatten_program
     from .flops import flops_text as flops_text
     from .flops import of_equation as of_equation
     from .layer_scan import RolledFunction as RolledFunction
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .option import Option as Option
     from .problem import MeasuredOption as MeasuredOption
     from .problem import Problem as Problem
-    from .problem import unsupported as unsupported
+    from .problem import offload_obstacle as offload_obstacle
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -42,13 +42,13 @@ else:
             "not_fitting": "choice",
             "FlatProgram": "flat",
             "Step": "flat",
-            "flattened": "flat",
+            "flatten_program": "flat",
             "of_equation": "flops",
             "EVERYTHING": "option",
             "Option": "option",
             "MeasuredOption": "problem",
             "Problem": "problem",
-            "unsupported": "problem",
+            "offload_obstacle": "problem",
             "RolledFunction": "layer_scan",
         },
     )

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from jax.extend.core import primitives
 
-from .._jax.jaxprs import bound
+from .._jax.jaxprs import rebind
 from .._jax.typed import Array, Aval, NumPyArray
 from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number
@@ -121,7 +121,7 @@ class Chain:
         return [number for number in self.written if number is not None]
 
     @property
-    def shared(self) -> list[int]:
+    def shared_operands(self) -> list[int]:
         """Operands that are the same for all layers."""
         differing = {*self.carried, *self.own}
         return [n for p, n in enumerate(self.sources[0]) if p not in differing]
@@ -142,7 +142,7 @@ class Chain:
         start, stop = self.stack.bounds[:2]
         steps = flat.steps[start:stop]
         source, makes = self.sources[0], self.makes[0]
-        shared = {n: value_of(n) for n in self.shared}
+        shared = {n: value_of(n) for n in self.shared_operands}
         places = (*self.carried, *self.own)
         count = len(self.own)
 
@@ -192,7 +192,7 @@ def _run(
                 values.append(with_weak_type(literal, atom.aval))
             else:
                 values.append(ref.value)
-        results = bound(step.eqn, values)
+        results = rebind(step.eqn, values)
         env.update(zip(step.makes, results, strict=True))
 
 

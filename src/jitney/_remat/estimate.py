@@ -103,7 +103,7 @@ def _segment(flat: FlatProgram, stack: Stack) -> Layer:
     middle = stack.count // 2
     start, stop = stack.bounds[middle : middle + 2]
     reads = flat.reads_of(start, stop)
-    writes = flat.needed_after(start, stop)
+    writes = flat.live_outputs(start, stop)
     steps = flat.steps[start:stop]
 
     def segment(*values: Array) -> list[Array]:
@@ -155,20 +155,20 @@ def _layer(
 ) -> Layer:
     total = sum(map(of_equation, eqns))
     products = sum(of_equation(eqn) for eqn in eqns if eqn.primitive.name == "dot_general")
-    everything = kept_by(fn, avals)
+    everything = residual_bytes(fn, avals)
     pure = not any(eqn.effects for eqn in eqns)
     return Layer(
         count,
         enters,
         kept=everything,
-        products=kept_by(fn, avals, "dots") if pure else everything,
+        products=residual_bytes(fn, avals, "dots") if pure else everything,
         flops=total,
         others=total - products,
         own=own,
     )
 
 
-def kept_by(
+def residual_bytes(
     fn: Callable[..., object],
     avals: Sequence[Aval],
     saved: Saved = "everything",

@@ -26,7 +26,7 @@ from .._jax.evaluation import (
     values_at,
     without_calls,
 )
-from .._jax.jaxprs import bound, called_jaxpr, open_jaxpr, programs
+from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs, rebind
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Aval, JaxprEqn
@@ -50,10 +50,10 @@ class Step:
         return numbers_of(self.reads)
 
     def run(self, env: Mapping[int, object]) -> list[jax.Array]:
-        return self.bound(values_at(self.reads, env))
+        return self.bind(values_at(self.reads, env))
 
-    def bound(self, values: Sequence[object]) -> list[jax.Array]:
-        return bound(self.eqn, values)
+    def bind(self, values: Sequence[object]) -> list[jax.Array]:
+        return rebind(self.eqn, values)
 
     @cached_property
     def rule(self) -> tuple[Hashable, ...] | None:
@@ -75,7 +75,7 @@ class Step:
         if not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
             return None
         try:
-            derived = self._derived(avals)
+            derived = self._derivative_jaxpr(avals)
         except Exception:  # noqa: BLE001 - code of the user's, which has its own errors, and may never be differentiated
             return None
 
@@ -83,7 +83,7 @@ class Step:
         # contain it.
         traced = [derived, *programs(self.eqn.params)]
         for program in traced:
-            for inner in (program, *within(program)):
+            for inner in (program, *sub_jaxprs(program)):
                 if getattr(inner, "consts", ()):
                     return None
         texts = tuple(map(str, traced))
@@ -92,11 +92,11 @@ class Step:
             return None
         return ("rule", *texts)
 
-    def _derived(self, avals: Sequence[object]) -> object:
+    def _derivative_jaxpr(self, avals: Sequence[object]) -> object:
         """Jaxpr of the first two derivatives."""
 
         def function(*given: jax.Array) -> list[jax.Array]:
-            return bound(self.eqn, given)
+            return rebind(self.eqn, given)
 
         def pushed(values: object, tangents: object) -> object:
             return jax.jvp(function, values, tangents)
@@ -150,7 +150,7 @@ class FlatProgram:
         read = dict.fromkeys(n for step in steps for n in step.numbers)
         return [n for n in read if n not in made]
 
-    def needed_after(self, start: int, stop: int) -> list[int]:
+    def live_outputs(self, start: int, stop: int) -> list[int]:
         """Values of a range of steps that later steps read, or that are results."""
         later = self.results
         for step in self.steps[stop:]:
@@ -198,7 +198,7 @@ class FlatProgram:
         return crossing
 
 
-def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
+def flatten_program(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     """Flatten a program. By default only calls without a rule of their own are inlined. Its
     constants come before its arguments.
     """
@@ -232,12 +232,12 @@ def flattened(jaxpr: object, calls: Collection[str] = PLAIN_CALLS) -> FlatProgra
     return FlatProgram(tuple(steps), takes, tuple(gives), avals)
 
 
-def within(program: object) -> Iterator[AnyJaxpr]:
+def sub_jaxprs(program: object) -> Iterator[AnyJaxpr]:
     """Sub-jaxprs of a program, at any depth."""
     for eqn in open_jaxpr(program)[0].eqns:
         for inner in programs(eqn.params):
             yield inner
-            yield from within(inner)
+            yield from sub_jaxprs(inner)
 
 
 def bytes_of(aval: Aval | jax.ShapeDtypeStruct) -> int:

@@ -22,12 +22,12 @@ from .._jax.memory import text
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .chain import Broken, Chain
-from .flat import FlatProgram, Step, flattened
+from .flat import FlatProgram, Step, flatten_program
 from .flops import flops_text, of_equation
 from .layers import Stack, canonical_form, repetitions
 from .rolled_program import Layers, RolledProgram
 from .slices import gradients_as_rows, slices_first
-from .stacked_slices import Parts, ScanOutputs, is_at_hand, made_by, parts_of
+from .stacked_slices import Parts, ScanOutputs, is_at_hand, layer_results, parts_of
 
 LAYERS = 4
 """Fewest layers that are worth a loop."""
@@ -62,7 +62,7 @@ def rolling(
         differentiated: Whether it will be differentiated.
         derived: Whether it is part of a derivative.
     """
-    flat = slices_first(gradients_as_rows(flattened(traced)))
+    flat = slices_first(gradients_as_rows(flatten_program(traced)))
     end = len(flat.steps)
     parts: Parts = dict(parts_of(flat))
     derived = derived or any(is_backward(step.eqn) for step in flat.steps)
@@ -73,7 +73,7 @@ def rolling(
     rolled: set[int] = set()
     low = 0
     for stack, high in zip(stacks, starts, strict=False):
-        grown = _grown(flat, stack, low, high)
+        grown = _extend_stack(flat, stack, low, high)
         layers = _decide_loop(
             flat,
             grown,
@@ -90,7 +90,7 @@ def rolling(
         low = chain.stack.stop
         rolled.update(range(chain.stack.start, chain.stack.stop))
         outputs = {made: ScanOutputs(made) for made in chain.outputs}
-        parts.update(made_by(chain, outputs))
+        parts.update(layer_results(chain, outputs))
 
     # Loops that stay may have layers in their bodies.
     inner: dict[int, RolledProgram] = {}
@@ -181,7 +181,7 @@ def _decide_loop(
     )
 
 
-def _grown(flat: FlatProgram, stack: Stack, low: int, high: int) -> Stack:
+def _extend_stack(flat: FlatProgram, stack: Stack, low: int, high: int) -> Stack:
     """Extend a stack by layers before and behind it that equal its first and last one.
 
     The end of a repetition is only a guess.

@@ -78,7 +78,7 @@ class _Evaluation:
             results = step.run(self.env)
             self.env.update(zip(step.makes, results, strict=True))
 
-    def apart(self, start: int, stop: int) -> None:
+    def checkpoint(self, start: int, stop: int) -> None:
         """Run steps under `jax.checkpoint`: their inputs are saved, and what the policy saves."""
         flat = self.flat
         # `jax.checkpoint` does not take effects.
@@ -86,7 +86,7 @@ class _Evaluation:
             self.plain(start, stop)
             return
         reads = flat.reads_of(start, stop)
-        writes = flat.needed_after(start, stop)
+        writes = flat.live_outputs(start, stop)
 
         def segment(*values: Array) -> list[Array]:
             env = dict(zip(reads, values, strict=True))
@@ -118,7 +118,7 @@ class _Evaluation:
         bounds = stack.bounds
         for i in range(first, layers, group):
             end = min(i + group, layers)
-            self.apart(bounds[i], bounds[end])
+            self.checkpoint(bounds[i], bounds[end])
         self.plain(bounds[layers], stack.stop)
 
     def chain(self, chain: Chain) -> None:

@@ -14,7 +14,7 @@ from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
 from .._jax.typed import Array
 from .chain import Arrays, Chain
-from .flat import FlatProgram, flattened
+from .flat import FlatProgram, flatten_program
 from .flops import flops, of_equation
 from .layers import Stack, stacks_of
 from .option import EVERYTHING, Option, Saved, program_of
@@ -55,7 +55,7 @@ class Problem:
         wrt: Sequence[int] | None = None,
         lies: Sequence[jax.sharding.Sharding | None] | None = None,
     ):
-        self.flat: FlatProgram = flattened(traced)
+        self.flat: FlatProgram = flatten_program(traced)
         self.constants: list[Array] = list(getattr(traced, "consts", ()))
         count = len(self.constants)
         arguments = self.flat.takes[count:]
@@ -159,7 +159,7 @@ class Problem:
         all at once.
         """
         policies: list[Saved] = ["dots", "nothing"]
-        if unsupported() is None:
+        if offload_obstacle() is None:
             policies.insert(1, "offloaded")
         options = [EVERYTHING]
         # `jax.checkpoint` does not take effects.
@@ -208,7 +208,7 @@ def numbers_of(count: int, group: int) -> list[int]:
     return sorted({*numbers, count})
 
 
-def unsupported() -> str | None:
+def offload_obstacle() -> str | None:
     """Reason why residuals cannot be offloaded; None if they can."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":

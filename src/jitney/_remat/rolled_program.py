@@ -13,7 +13,7 @@ from .._jax.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array
 from .chain import Arrays, Chain, with_weak_type
 from .flat import FlatProgram, Step
-from .stacked_slices import ScanOutputs, Values, made_by
+from .stacked_slices import ScanOutputs, Values, layer_results
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class _RolledInterpreter:
                 # An element is sliced when something reads it.
                 continue
             if step.name == "concatenate" and step.eqn.params["dimension"] == 0:
-                values.env[step.makes[0]] = values.together(step)
+                values.env[step.makes[0]] = values.concatenate(step)
                 continue
             operands = [values.read(ref) for ref in step.reads]
             if i in self.inner:
                 results = _loop(step, operands, self.inner[i])
             else:
-                results = step.bound(operands)
+                results = step.bind(operands)
             values.env.update(zip(step.makes, results, strict=True))
 
     def chain(self, chain: Chain) -> None:
@@ -117,7 +117,7 @@ class _RolledInterpreter:
         arrays: list[Array | None] = []
         rows: list[Array] = []
         for numbers in chain.rows:
-            array, row = self.values.stacked(numbers)
+            array, row = self.values.stacked_operand(numbers)
             arrays.append(array)
             rows.append(row)
 
@@ -135,7 +135,7 @@ class _RolledInterpreter:
         last, ys = jax.lax.scan(iteration, begin, inputs, length=chain.layers)
         # Outputs that are read elsewhere stay stacked; `Values` slices them on demand.
         outputs = {index: ScanOutputs(y) for index, y in zip(chain.outputs, ys, strict=True)}
-        self.values.parts.update(made_by(chain, outputs))
+        self.values.parts.update(layer_results(chain, outputs))
         self.values.env.update(chain.final_carry(last))
 
 

@@ -79,7 +79,7 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
         for k in (*sums, *padded):
             steps[k] = None
         gradients = [flat.steps[k].numbers[0] for k in padded]
-        steps[i] = _one_behind_the_other(flat, gradients, step)
+        steps[i] = _concatenate_rows(flat, gradients, step)
     return replace(flat, steps=tuple(step for step in steps if step is not None))
 
 
@@ -135,7 +135,7 @@ def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
     return int(low) if is_row else None
 
 
-def _one_behind_the_other(
+def _concatenate_rows(
     flat: FlatProgram,
     rows: Sequence[int],
     step: Step,

@@ -88,7 +88,7 @@ def is_at_hand(
     return flat.avals[array].shape[0] == len(row) and places[0] == 0
 
 
-def made_by(
+def layer_results(
     chain: Chain, outputs: Mapping[int, ScanOutputs]
 ) -> Iterator[tuple[int, tuple[ScanOutputs, int]]]:
     """Values of the layers that are read elsewhere, each as an element of the outputs of the
@@ -151,7 +151,7 @@ class Values:
         """Operand of an equation: a value by its number, or a constant of the program."""
         return self.value(ref) if isinstance(ref, int) else ref.value
 
-    def together(self, step: Step) -> Array:
+    def concatenate(self, step: Step) -> Array:
         """Concatenate the operands of a step.
 
         Consecutive outputs of a scan are one array already.
@@ -183,7 +183,7 @@ class Values:
         outputs, at = self.parts[ref]
         return (outputs, at) if isinstance(outputs, ScanOutputs) else None
 
-    def stacked(self, row: Sequence[int]) -> tuple[Array | None, Array]:
+    def stacked_operand(self, row: Sequence[int]) -> tuple[Array | None, Array]:
         """Operand that differs between layers, as rows of a scan: (None, stacked array), or
         (array, index of the element for each layer).
         """

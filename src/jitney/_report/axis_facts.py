@@ -1,4 +1,6 @@
-"""Facts about a function along each named axis, for `jitney.axes` and the lines of a plan."""
+"""Facts about a function along each named axis, for `jitney.analysis.axes` and the lines of a
+plan.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from .. import _axes
 from .._axes import Refused
 from .._jax.primitives import public_name
 from .._jax.typed import AnyJaxpr, Array
+from .._public import public_in
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
 from .._stages.plan import Plan
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from .._program.entry import Specialization
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class AxisFacts:
     """Proven behaviour of a body along one named axis.

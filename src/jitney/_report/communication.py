@@ -1,4 +1,4 @@
-"""Result of `jitney.communication`: the collectives of a program, and their table."""
+"""Result of `jitney.analysis.communication`: the collectives of a program, and their table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text as bytes_text
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Collective:
     """Collectives of one kind at one line.
@@ -38,9 +40,10 @@ class Collective:
     whole: str | None = None
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Communication(Shown):
-    """Result of `jitney.communication`."""
+    """Result of `jitney.analysis.communication`."""
 
     function: str
     mesh: str

@@ -96,7 +96,7 @@ def draw(
     # on the results, below those inside.
     _body(pen, function, told.get("derivative", ""))
     for stage, top in zip(reversed(taken), reversed(frames), strict=True):
-        after = _after(stage)
+        after = _second_step(stage)
         if after:
             pen.say(after, "soft", 2)
         pen.y += 5
@@ -134,7 +134,7 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     )
 
 
-def _after(stage: Stage) -> str:
+def _second_step(stage: Stage) -> str:
     """Return the second step of a stage, on the results, in words."""
     if isinstance(stage, Fill):
         return "results are cut back to " + ", ".join(

@@ -1,4 +1,6 @@
-"""Result of `jitney.frontier`: memory against recomputation, as a table and as a picture."""
+"""Result of `jitney.analysis.frontier`: memory against recomputation, as a table and as a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text
+from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown
 from .._svg import picture, words
@@ -18,6 +21,7 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 300, 80, 40
 _BAR = 16
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Saving:
     """Choice of residuals that are saved for the backward pass.
@@ -35,9 +39,10 @@ class Saving:
     best: bool
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Frontier(Shown):
-    """Result of `jitney.frontier`. Printed, a table; in a notebook a picture too.
+    """Result of `jitney.analysis.frontier`. Printed, a table; in a notebook a picture too.
 
     Args:
         function: Name and place of the function.

@@ -26,6 +26,7 @@ from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO
 from .._stages import Chunk, Mask, Place, Precision, Vmap
@@ -71,6 +72,7 @@ _ERROR = "an error names argument and line"
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
     """Result of `f.plan(...)`: every decision about one call, with its reason.
@@ -177,7 +179,7 @@ def report(
 
     # Lines of the stages. In a derivative `remat` is applied inside, and has a line of its own.
     inside = isinstance(core.fn(), Derived)
-    hidden = _hidden(core, inside=inside)
+    hidden = _hidden_stages(core, inside=inside)
     stages = [
         PlanLine("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
         for s in plan.stages
@@ -229,7 +231,7 @@ def report(
     )
 
 
-def _hidden(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:
+def _hidden_stages(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:
     """Return the names of stages without a line.
 
     Of the two stages of `remat` it is the one that is not in use, and both if `remat` is inside a
@@ -240,7 +242,7 @@ def _hidden(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:
     return ("remat",) if core.options.remat == AUTO else ("saved",)
 
 
-def _for_each(axes: Sequence[str]) -> str:
+def _vmap_derivative_note(axes: Sequence[str]) -> str:
     """Return a sentence on the derivative under `vmap`, and on the one that is often meant."""
     named = " and ".join(axes)
     return (
@@ -267,7 +269,7 @@ def _derivative(
     # No bucket: trace the derivative, and collect its decision.
     if not made:
         with entry.numbers(), decisions() as exact:
-            jax.eval_shape(entry.called, *arrays)
+            jax.eval_shape(entry.run_inner_stages, *arrays)
         made = exact[:1]
     lines = [
         PlanLine("derivative", taken=True, why=f"{decision.mode}: {decision.why}")
@@ -275,7 +277,7 @@ def _derivative(
     ]
     mapped = plan.of(Vmap)
     if mapped is not None:
-        lines.append(PlanLine("derivative", taken=True, why=_for_each(mapped.axes)))
+        lines.append(PlanLine("derivative", taken=True, why=_vmap_derivative_note(mapped.axes)))
     return lines
 
 
@@ -324,7 +326,7 @@ def _remat_gain(
     with entry.numbers():
         avals = [leaf.abstract() for leaf in view.leaves]
         with_it, without = (
-            compiled_bytes(each.called, avals, shardings) for each in (entry, plain)
+            compiled_bytes(each.run_inner_stages, avals, shardings) for each in (entry, plain)
         )
     both = f"; {text(with_it)} with it, {text(without)} without"
     if with_it <= _GAINS * without:
@@ -345,7 +347,7 @@ def _layer_lines(
         return []
     try:
         with entry.numbers(), rolls() as made:
-            jax.eval_shape(entry.called, *arrays)
+            jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
         # Only a body that needs the value of a tracer is reported as a line; other errors pass.
         if need_of(error) is None:
@@ -373,7 +375,7 @@ def _products(
         return []
     try:
         with entry.numbers(), _precision.tallies() as counts:
-            jax.eval_shape(entry.called, *arrays)
+            jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
         if need_of(error) is None:
             raise
@@ -494,7 +496,7 @@ def _donation(
     `memory_analysis().alias_size_in_bytes` counts the same bytes.
     """
     try:
-        results = jax.eval_shape(entry.called, *arrays)
+        results = jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
         if need_of(error) is None:
             raise
@@ -606,9 +608,9 @@ def _serialized_line(
         ]
     with entry.numbers():
         # The arrays that the program gets: padded ones, if it pads.
-        given = arrays if entry.padded is None else entry.padded.given(arrays)
+        given = arrays if entry.padded is None else entry.padded.program_arguments(arrays)
         return [
-            PlanLine("cached program", *entry.kept.note(given, next(iter(entry.where()), None)))
+            PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
         ]
 
 

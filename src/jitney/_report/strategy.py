@@ -1,4 +1,6 @@
-"""Result of `jitney.strategy`: the ways to run that were measured, and the first that fits."""
+"""Result of `jitney.analysis.strategy`: the ways to run that were measured, and the first
+that fits.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text
+from .._public import public_in
 from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class Way:
     """Way to run over the data.
@@ -32,9 +36,10 @@ class Way:
     fits: bool
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True, repr=False)
 class Strategy(Shown):
-    """Result of `jitney.strategy`.
+    """Result of `jitney.analysis.strategy`.
 
     Args:
         function: Name and place of the function.

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from .._public import public_in
+
 R = TypeVar("R")
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class StreamStats:
     """Statistics of a stream.
@@ -46,6 +49,7 @@ class StreamStats:
         )
 
 
+@public_in("jitney.types")
 class Streamed(NamedTuple, Generic[R]):
     """Result of a stream: `value, stats = jitney.stream(...)`."""
 

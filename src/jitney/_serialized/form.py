@@ -61,7 +61,7 @@ class Forms:
         for child in children:
             self._collect(child)
 
-    def written(self, treedef: PyTreeDef, rest: Rest) -> Form:
+    def to_data(self, treedef: PyTreeDef, rest: Rest) -> Form:
         """Return a form as plain data.
 
         Raises:
@@ -71,7 +71,7 @@ class Forms:
         leaves: list[object] = [_ARRAY] * (treedef.num_leaves - len(rest))
         for i, leaf in rest:
             leaves.insert(i, leaf)
-        form = self._written(tree_unflatten(treedef, leaves))
+        form = self._to_data(tree_unflatten(treedef, leaves))
 
         # Read it back: the structure must be the same, static fields included.
         treedef_read, rest_read = self.read(form)
@@ -83,7 +83,7 @@ class Forms:
             )
         return form
 
-    def _written(self, value: Any) -> Form:
+    def _to_data(self, value: Any) -> Form:
         if value is _ARRAY:
             return ["array"]
         if value is None or type(value) in (bool, int, str):
@@ -92,9 +92,9 @@ class Forms:
         if type(value) is float:
             return ["float", value.hex()]
         if type(value) in (tuple, list):
-            return [type(value).__name__, *map(self._written, value)]
+            return [type(value).__name__, *map(self._to_data, value)]
         if type(value) is dict and all(type(key) is str for key in value):
-            return ["dict", list(value), *map(self._written, value.values())]
+            return ["dict", list(value), *map(self._to_data, value.values())]
 
         # Leaves, then nodes that JAX knows: like an argument, a named tuple, or a module.
         children, treedef = _flatten_node(value)
@@ -103,13 +103,13 @@ class Forms:
         node = self._node(value, treedef)
         if node is None:
             return self._module(value)
-        return [*node, *map(self._written, children)]
+        return [*node, *map(self._to_data, children)]
 
     def _leaf(self, value: object) -> Form:
         for at, leaf in enumerate(self._leaves):
             if leaf is value:
                 return ["leaf", at]
-        return ["name", *_named(value)]
+        return ["name", *_qualified_name(value)]
 
     def _node(self, value: object, treedef: Hashable) -> Form | None:
         kind = type(value)
@@ -117,13 +117,13 @@ class Forms:
             if type(node) is kind and are_one(treedef_of_node, treedef):
                 return ["like", at]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return ["named tuple", *_named(kind)]
+            return ["named tuple", *_qualified_name(kind)]
         return None
 
     def _module(self, value: object) -> Form:
         """Return a module of a class that no argument has.
 
-        `written` then verifies that it reads back with the same structure, static fields included.
+        `to_data` then verifies that it reads back with the same structure, static fields included.
         """
         if not isinstance(value, eqx.Module):
             raise NotDeterministic(
@@ -131,8 +131,8 @@ class Forms:
             )
         fields = vars(value)
         present = [field.name for field in dataclasses.fields(value) if field.name in fields]
-        forms = [self._written(fields[name]) for name in present]
-        return ["module", *_named(type(value)), present, *forms]
+        forms = [self._to_data(fields[name]) for name in present]
+        return ["module", *_qualified_name(type(value)), present, *forms]
 
     def read(self, form: object) -> tuple[Hashable, Rest]:
         """Return the structure, and the parts that are not arrays with their indices.
@@ -192,7 +192,7 @@ def _flatten_node(value: object) -> tuple[list[object], Hashable]:
     return jax.tree_util.tree_flatten(value, is_leaf=partial(is_not, value))
 
 
-def _named(value: object) -> tuple[str, str]:
+def _qualified_name(value: object) -> tuple[str, str]:
     module = attribute(value, "__module__", None)
     name = attribute(value, "__qualname__", None)
     if (

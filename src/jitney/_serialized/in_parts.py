@@ -74,7 +74,7 @@ def in_parts(
     """
     try:
         request = CacheRequest.make(body, given, of=of)
-        stored, changed = request.found()
+        stored, changed = request.lookup()
         why = FOUND
         if stored is None or is_verified(body.core.options):
             # A fresh value of this user context misses JAX's trace caches: all bodies run once
@@ -83,11 +83,11 @@ def in_parts(
                 fresh = _serialise_parts(body, request, make)
             if stored is None:
                 why = f"{MADE}{changed}" if save(request.entry, fresh) else UNWRITTEN
-            request.check_same(fresh, stored or fresh)
+            request.compare_programs(fresh, stored or fresh)
             stored = stored or fresh
     except NotDeterministic as unsure:
         return None, f"not cached: {unsure}"
-    body.warn_lost(stored.updates)
+    body.warn_lost_updates(stored.updates)
     treedef, rest = request.forms.read(stored.form)
     return CachedParts(stored.programs, stored.plan, treedef, rest), why
 
@@ -99,7 +99,7 @@ def _serialise_parts(
 ) -> SerializedProgram:
     recorded = request.record_trace(make)
     parts = recorded.made
-    form = request.forms.written(parts.treedef, parts.rest)
+    form = request.forms.to_data(parts.treedef, parts.rest)
     programs = [content_of(program) for program in parts.programs]
     return SerializedProgram(
         request.key.text,

@@ -78,7 +78,7 @@ class SerializedPrograms:
             return self._on_mesh(given, laid)
 
         # A miss, or a hit, which `verify` compares with a trace.
-        stored, changed = request.found()
+        stored, changed = request.lookup()
         if stored is None:
             return self._save(request, key, changed)
         if is_verified(self._body.core.options):
@@ -108,7 +108,7 @@ class SerializedPrograms:
         arrays, counts = split_counts(given)
         # The cached program takes true sizes, and no numbers that Python computes from them.
         if counts is not None:
-            padded_cuts.demand_one_for_all(
+            padded_cuts.check_single_trace(
                 self._proofs.get(padded_cuts.program_key(arrays, counts))
             )
         return CacheRequest.make(self._body, given, laid)
@@ -119,7 +119,7 @@ class SerializedPrograms:
         stored: SerializedProgram,
     ) -> object:
         arrays, counts = split_counts(request.given)
-        self._body.warn_lost(stored.updates)
+        self._body.warn_lost_updates(stored.updates)
 
         # Rebuild the result as the body would have returned it, and the side effects of its trace.
         outcome = Outcome()
@@ -138,7 +138,7 @@ class SerializedPrograms:
         why: str,
     ) -> object:
         """Trace the program, save it if its key is certain, and call it as another process will."""
-        trace = self._traced(request)
+        trace = self._exportable_trace(request)
         # A fresh value of this user context misses JAX's trace caches: all bodies run once more,
         # and their reads are recorded.
         with SERIALIZED(object()):
@@ -151,7 +151,7 @@ class SerializedPrograms:
                 return trace.inside()
         return self._call(request, stored)
 
-    def _traced(self, request: CacheRequest) -> ExportableTrace:
+    def _exportable_trace(self, request: CacheRequest) -> ExportableTrace:
         core = self._body.core
         laid = request.laid
 
@@ -174,10 +174,10 @@ class SerializedPrograms:
         trace: ExportableTrace,
     ) -> SerializedProgram:
         # The trace comes first: it fills the form, the cuts and the mutations that are read below.
-        recorded = request.record_trace(trace.exported)
+        recorded = request.record_trace(trace.export_program)
         exported = recorded.made
         content = content_of(exported.program)
-        form = request.forms.written(*trace.form())
+        form = request.forms.to_data(*trace.form())
         cuts = self._cuts_of(*split_counts(request.given))
         trace.check_results(content, exported)
         return SerializedProgram(
@@ -201,7 +201,7 @@ class SerializedPrograms:
         if counts is None:
             return ()
         key = padded_cuts.program_key(arrays, counts)
-        padded_cuts.demand_one_for_all(self._proofs.get(key))
+        padded_cuts.check_single_trace(self._proofs.get(key))
         return padded_cuts.serialise_cuts(self._cuts[key])
 
     def _verify(
@@ -214,10 +214,10 @@ class SerializedPrograms:
         Raises:
             VerificationError: The programs differ.
         """
-        trace = self._traced(request)
+        trace = self._exportable_trace(request)
         with SERIALIZED(object()):
             fresh = self._serialise_trace(request, trace)
-        request.check_same(fresh, stored)
+        request.compare_programs(fresh, stored)
 
 
 def _key_of_note(given: Sequence[object], mesh: object) -> Hashable:

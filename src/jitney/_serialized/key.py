@@ -204,7 +204,7 @@ def _add_call(
 
     values = layout.values(abstract, body.statics)
     # Annotations of module fields included: they may be strings with other names in them.
-    matches = all_matches(contract, body.core.binder.named(values))
+    matches = all_matches(contract, body.core.binder.values_by_name(values))
     walk.add([(match.path, match.hint) for match in matches], "annotations")
     walk.add(values, "arguments")
 
@@ -251,7 +251,7 @@ def _machine(laid: MeshLayout | None) -> list[str]:
         return [
             sys.platform,
             platform.machine(),
-            *laid.told(),
+            *laid.describe(),
             str(devices[0].client.platform_version),
         ]
     if len(devices) != 1 or jax.process_count() != 1:

@@ -32,7 +32,7 @@ class MeshLayout:
     mesh: AnyMesh
     shardings: Sequence[jax.sharding.NamedSharding | None]
 
-    def told(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Return texts that are equal in another process with the same layout.
 
         Raises:
@@ -80,13 +80,13 @@ class MeshLayout:
         flat: Callable[..., object],
         specs: Sequence[object],
     ) -> list[tuple[jax.sharding.Sharding, int]]:
-        lowered = self.jitted(flat, len(specs)).lower(*specs)
+        lowered = self.jit(flat, len(specs)).lower(*specs)
         ranks = [len(result.shape) for result in jax.tree.leaves(lowered.out_info)]
         compiled = lowered.compile()
         shardings = jax.tree.leaves(compiled.output_shardings)
         return list(zip(shardings, ranks, strict=True))
 
-    def jitted(self, flat: Callable[..., object], count: int) -> Jitted:
+    def jit(self, flat: Callable[..., object], count: int) -> Jitted:
         """Return JAX's function with the argument shardings; arguments past these, the true sizes
         of a padded call, go to every device.
         """

@@ -45,7 +45,7 @@ def read(data: Sequence[Any]) -> list[Cut]:
     return [tuple(PaddedDim(*dim) for dim in cut) for cut in data]
 
 
-def demand_one_for_all(proof: Proof | None) -> None:
+def check_single_trace(proof: Proof | None) -> None:
     """Check that a padded program takes nothing but arrays and their true sizes.
 
     Raises:

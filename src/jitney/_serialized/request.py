@@ -120,7 +120,7 @@ class CacheRequest:
             forms,
         )
 
-    def found(self) -> tuple[SerializedProgram | None, str]:
+    def lookup(self) -> tuple[SerializedProgram | None, str]:
         """Return the cached program if it is what a trace would give; else None, and the reason why
         a program that is there is not used.
         """
@@ -131,7 +131,9 @@ class CacheRequest:
         # attributes looked up by computed names are known only after a trace, so they are compared
         # here.
         changed = (
-            stored.libraries.changed() or self._unreadable(stored) or self._reads_other(stored)
+            stored.libraries.first_change()
+            or self._unreadable(stored)
+            or self._changed_reads(stored)
         )
         if changed is not None:
             return None, f"; the one that was kept is not used: {changed}"
@@ -144,7 +146,7 @@ class CacheRequest:
             NotDeterministic: The key may not hold everything that it read.
         """
         traced = TracedCacheEntries(self.key.remembering, alone(self.key.scope))
-        looked_up = LookedUp(self.key.codes, partial(self._again, traced=traced))
+        looked_up = LookedUp(self.key.codes, partial(self._current_key, traced=traced))
         with watch_thread(self.key.codes, looked_up, traced) as ran:
             made = make()
 
@@ -155,7 +157,7 @@ class CacheRequest:
         traced.check()
 
         # A trace that changes the values in its own key would be found under the wrong one.
-        if self._again(traced=traced).text != self.key.text:
+        if self._current_key(traced=traced).text != self.key.text:
             raise NotDeterministic("the trace changes what it reads")
 
         second = looked_up.text()
@@ -163,7 +165,7 @@ class CacheRequest:
             traced.remember()
         return Recorded(made, libraries, looked_up.reads, second)
 
-    def check_same(
+    def compare_programs(
         self,
         fresh: SerializedProgram,
         stored: SerializedProgram,
@@ -173,7 +175,7 @@ class CacheRequest:
         Raises:
             VerificationError: The programs differ.
         """
-        same = fresh.beside == stored.beside and (
+        same = fresh.metadata == stored.metadata and (
             [*map(text_of, fresh.programs)] == [*map(text_of, stored.programs)]
         )
         if not same:
@@ -186,7 +188,7 @@ class CacheRequest:
                 " and leave `cache` out.",
             )
 
-    def _again(
+    def _current_key(
         self,
         reads: Sequence[Read] = (),
         traced: TracedCacheEntries | None = None,
@@ -201,7 +203,7 @@ class CacheRequest:
             traced,
         )
 
-    def _reads_other(self, stored: SerializedProgram) -> str | None:
+    def _changed_reads(self, stored: SerializedProgram) -> str | None:
         """Return why attributes that its trace looked up by computed names have other values now,
         if they do.
         """
@@ -209,7 +211,7 @@ class CacheRequest:
             return None
         missing = [module for module, _ in stored.asked if module and module not in sys.modules]
         try:
-            is_same = not missing and self._again(stored.asked).text == stored.second
+            is_same = not missing and self._current_key(stored.asked).text == stored.second
         except NotDeterministic as unsure:
             return str(unsure)
         return None if is_same else "a name that it looks up stands for something else"

@@ -59,7 +59,7 @@ class SerializedProgram:
         return [self.exported[start:end] for start, end in pairwise([0, *ends])]
 
     @property
-    def beside(self) -> str:
+    def metadata(self) -> str:
         """Everything about the program besides its code, as text."""
         return json.dumps([self.form, self.checks, self.weak, self.cuts, self.plan])
 

@@ -103,7 +103,7 @@ class ExportableTrace:
             out, self._treedef = tree_flatten(result)
             return out
 
-        self._flat = named_like(self._named(flat), trace)
+        self._flat = named_like(self._rename(flat), trace)
         self.jitted: Jitted = own_jit()(self._flat, inline=True)
 
     def inside(self) -> object:
@@ -118,14 +118,14 @@ class ExportableTrace:
             return whole.outcome.treedef, whole.outcome.rest
         return self._treedef, ()
 
-    def exported(self) -> Exported:
+    def export_program(self) -> Exported:
         """Return JAX's exported program, with the properties that `jax.export` forgets.
 
         Raises:
             NotDeterministic: The exported program cannot stand for the body.
         """
         specs, table = self._specs(), CheckTable()
-        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
+        jitted = self.jitted if self._laid is None else self._laid.jit(self._flat, len(specs))
         traced = jitted.trace(*specs)
 
         avals = traced.jaxpr.out_avals
@@ -172,9 +172,9 @@ class ExportableTrace:
             out, number = evaluate_flagged(closed, arrays, table)
             return [*out, number]
 
-        return own_jit()(self._named(flat))
+        return own_jit()(self._rename(flat))
 
-    def _named(self, flat: Callable[..., object]) -> Callable[..., object]:
+    def _rename(self, flat: Callable[..., object]) -> Callable[..., object]:
         flat.__name__ = flat.__qualname__ = self._name
         return flat
 

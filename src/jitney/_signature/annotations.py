@@ -67,7 +67,7 @@ def hints_of(
     hints: dict[str, Hint] = {}
     unresolved: list[str] = []
 
-    for name, raw, found in _looked_up(fn, namespace):
+    for name, raw, found in _resolved_hints(fn, namespace):
         # If only a part is missing, as in `list["Later"]`, the rest is read.
         if isinstance(found, Missing):
             hints[name] = (
@@ -104,10 +104,10 @@ def missing_in(
     namespace: Mapping[str, object] | None = None,
 ) -> list[Missing]:
     """Annotations of a function that cannot be resolved, with the error of each."""
-    return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
+    return [found for _, _, found in _resolved_hints(fn, namespace) if isinstance(found, Missing)]
 
 
-def _looked_up(
+def _resolved_hints(
     fn: Callable[..., object],
     namespace: Mapping[str, object] | None,
 ) -> Iterator[tuple[str, object, object]]:
@@ -188,9 +188,9 @@ def _read_plain(hint: object) -> Hint | None:
         return ScalarHint("float" if hint is float else "complex")
     if isinstance(hint, str | typing.ForwardRef):
         return AnyHint(f"`{_text(hint)}` is not resolved", is_unresolved=True)
-    if _same(hint, jax.typing.DTypeLike) or _same(hint, npt.DTypeLike):
+    if _is_equal(hint, jax.typing.DTypeLike) or _is_equal(hint, npt.DTypeLike):
         return StaticHint(hint, "DTypeLike")
-    if _same(hint, jax.typing.ArrayLike) or _same(hint, npt.ArrayLike):
+    if _is_equal(hint, jax.typing.ArrayLike) or _is_equal(hint, npt.ArrayLike):
         return ArrayHint(
             (_dim("..."),),
             None,
@@ -215,7 +215,7 @@ def _is_class(hint: object) -> bool:
     return isinstance(hint, type)
 
 
-def _same(hint: object, other: object) -> bool:
+def _is_equal(hint: object, other: object) -> bool:
     return type(hint) is type(other) and bool(hint == other)
 
 

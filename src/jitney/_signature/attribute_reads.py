@@ -26,7 +26,7 @@ from .._errors import StaticError, Where, repr_of
 from .._owners import owner_of_class
 from .array_likes import array_like_error, array_likes
 from .attributes import attributes_of
-from .class_attribute_names import AttributeNames, ClassNames, bases_of, named_by
+from .class_attribute_names import AttributeNames, ClassNames, bases_of, occurring_names
 from .copies import Copies, snapshot
 from .identity import Identity, can_be_weak, dereference, identity
 from .mutable_objects import (
@@ -200,7 +200,7 @@ class _RecordedRead:
         return self.settled and self._then is not _GONE
 
     @property
-    def held(self) -> object:
+    def raw_value(self) -> object:
         """The recorded value or its stand-in."""
         return self._then
 
@@ -271,7 +271,7 @@ class AttributeReads:
         self.number = next_number()
         self._where = where
         is_watched = body is not None and any(can_be_watched(type(value)) for value in statics)
-        self._named = ClassNames(named_by(body) if is_watched else AttributeNames())
+        self._named = ClassNames(occurring_names(body) if is_watched else AttributeNames())
         # An object (or a class of one) and its recorded attributes, by `_place` of the object.
         self.attributes: dict[int, tuple[object, dict[str, _RecordedRead]]] = {}
         # Method resolution orders of their classes, to detect an assignment to `__class__`.
@@ -331,15 +331,17 @@ class AttributeReads:
         """Approximate size in bytes of the recorded values, which the programs hold once more as
         constants.
         """
-        return sum(seen.size for _, seen in self._all())
+        return sum(seen.size for _, seen in self._recorded_reads())
 
     def is_over(self) -> bool:
         """Return whether the program can never be valid again, because an object or a recorded
         value is gone.
         """
-        return any(_strongly(value) is _GONE or seen.is_over() for value, seen in self._all())
+        return any(
+            _strongly(value) is _GONE or seen.is_over() for value, seen in self._recorded_reads()
+        )
 
-    def _all(self) -> Iterator[tuple[object, _RecordedRead]]:
+    def _recorded_reads(self) -> Iterator[tuple[object, _RecordedRead]]:
         for value, attributes in [*self.attributes.values()]:
             yield from ((value, seen) for seen in [*attributes.values()])
         yield from self.wholes
@@ -411,7 +413,7 @@ class AttributeReads:
                 ):
                     slow = True
                 elif held.get(name, ABSENT) is seen.recorded_value:
-                    then = seen.held
+                    then = seen.raw_value
                     if type(then) is Identity:
                         weak.append((name, then))
                     else:
@@ -433,7 +435,7 @@ class AttributeReads:
 
     def _hold_as_states(self) -> bool:
         with suspend_readers():
-            return not self._is_gone() and next(self._changed(), None) is None
+            return not self._is_gone() and next(self._changes(), None) is None
 
     def _is_gone(self) -> bool:
         """Return whether one of the objects is gone."""
@@ -441,14 +443,14 @@ class AttributeReads:
             _strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes]
         )
 
-    def changed(self) -> list[_Change]:
+    def changes(self) -> list[_Change]:
         """Quadruples of an object, the name of a changed attribute ("" for a whole object), its
         recorded and its current value.
         """
         with suspend_readers():
-            return [*self._changed()]
+            return [*self._changes()]
 
-    def _changed(self) -> Iterator[_Change]:
+    def _changes(self) -> Iterator[_Change]:
         for held, attributes in [*self.attributes.values()]:
             value = _strongly(held)
             if value is _GONE:

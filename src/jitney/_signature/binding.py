@@ -274,7 +274,7 @@ class Binder:
 
         return fn(*args, **kwargs)
 
-    def placed(
+    def flat_values(
         self,
         values: tuple[Any, ...],
         count: int,
@@ -309,7 +309,7 @@ class Binder:
 
         return placed
 
-    def named(self, values: tuple[object, ...]) -> dict[str, object]:
+    def values_by_name(self, values: tuple[object, ...]) -> dict[str, object]:
         """Values in normal form by parameter name."""
         names = [parameter.name for parameter in self.parameters]
         return dict(zip(names, values, strict=True))

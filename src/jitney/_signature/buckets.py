@@ -10,6 +10,7 @@ from typing import Any
 from .._errors import OptionError
 from .._jax.trees import is_number, is_whole
 from .._owners import public
+from .._public import public_in
 
 _WHERE = "jitney.Bucket()"
 
@@ -17,6 +18,7 @@ LANES = 128
 """Axis sizes that are multiples of 128 suit the matrix units of TPUs and GPUs."""
 
 
+@public_in("jitney")
 @dataclass(frozen=True)
 class Bucket:
     """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run

@@ -65,7 +65,7 @@ class ClassNames:
         return known
 
 
-def named_by(body: object) -> AttributeNames:
+def occurring_names(body: object) -> AttributeNames:
     """Names that occur in a body and in the functions that it calls."""
     return _names(_reachable_codes(body))
 

@@ -20,7 +20,15 @@ import numpy as np
 
 from .._jax.typed import NumPyArray
 from .attributes import attributes_of
-from .static_values import PLAIN, Unkeyed, base_of, behind, extras, has_hash, is_keyed_by_fields
+from .static_values import (
+    PLAIN,
+    Unkeyed,
+    base_of,
+    extras,
+    has_hash,
+    is_keyed_by_fields,
+    proxied_dict,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -87,7 +95,7 @@ def _copy_value(value: object, kind: type, copies: Copies) -> object:
     if isinstance(value, (list, dict, set, deque, bytearray)):
         return _copied_container(value, kind, copies)
     if isinstance(value, types.MappingProxyType):
-        return types.MappingProxyType(snapshot(behind(value), copies))
+        return types.MappingProxyType(snapshot(proxied_dict(value), copies))
 
     # Python's own `__iter__` and `__new__` are called: a subclass may override the first, and its
     # `__new__` may have other arguments.
@@ -132,7 +140,7 @@ def _copied_array(value: NumPyArray, copies: Copies) -> NumPyArray:
 
 def _copied_container(value: object, kind: type, copies: Copies) -> object:
     base = base_of(value)
-    if _says_how(kind):
+    if _defines_copy(kind):
         twin = copy.copy(value)
         copies[id(value)] = value, twin
     else:
@@ -173,7 +181,7 @@ def _member(part: object, copies: Copies) -> object:
     return copies[id(part)][1] if id(part) in copies else part
 
 
-def _says_how(kind: type) -> bool:
+def _defines_copy(kind: type) -> bool:
     """Return whether a class defines `__copy__` itself, beyond the container of Python's own that
     it extends.
     """

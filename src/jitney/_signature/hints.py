@@ -65,13 +65,13 @@ class ArrayHint:
         """True if a size depends on the value of an argument, as `{model.width}` does."""
         return any(dim.expr is not None and "{" in dim.expr for dim in self.dims)
 
-    def written_out(self, arguments: Mapping[str, object]) -> ArrayHint:
+    def fill_in_sizes(self, arguments: Mapping[str, object]) -> ArrayHint:
         """The same hint with the parts in braces replaced by values of arguments, as far as they
         can be read.
         """
         return replace(
             self,
-            dims=tuple(replace(dim, expr=_written_out(dim.expr, arguments)) for dim in self.dims),
+            dims=tuple(replace(dim, expr=_fill_in_sizes(dim.expr, arguments)) for dim in self.dims),
         )
 
     @property
@@ -91,7 +91,7 @@ class ArrayHint:
         )
 
     @property
-    def allowed(self) -> str:
+    def dtypes_text(self) -> str:
         """List of the dtypes that fit, for messages. A long list omits the exotic narrow ones."""
         names = [
             name if isinstance(name, str) else name.pattern
@@ -214,7 +214,7 @@ Hint: TypeAlias = (
 )
 
 
-def _written_out(expr: str | None, arguments: Mapping[str, object]) -> str | None:
+def _fill_in_sizes(expr: str | None, arguments: Mapping[str, object]) -> str | None:
     try:
         return expr and fill_braces(expr, arguments)
     except Unreadable:

@@ -29,7 +29,7 @@ _over: deque[Identity] = deque()
 class Follower(Protocol):
     """Object that is notified when another object is gone."""
 
-    def object_is_gone(self) -> None: ...
+    def on_object_death(self) -> None: ...
 
 
 class Identity(weakref.ref[object]):
@@ -45,7 +45,7 @@ class Identity(weakref.ref[object]):
         return f"<a {self.kind.__qualname__} that is gone>" if value is None else repr(value)
 
     def tell(self, follower: Follower) -> None:
-        """Register a follower, held weakly, whose `object_is_gone` is called when the object is
+        """Register a follower, held weakly, whose `on_object_death` is called when the object is
         gone.
         """
         with _lock:
@@ -79,7 +79,7 @@ def _on_death(
         return
     _over.append(gone)
     for follower in [*getattr(gone, "_followers", ())]:
-        follower.object_is_gone()
+        follower.on_object_death()
 
 
 def identity(value: object) -> Identity:

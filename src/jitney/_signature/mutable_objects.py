@@ -191,7 +191,7 @@ class _Equal:
         return 0
 
 
-def _same(value: object) -> Hashable:
+def _identity_key(value: object) -> Hashable:
     return identity(value) if can_be_weak(type(value)) else _Strong(value)
 
 
@@ -312,13 +312,13 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
     """
     kind = type(value)
     if kind in _BOUND and isinstance(value, _METHODS) and not is_immutable(value):
-        return _same(value), value.__name__, state(value.__self__, seen)
+        return _identity_key(value), value.__name__, state(value.__self__, seen)
     if kind in PLAIN or kind is float or kind is complex:
         return static_key(value)
     if kind in ProxyTypes:
-        return _same(value), state(referent(value), seen)
+        return _identity_key(value), state(referent(value), seen)
     if isinstance(value, jax.Array) or kind is types.ModuleType:
-        return _same(value)
+        return _identity_key(value)
 
     # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
@@ -331,7 +331,7 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
         parts = tuple(state(part, inside) for part in value)
         return kind, most, parts, _attributes(value, inside)
     if isinstance(value, (dict, types.MappingProxyType)):
-        factory = _same(value.default_factory) if isinstance(value, defaultdict) else None
+        factory = _identity_key(value.default_factory) if isinstance(value, defaultdict) else None
         items = tuple((state(key, inside), state(part, inside)) for key, part in value.items())
         return kind, factory, items, _attributes(value, inside)
     if isinstance(value, _VIEWS):
@@ -353,25 +353,29 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
             _attributes(value, inside),
         )
     if isinstance(value, types.MethodType):
-        return kind, _same(value.__func__), state(value.__self__, inside)
+        return kind, _identity_key(value.__func__), state(value.__self__, inside)
     if isinstance(value, (eqx.Module, types.SimpleNamespace)) or (
         fields_of(value) and not is_plain(kind)
     ):
         return kind, _attributes(value, inside)
     if is_plain(kind):
         if owner_of_class(kind) != "library":
-            return kind, _same(value), _attributes(value, inside)
+            return kind, _identity_key(value), _attributes(value, inside)
         # The attributes of a library's object (a logger's parents, a table's blocks) are not
         # searched without limit.
         nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST
-        return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
+        return (
+            kind,
+            _identity_key(value),
+            None if nested else _attributes(value, (*inside, _OF_A_LIBRARY)),
+        )
 
     # Drawing a number changes the state of a generator.
     drawn = random_state(value)
     if drawn is not None:
-        return _same(value), state(drawn, inside)
+        return _identity_key(value), state(drawn, inside)
     if isinstance(value, ReferenceType):
-        return _same(value), state(value(), inside)
+        return _identity_key(value), state(value(), inside)
     if with_attributes(value):
         return static_key(value), _attributes(value, inside)
     return (kind, _hash_state(value)) if kind.__hash__ is not None else _parts_state(value, inside)
@@ -388,7 +392,7 @@ def _hash_state(value: object) -> Hashable:
         return static_key(value) if is_held else _Equal(value), hash(value)
     # A part cannot be keyed or hashed, or is missing.
     except (Unkeyed, TypeError, AttributeError):
-        return _same(value), state(attributes_of(value))
+        return _identity_key(value), state(attributes_of(value))
 
 
 def _parts_state(value: object, inside: tuple[int, ...]) -> Hashable:
@@ -402,7 +406,7 @@ def _parts_state(value: object, inside: tuple[int, ...]) -> Hashable:
     try:
         return type(value), state(value.__reduce_ex__(4), inside)
     except (TypeError, pickle.PicklingError):
-        return _same(value)
+        return _identity_key(value)
 
 
 def _attributes(value: object, seen: tuple[int, ...]) -> Hashable:

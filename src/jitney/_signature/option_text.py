@@ -21,7 +21,7 @@ def option_texts(options: Options) -> tuple[str, ...]:
     chosen = {field.name: getattr(options, field.name) for field in fields(options)}
     usual = Options()
     return tuple(
-        f"{name}={_AS.get(name, _same)(value)!r}"
+        f"{name}={_AS.get(name, _identity)(value)!r}"
         for name, value in chosen.items()
         if value != getattr(usual, name)
     )
@@ -32,7 +32,7 @@ def bucket_spelling(bucket: Bucket) -> object:
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
 
-def _same(value: object) -> object:
+def _identity(value: object) -> object:
     return value
 
 

@@ -80,7 +80,7 @@ class Sharding:
     axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fsdp: bool = False
 
-    def without(self, taken: Set[str]) -> Sharding:
+    def drop_axes(self, taken: Set[str]) -> Sharding:
         """The same sharding, leaving out mesh axes that are taken already."""
         left = (
             (name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes
@@ -248,7 +248,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         OptionError: An option is unknown, malformed, not built yet, or contradicts another.
     """
     for name in raw:
-        _known(where, name)
+        _check_name(where, name)
     options = Options(
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
@@ -298,7 +298,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
     return options
 
 
-def _known(where: Where | str, name: str) -> None:
+def _check_name(where: Where | str, name: str) -> None:
     if name in _ELSEWHERE:
         fail(
             where,

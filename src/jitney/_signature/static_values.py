@@ -98,7 +98,7 @@ def base_of(value: object) -> Any:
     return next(base for base in type(value).__mro__ if base in _BASES)
 
 
-def behind(proxy: types.MappingProxyType[object, object]) -> dict[object, object]:
+def proxied_dict(proxy: types.MappingProxyType[object, object]) -> dict[object, object]:
     """Dict behind a mapping proxy.
 
     Reading through the proxy would call overrides: a proxy of a `Counter` gives zeros for missing
@@ -280,7 +280,7 @@ def _parts(value: object) -> tuple[object, ...] | None:
         items = base_of(value).items(value)
         return tuple(part for item in items for part in item)
     if isinstance(value, types.MappingProxyType):
-        return (behind(value),)
+        return (proxied_dict(value),)
     if isinstance(value, slice):
         return (value.start, value.stop, value.step)
     if isinstance(value, functools.partial):

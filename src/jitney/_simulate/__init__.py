@@ -1,6 +1,6 @@
 """Simulation of a program on absent devices: it is compiled for them by XLA, and never run.
 
-    jitney.simulate(loss, x, mesh={"data": 256}, device="h200")  # a `Simulation`
+    jitney.simulation.simulate(loss, x, mesh={"data": 256}, device="h200")  # a `Simulation`
 
 The call passes through these files:
 

@@ -9,15 +9,17 @@ from typing import Any
 
 from .._errors import OptionError, name_fix
 from .._jax.trees import is_number
+from .._public import public_in
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
 # From narrow to wide: `Device.computed_in` takes the next wider type.
 PEAKS = ("fp8", "int8", "bf16", "fp16", "tf32", "f32", "f64")
 
 
+@public_in("jitney.simulation")
 @dataclass(frozen=True)
 class Device:
-    """Kind of device, for `jitney.simulate`.
+    """Kind of device, for `jitney.simulation.simulate`.
 
     Args:
         name: Name of the device.
@@ -50,11 +52,11 @@ class Device:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.peak, Mapping):
             raise OptionError(
-                "jitney.Device()",
+                "jitney.simulation.Device()",
                 f"name={self.name!r}, peak={self.peak!r}.",
                 "A device has a name, and peaks by type.",
-                'write jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14},'
-                " vector=6e13).",
+                'write jitney.simulation.Device("mine", memory=80e9, bandwidth=2e12,'
+                ' peak={"bf16": 3e14}, vector=6e13).',
                 code="J208",
             )
         unknown = [name for name in self.peak if name not in PEAKS]
@@ -73,7 +75,7 @@ class Device:
             or not all(is_number(number) and number > 0 for number in numbers)
         ):
             raise OptionError(
-                f"jitney.Device({self.name!r})",
+                f"jitney.simulation.Device({self.name!r})",
                 (
                     f"its peaks have an unknown type {unknown[0]!r}."
                     if unknown
@@ -236,7 +238,9 @@ def device_of(where: Any, given: object) -> Device:
             where,
             f"device={given!r} is not known.",
             f"Those that are: {', '.join(DEVICES)}.",
-            name_fix(str(given).lower(), DEVICES, "describe yours with jitney.Device(...)."),
+            name_fix(
+                str(given).lower(), DEVICES, "describe yours with jitney.simulation.Device(...)."
+            ),
             code="J202",
         )
     return device

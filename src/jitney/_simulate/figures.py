@@ -1,4 +1,6 @@
-"""Results of `jitney.simulate`: the figures of one device, and the tables that show them."""
+"""Results of `jitney.simulation.simulate`: the figures of one device, and the tables that
+show them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .._jax.memory import text
 from .._json import Data
+from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown
 from .device import Device
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 Sizes = Mapping[str, int]
 
 
+@public_in("jitney.simulation")
 @dataclass(frozen=True)
 class Traffic:
     """Collectives of one kind between the same devices, in one step.
@@ -46,6 +50,7 @@ class Traffic:
     seconds: float
 
 
+@public_in("jitney.simulation")
 @dataclass(frozen=True)
 class Share:
     """Argument on one device.
@@ -61,9 +66,11 @@ class Share:
     along: tuple[str, ...]
 
 
+@public_in("jitney.simulation")
 @dataclass(frozen=True, repr=False)
 class Simulation(Shown):
-    """Result of `jitney.simulate`: one device in one step, unless noted. Printed, a table.
+    """Result of `jitney.simulation.simulate`: one device in one step, unless noted. Printed, a
+    table.
 
     Args:
         function: Name and place of the function.
@@ -186,9 +193,11 @@ class Simulation(Shown):
         )
 
 
+@public_in("jitney.simulation")
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown):
-    """Result of `jitney.simulate` for several meshes. Printed, a table with a row for each.
+    """Result of `jitney.simulation.simulate` for several meshes. Printed, a table with a row for
+    each.
 
     Args:
         simulations: A simulation of each mesh, in the given order.

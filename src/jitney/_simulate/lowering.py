@@ -82,13 +82,13 @@ class Case:
                 # `Retry` ends the block early, and the loop traces again.
                 with suppress(Retry), self._scope(), jax.disable_jit(False):  # noqa: FBT003
                     jitted: Any
-                    jitted, shardings = entry.made(current(), arrays)
+                    jitted, shardings = entry.jit_on_mesh(current(), arrays)
                     jaxpr = jitted.trace(*arrays).jaxpr
                     # Checks of Equinox are callbacks, which cannot be exported: they become numbers
                     # of the program.
                     self._has_checks = has_equinox_checks(jaxpr)
                     if self._has_checks:
-                        jitted = Jit.of(entry.request).compiled(
+                        jitted = Jit.of(entry.request).compile(
                             with_number(entry, jitted, CheckTable()), shardings or None
                         )
                         jaxpr = jitted.trace(*arrays).jaxpr
@@ -129,7 +129,7 @@ class Case:
             program.arguments,
             program.results - program.aliased,
             program.temporaries,
-            work.products + work.others,
+            work.products + work.other_flops,
             _split_by_type(work.products, self._products, device),
             work.bytes,
             traffic,

@@ -1,4 +1,6 @@
-"""`jitney.simulate`: memory, work and communication of a program on devices that are not there."""
+"""`jitney.simulation.simulate`: memory, work and communication of a program on devices that
+are not there.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def simulate(
 ) -> Simulation | Sweep:
     """Estimate memory, operations, communication and time of a step on absent devices.
 
-        jitney.simulate(
+        jitney.simulation.simulate(
             loss.grad, model, sizes={"batch": 65536}, mesh={"data": 256, "model": 8},
             device="h200", wrt="model",
         )
@@ -79,7 +81,7 @@ def simulate(
             a node, as far as that is large. Several give a table. The default is the mesh of the
             decoration or the context, or one device for a function without `shard`.
         device: A name ("h100", "h200", "a100", "b200", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e",
-            "cpu"), or a `jitney.Device`.
+            "cpu"), or a `jitney.simulation.Device`.
         sizes: Axis sizes, as for `Program.compile`.
         wrt: Arguments to differentiate, for a derivative.
         keywords: Examples by name.
@@ -93,7 +95,7 @@ def simulate(
     """
     start = time.perf_counter()
 
-    program = program_of("jitney.simulate()", f, wrt)
+    program = program_of("jitney.simulation.simulate()", f, wrt)
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     # An empty list is taken as a single mesh, which `_mesh_of` refuses.

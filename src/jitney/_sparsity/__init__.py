@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .._lazy import names
 
 if TYPE_CHECKING:
-    from .at_any_size import coloured as coloured
+    from .at_any_size import coloured_jacobian as coloured_jacobian
     from .colours.modes import REVERSE as REVERSE
     from .colours.modes import WAYS as WAYS
     from .colours.modes import Mode as Mode
@@ -30,7 +30,7 @@ else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
-            "coloured": "at_any_size",
+            "coloured_jacobian": "at_any_size",
             "REVERSE": "colours.modes",
             "WAYS": "colours.modes",
             "PassMode": "colours.modes",

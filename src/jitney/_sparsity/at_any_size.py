@@ -66,7 +66,7 @@ class _Form:
     why: str
 
     @property
-    def along(self) -> Sequence[Shape]:
+    def direction_shapes(self) -> Sequence[Shape]:
         """Shapes of the arrays that coloured directions belong to."""
         return self.ins if self.by == "forward" else self.outs
 
@@ -81,9 +81,9 @@ class _Tables:
     """Colours of one size, in arrays of the shapes of the largest.
 
     Args:
-        colours: Colour of each element of `along`; -1 for none.
-        owners: For each direction and each element of `lines`, the element of `along` that the
-            entry belongs to; -1 for none.
+        colours: Colour of each element of `direction_shapes`; -1 for none.
+        owners: For each direction and each element of `lines`, the element of
+            `direction_shapes` that the entry belongs to; -1 for none.
         apart: Index of each element of `lines` among those that were taken out; -1 for none.
         apart_owners: Like `owners`, for the single directions of the other mode.
     """
@@ -94,7 +94,7 @@ class _Tables:
     apart_owners: list[Array]
 
 
-def coloured(
+def coloured_jacobian(
     fn: Callable[[Leaves], Leaves],
     at: Leaves,
     mode: Mode,
@@ -237,18 +237,18 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
         pattern = wish.pattern
         along, lines = wish.ins, wish.outs
     else:
-        pattern = wish.pattern.transposed
+        pattern = wish.pattern.transpose
         along, lines = wish.outs, wish.ins
 
     # Positions in arrays of this size, translated to arrays of the largest.
-    cross_places = _places(along, form.along)
+    cross_places = _places(along, form.direction_shapes)
     line_places = _places(lines, form.lines)
     apart = np.full(pattern.size, -1)
     apart[scheme.apart] = np.arange(len(scheme.apart))
 
     # Within one direction no two columns share a row, so each entry has one owner.
     owners = np.full((form.count, _size(form.lines)), -1)
-    apart_owners = np.full((form.apart, _size(form.along)), -1)
+    apart_owners = np.full((form.apart, _size(form.direction_shapes)), -1)
     line, cross = pattern.rows, pattern.indices
     is_single = apart[line] >= 0
     coloured_line, coloured_cross = line[~is_single], cross[~is_single]
@@ -259,13 +259,13 @@ def _tables(form: _Form, wish: _Wish | None) -> _Tables:
     directions = apart[single_line]
     apart_owners[directions, cross_places[single_cross]] = line_places[single_line]
 
-    colours = _scatter_values(scheme.colours, cross_places, form.along)
+    colours = _scatter_values(scheme.colours, cross_places, form.direction_shapes)
     taken_out = _scatter_values(apart, line_places, form.lines)
     return _Tables(
-        _split(colours, form.along),
+        _split(colours, form.direction_shapes),
         _split(owners, form.lines),
         _split(taken_out, form.lines),
-        _split(apart_owners, form.along),
+        _split(apart_owners, form.direction_shapes),
     )
 
 
@@ -316,9 +316,9 @@ def _stand_ins(form: _Form, symbol: object) -> _Tables:
         return [stand_in((*before, *shape)) for shape in shapes]
 
     apart = stand_ins(form.lines) if form.apart else []
-    colours = stand_ins(form.along)
+    colours = stand_ins(form.direction_shapes)
     owners = stand_ins(form.lines, form.count)
-    apart_owners = stand_ins(form.along, form.apart) if form.apart else []
+    apart_owners = stand_ins(form.direction_shapes, form.apart) if form.apart else []
     return _Tables(colours, owners, apart, apart_owners)
 
 
@@ -347,7 +347,7 @@ def _blocks(
         single_directions = list(_directions(tables.apart, across, form.apart))
         _, others = second(single_directions, None)
         apart_owners = _leads(tables.apart_owners, others)
-    ends = ends_of(form.along)
+    ends = ends_of(form.direction_shapes)
     line_ends = ends_of(form.lines)
 
     def block(o: int, i: int) -> object:
@@ -360,7 +360,7 @@ def _blocks(
             whole,
             stack,
             owners[mine],
-            form.along[cross],
+            form.direction_shapes[cross],
             int(ends[cross]),
             lines_first=forward,
         )

@@ -45,7 +45,7 @@ def blocks_by_colour(
     value, stacks = first(_by_colour(scheme, along), batch)
     others: Leaves | None = None
     if len(scheme.apart):
-        _, others = second(_one_by_one(scheme.apart, across), batch)
+        _, others = second(_unit_directions(scheme.apart, across), batch)
     outs, ins = linearized.outs, linearized.ins
     places = _Places(pattern, scheme, outs, ins)
 
@@ -206,7 +206,7 @@ def _by_colour(scheme: Colouring, leaves: AbstractLeaves) -> Leaves:
     return directions
 
 
-def _one_by_one(elements: Ints, leaves: AbstractLeaves) -> Leaves:
+def _unit_directions(elements: Ints, leaves: AbstractLeaves) -> Leaves:
     """Stack of directions of one element each."""
     directions: list[jax.Array] = []
     at = 0

@@ -15,11 +15,11 @@ from functools import cached_property
 import jax
 
 from .._jax.evaluation import Const, Ref
-from .._jax.jaxprs import bound, open_jaxpr
+from .._jax.jaxprs import open_jaxpr, rebind
 from .._jax.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
 from .._jax.typed import DType, NumPyArray
-from .._remat import FlatProgram, Step, flattened
+from .._remat import FlatProgram, Step, flatten_program
 from .typed_numpy import np
 
 # Elements of a value that is folded, at most.
@@ -163,7 +163,7 @@ class FoldedValues:
         return {number: np.asarray(value) for number, value in self.given.items()}
 
     def _compute_values(self, asked: Sequence[int]) -> list[NumPyArray]:
-        steps = self._behind(asked)
+        steps = self._producing_steps(asked)
         reads = dict.fromkeys(ref for step in steps for ref in step.numbers)
         leaves = [number for number in reads if number in self.given]
 
@@ -187,7 +187,7 @@ class FoldedValues:
                 for ref in step.reads:
                     value = env[ref] if isinstance(ref, int) else constant(ref.value)
                     operands.append(value)
-                env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
+                env.update(zip(step.makes, rebind(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
         arrays = [self._values[number] for number in arguments]
@@ -195,7 +195,7 @@ class FoldedValues:
         compiled = jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
 
-    def _behind(self, asked: Iterable[int]) -> list[Step]:
+    def _producing_steps(self, asked: Iterable[int]) -> list[Step]:
         """Steps that compute given values, in order."""
         left = list(asked)
         needed: set[int] = set()
@@ -228,7 +228,7 @@ class Programs:
         # Keeps objects alive whose ids are memo keys.
         self._held: list[object] = []
 
-    def known(
+    def fold(
         self,
         jaxpr: object,
         values: Sequence[object] = (),
@@ -242,7 +242,7 @@ class Programs:
         key = (id(jaxpr), *map(id, values))
         if key not in self._found:
             self._held += [jaxpr, *values]
-            flat = flattened(jaxpr, CALLS)
+            flat = flatten_program(jaxpr, CALLS)
             _, constants = open_jaxpr(jaxpr)
             inputs = (*constants, *values)
             given = dict(zip(flat.takes, inputs, strict=False))

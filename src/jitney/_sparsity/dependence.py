@@ -49,7 +49,7 @@ def dependence(
         TooDenseError: Almost everything depends on almost everything.
     """
     programs = programs or Programs()
-    known = programs.known(jaxpr, given)
+    known = programs.fold(jaxpr, given)
     flat = known.flat
     constants: list[MaybePattern] = [None] * (len(flat.takes) - len(patterns))
     reached: dict[int, MaybePattern] = dict(zip(flat.takes, [*constants, *patterns], strict=True))
@@ -299,7 +299,7 @@ def _scan(loop: _Nested) -> list[MaybePattern]:
         # The columns of `local` are the varying arguments in order, so their patterns stacked are
         # the basis.
         basis = stack_rows([p for p in (*consts, *now, *rows) if p is not None])
-        out = [p and p.after(basis) for p in local]
+        out = [p and p.compose(basis) for p in local]
         outputs[step] = out[count:]
 
         now = []
@@ -346,7 +346,7 @@ def _while(loop: _Nested) -> list[MaybePattern]:
 
         joined: list[MaybePattern] = []
         for before, out in zip(now, local, strict=True):
-            joined.append(_either([before, out and out.after(basis)]))
+            joined.append(_either([before, out and out.compose(basis)]))
         if all(map(_are_equal, now, joined)):
             break
         now = joined

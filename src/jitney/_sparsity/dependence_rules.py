@@ -43,7 +43,7 @@ RULES: Mapping[str, Rule] = {
     "unstack": moves.unstack,
     "pad": moves.pad,
     "reduce_sum": moves.sum_axes,
-    "cumsum": moves.mix_along(_last),
+    "cumsum": moves.mixing_rule(_last),
     "dot_general": products.product,
     "conv_general_dilated": products.convolution,
     "gather": indexing.gather,

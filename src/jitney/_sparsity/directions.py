@@ -127,7 +127,7 @@ class Linearized:
             int(row_ends[-1]),
             columns,
         )
-        return whole.transposed if self.program is None else whole
+        return whole.transpose if self.program is None else whole
 
     def _pullback(self) -> object:
         """Jaxpr of the VJP, from point and cotangents to cotangents."""
@@ -156,7 +156,7 @@ class Linearized:
             return both[:half], both[half:]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
-            return _each(run, seeds, self.out, axis, lambda: self.fn(self.at))
+            return _evaluate_seeds(run, seeds, self.out, axis, lambda: self.fn(self.at))
         zeros = [jnp.zeros_like(leaf) for leaf in self.at]
         value, _ = run(zeros)
 
@@ -182,12 +182,14 @@ class Linearized:
             return transposed(seed)[0]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
-            _, cotangents = _each(lambda seed: ((), pull(seed)), seeds, self.at, axis, tuple)
+            _, cotangents = _evaluate_seeds(
+                lambda seed: ((), pull(seed)), seeds, self.at, axis, tuple
+            )
             return value, cotangents
         return value, _in_batches(pull, seeds, batch, axis)
 
 
-def _each(
+def _evaluate_seeds(
     run: Callable[[Leaves], tuple[Leaves, Leaves]],
     seeds: Leaves,
     like: AbstractLeaves,

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 import jax
 
 from .._jax.evaluation import values_at
-from .._jax.jaxprs import bound, open_jaxpr, programs, scan_parts, while_parts
+from .._jax.jaxprs import open_jaxpr, programs, rebind, scan_parts, while_parts
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
-from .._remat import flattened
+from .._remat import flatten_program
 from .constant_folding import FoldedValues
 
 Arrays = Sequence[Array]
@@ -55,7 +55,7 @@ def _rebuilds(eqn: JaxprEqn) -> bool:
 
 
 def _fold_values(jaxpr: object) -> FoldedValues:
-    flat = flattened(jaxpr, _INSIDE)
+    flat = flatten_program(jaxpr, _INSIDE)
     _, constants = open_jaxpr(jaxpr)
     given = dict(zip(flat.takes, constants, strict=False))
     return FoldedValues(flat, given, decided=True)
@@ -80,7 +80,7 @@ def _run(jaxpr: object, operands: Arrays) -> list[Array]:
             build = _BUILDERS[step.name]
             out = build(step.eqn, values)
         else:
-            out = bound(step.eqn, values)
+            out = rebind(step.eqn, values)
         env.update(zip(step.makes, out, strict=True))
     return values_at(flat.gives, env)
 

@@ -176,7 +176,7 @@ def _groups(shape: Shape, axes: Sequence[int]) -> Ints:
     return np.arange(count).reshape(sizes)
 
 
-def mix_along(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
+def mixing_rule(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
     """Rule of primitives whose elements depend on all others along some axes; results have the
     operand's shape.
     """

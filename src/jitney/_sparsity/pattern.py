@@ -95,12 +95,12 @@ class Pattern:
             return self
         return self.take(np.where(rows, np.arange(self.size), -1))
 
-    def after(self, inner: Pattern) -> Pattern:
+    def compose(self, inner: Pattern) -> Pattern:
         """Boolean matrix product: the columns of this pattern are the rows of `inner`."""
         return inner.take(self.indices).merge(self.rows, self.size)
 
     @cached_property
-    def transposed(self) -> Pattern:
+    def transpose(self) -> Pattern:
         order = np.argsort(self.indices, kind="stable")
         lengths = np.bincount(self.indices, minlength=self.columns)
         return Pattern(_starts(lengths), self.rows[order], self.size)

@@ -87,13 +87,13 @@ def seconds(
     path = _path(key)
     kept = _read(path, ways)
     # Not under the lock: a measurement may run the user's rules, which may wait for another thread.
-    times = _KNOWN.keep(key, kept or _measured(traced, at, ways))
+    times = _KNOWN.keep(key, kept or _measure_times(traced, at, ways))
     if path is not None and kept is None:
         _write(path, times)
     return times
 
 
-def _measured(
+def _measure_times(
     traced: object,
     at: AbstractLeaves,
     ways: Mapping[str, TimedFunction],

@@ -28,8 +28,8 @@ from .stage import Fn, Request, Skip, Stage
 
 _BY_ITSELF = (
     "no gradient of it is asked: a call by itself saves nothing for a backward pass. It acts on"
-    " gradients of this function, as `jitney.frontier` shows; a gradient that the body takes is"
-    " that of the loss in it: decorate the loss"
+    " gradients of this function, as `jitney.analysis.frontier` shows; a gradient that the body"
+    " takes is that of the loss in it: decorate the loss"
 )
 
 

@@ -106,8 +106,8 @@ class Autocast(Stage):
                 " here.",
                 "It is chosen when a new call key comes with values: not ahead of time by sizes,"
                 " nor for `frontier` and streams.",
-                "write the policy that `jitney.precision_report` gives; what is asked of one call"
-                " is known once it has been made with arrays.",
+                "write the policy that `jitney.analysis.precision_report` gives; what is asked of"
+                " one call is known once it has been made with arrays.",
                 code="J201",
             )
 

@@ -63,7 +63,7 @@ class Bounded(Stage):
         avals: list[jax.ShapeDtypeStruct] = []
         for leaf in self.view.leaves:
             shape = tuple(evaluate(dim, largest) for dim in leaf.shape)
-            avals.append(leaf.reshaped(shape).abstract())
+            avals.append(leaf.reshape(shape).abstract())
         return avals
 
 
@@ -82,7 +82,7 @@ class Whole(Stage):
     @classmethod
     def plan(cls, view: View, request: Request) -> Whole:
         budget = budget_of(request.where, request.options.memory)
-        place = request.decided(Place)
+        place = request.outer_stage(Place)
         return cls(
             budget,
             view,

@@ -80,7 +80,7 @@ class Cut:
         ways = f", {back} of them from its end" if back else ""
         done = (
             f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a"
-            f" time{self._beside(self.passes)}"
+            f" time{self._describe_memory(self.passes)}"
         )
         if self.devices is None:
             return done
@@ -89,7 +89,7 @@ class Cut:
             f" {_axes.describe_collectives(self.passes)}"
         )
 
-    def _beside(self, passes: _axes.Passes) -> str:
+    def _describe_memory(self, passes: _axes.Passes) -> str:
         """Describe the memory that is needed in addition to one chunk."""
         line = ""
         if passes.at_once:
@@ -173,7 +173,7 @@ class Chunk(Stage):
             return Bounded.plan(view, request)
 
         if not options.chunk:
-            return cls.any(view, request) or Whole.plan(view, request)
+            return cls.plan_longest(view, request) or Whole.plan(view, request)
 
         ((axis, chunk),) = options.chunk
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
@@ -227,7 +227,7 @@ class Chunk(Stage):
         budget: int | None = None
         if memory is not None:
             budget = free_bytes() if memory == AUTO else int(memory)
-        place = request.decided(Place)
+        place = request.outer_stage(Place)
         devices = None if place is None else devices_of(axis, place, request)
 
         if chunk is not None:
@@ -263,7 +263,7 @@ class Chunk(Stage):
         )
 
     @classmethod
-    def any(
+    def plan_longest(
         cls,
         view: View,
         request: Request,
@@ -303,7 +303,7 @@ class Chunk(Stage):
         avals: list[jax.ShapeDtypeStruct] = []
         for leaf, axes in zip(self.view.leaves, named, strict=True):
             shape = shape_at(leaf, axes, known, changed)
-            avals.append(leaf.reshaped(shape).abstract())
+            avals.append(leaf.reshape(shape).abstract())
         return avals
 
     def passes(

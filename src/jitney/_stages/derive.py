@@ -290,7 +290,7 @@ class _Derivation:
         self._binder = Binder(derived.where, bound.signature)
 
         def primal(at: Arguments) -> object:
-            return self._called_with(eqx.combine(at, rest))
+            return self._call_with(eqx.combine(at, rest))
 
         self._once: Primal = rolling_tree(primal) if derived.roll == AUTO else primal
         self.primal: Primal = _recomputing(self._once, derived.remat)
@@ -346,7 +346,7 @@ class _Derivation:
             )
         return pair
 
-    def _called_with(self, changed: Mapping[str, object]) -> object:
+    def _call_with(self, changed: Mapping[str, object]) -> object:
         """Call the function with other values of some arguments, in the order of the parameters."""
         # A dict keeps the order of its first keys, so updated arguments stay in their positions.
         arguments = {**self.bound.arguments, **changed}
@@ -363,7 +363,7 @@ class _Derivation:
         arrays, rest = eqx.partition(self.bound.arguments, eqx.is_array)
 
         def whole(arrays: Arguments) -> object:
-            out = self._called_with(eqx.combine(arrays, rest))
+            out = self._call_with(eqx.combine(arrays, rest))
             return self._two(out)[0] if self.derived.aux else out
 
         program = jax.make_jaxpr(whole)(arrays)
@@ -457,7 +457,7 @@ class _Derivation:
                 "makes a sparse Jacobian, which has as many elements as the structure at each size",
             )
         else:
-            made = None if mode in WAYS else _sparsity.coloured(flat, leaves, mode, ways)
+            made = None if mode in WAYS else _sparsity.coloured_jacobian(flat, leaves, mode, ways)
         if made is None:
             if mode in WAYS:
                 way, why = mode, f"mode={mode!r}"

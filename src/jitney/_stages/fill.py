@@ -95,7 +95,7 @@ class Fill(Stage):
             return view
         # The true size of each axis arrives as a scalar behind the arrays.
         shaped = zip(view.leaves, self.shapes(view), strict=True)
-        leaves = [leaf.reshaped(shape) for leaf, shape in shaped]
+        leaves = [leaf.reshape(shape) for leaf, shape in shaped]
         counts = [count_leaf(axis.name) for axis in self.axes]
         return View((*leaves, *counts))
 

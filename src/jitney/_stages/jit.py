@@ -57,7 +57,7 @@ class Jit(Stage):
             "compiled for short compile times, at the cost of run time" if fast else "",
         )
 
-    def compiled(
+    def compile(
         self,
         fn: Callable[..., object],
         shardings: Sequence[object] | None = None,

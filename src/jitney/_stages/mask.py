@@ -127,7 +127,7 @@ class Mask(Stage):
         avals: list[jax.ShapeDtypeStruct] = []
         for leaf, axes in zip(self.view.leaves, named, strict=True):
             shape = shape_at(leaf, axes, known, changed)
-            avals.append(leaf.reshaped(shape).abstract())
+            avals.append(leaf.reshape(shape).abstract())
         return avals
 
     def prove(self, fn: Fn) -> Proof:
@@ -141,18 +141,18 @@ class Mask(Stage):
         choices = None if self.derived else _axes.Choices()
         try:
             try:
-                program = self._proven(fn, choices)
+                program = self._trace_symbolically(fn, choices)
             except Refused:
-                if choices is None or not choices.any:
+                if choices is None or not choices.has_decisions:
                     raise
                 # Without choices the trace may still be proven.
-                program = self._proven(fn, None)
+                program = self._trace_symbolically(fn, None)
         except Refused as refusal:
             what = in_names(refusal.what, [s.name for s in self.symbols])
             raise Refused(refusal.place, what) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
-    def _proven(
+    def _trace_symbolically(
         self,
         fn: Fn,
         choices: _axes.Choices | None,

@@ -12,7 +12,7 @@ from .._jax.typed import Array
 from .._view.result import Outcome
 from .._view.view import View
 from . import PIPELINE, Jit
-from .stage import Fn, Request, S, Stage, named
+from .stage import Fn, Request, S, Stage, name_scope
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Plan:
             wrapped = stage.wrap(body, outcome)
             # Skipped stages return the body itself and get no scope.
             if wrapped is not body and stage.scope:
-                wrapped = named(stage.scope, wrapped)
+                wrapped = name_scope(stage.scope, wrapped)
             body = named_like(wrapped, body)
         return body
 

@@ -120,7 +120,7 @@ class Precision(Stage):
                 inside.append(_astype(array, low) if is_cast else array)
             # A policy that refuses nothing looks at no array.
             if self.policy in _REFUSES and any(isinstance(array, Tracer) for array in arrays):
-                outs = self._checked(fn, inside)
+                outs = self._check_and_run(fn, inside)
             else:
                 outs = fn(*inside)
             return [
@@ -129,7 +129,7 @@ class Precision(Stage):
 
         return cast
 
-    def _checked(
+    def _check_and_run(
         self,
         fn: Fn,
         arrays: Sequence[Array],

@@ -11,7 +11,7 @@ from typing import Self
 import jax
 
 from .._jax.evaluation import CallStack, evaluate_jaxpr, without_calls
-from .._jax.jaxprs import bound, called_jaxpr, open_jaxpr, scan_parts
+from .._jax.jaxprs import called_jaxpr, open_jaxpr, rebind, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
@@ -134,7 +134,7 @@ def evaluate_with_remat(
     ) -> list[Array]:
         if eqn.primitive.name == "scan":
             return _loop(eqn, operands)
-        return bound(eqn, operands)
+        return rebind(eqn, operands)
 
     def inside(eqn: JaxprEqn) -> AnyJaxpr | None:
         return called_jaxpr(eqn) if eqn.primitive.name in PLAIN_CALLS else None

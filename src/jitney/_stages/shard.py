@@ -41,7 +41,7 @@ class Shard(Stage):
         view: View,
         request: Request,
     ) -> Self | Skip:
-        place, rules = request.decided(Place), request.options.shard
+        place, rules = request.outer_stage(Place), request.options.shard
         if place is None or rules is None:
             why = next(stage.why for stage in request.outer if stage.name == "place")
             return Skip("shard", why)

@@ -70,7 +70,7 @@ class Stage:
         return results
 
 
-def named(scope: str, fn: Callable[P, R]) -> Callable[P, R]:
+def name_scope(scope: str, fn: Callable[P, R]) -> Callable[P, R]:
     """Run a function under a name in profiles.
 
     The name is metadata of the compiler: programs, numbers and cache keys are the same without it.
@@ -119,7 +119,7 @@ class Request:
         along = dict(rules.axes).get(axis, ())
         return math.prod(mesh.shape.get(name, 1) for name in along)
 
-    def decided(self, kind: type[S]) -> S | None:
+    def outer_stage(self, kind: type[S]) -> S | None:
         """Decision of a stage outside; None if that stage was skipped."""
         return next((stage for stage in self.outer if isinstance(stage, kind)), None)
 

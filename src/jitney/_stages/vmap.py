@@ -68,7 +68,7 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         if not levels:
             return Skip("vmap", why)
-        return cls(tuple(axes), tuple(levels), why, request.decided(OneByOne))
+        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne))
 
     @property
     def scope(self) -> str:
@@ -147,14 +147,14 @@ class OneByOne(Stage):
 
 def _drop(view: View, dims: Dims) -> View:
     pairs = zip(view.leaves, dims, strict=True)
-    return View(tuple(_without(leaf, dim) for leaf, dim in pairs))
+    return View(tuple(_drop_dim(leaf, dim) for leaf, dim in pairs))
 
 
-def _without(leaf: Leaf, dim: int | None) -> Leaf:
+def _drop_dim(leaf: Leaf, dim: int | None) -> Leaf:
     if dim is None:
         return leaf
     before, after = leaf.shape[:dim], leaf.shape[dim + 1 :]
-    return leaf.reshaped(before + after)
+    return leaf.reshape(before + after)
 
 
 def _by_rank(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .._errors import OptionError
-from .._interface.derivatives import check_names, named
+from .._interface.derivatives import argument_names, check_names
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._owners import public
@@ -97,7 +97,7 @@ def accumulate(
         )
     _check(where, core, axis)
     if wrt is not None:
-        names, single = named(where, "wrt", wrt)
+        names, single = argument_names(where, "wrt", wrt)
     else:
         names, single = program.defaults.wrt, program.defaults.single
     check_names(where, names or (), core)

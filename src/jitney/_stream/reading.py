@@ -146,7 +146,7 @@ class ChunkReader:
             if self._marked[i]:
                 mark = _mark(part)
                 if self._seen[j] and mark != self._marks[i, j]:
-                    raise self._changed(source, start, count, "in the pass before")
+                    raise self._change_error(source, start, count, "in the pass before")
                 self._marks[i, j] = mark
             if np.dtype(part.dtype) != np.dtype(source.dtype):
                 self._demand_fit(source, part)
@@ -160,7 +160,7 @@ class ChunkReader:
         with jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
-    def known(self, done: Sequence[bool]) -> Mapping[str, NumPyArray]:
+    def checkpoint_data(self, done: Sequence[bool]) -> Mapping[str, NumPyArray]:
         """Checksums and file stamps of the chunks that are done, for a checkpoint."""
         return {
             "marks": self._marks,
@@ -186,7 +186,9 @@ class ChunkReader:
                     continue
                 part = self._part(source, slice(start, start + count))
                 if _mark(part) != marks[i, j]:
-                    raise self._changed(source, start, count, "when the checkpoint was written")
+                    raise self._change_error(
+                        source, start, count, "when the checkpoint was written"
+                    )
         self._marks = np.array(marks)
         self._seen = np.array(done)
 
@@ -206,7 +208,7 @@ class ChunkReader:
     def _count_failure(self) -> None:
         self.failures += 1
 
-    def _changed(
+    def _change_error(
         self,
         source: Source,
         start: int,

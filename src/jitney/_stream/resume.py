@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import JitneyError, JitneyWarning, OptionError, format_error, shortlist
+from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.typed import NumPyArray
 from .._owners import users_level
 from .schedule import Carry, Values
@@ -94,7 +94,7 @@ def start_position(
     if record is None:
         return Position()
     reader.resume(record.known)
-    state = laid.accumulated(record.state)
+    state = laid.shard_carry(record.state)
     return Position(
         record.index,
         record.at,
@@ -232,7 +232,7 @@ class Checkpoint:
             failure = self.write(progress)
             if failure is not None and not self._warned:
                 self._warned = True
-                warnings.warn(failure, JitneyWarning, stacklevel=users_level())
+                warnings.warn(failure, DataWarning, stacklevel=users_level())
 
     def write(self, progress: CheckpointState) -> str | None:
         """Write the file; waits for the device.

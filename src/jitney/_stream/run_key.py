@@ -38,14 +38,14 @@ def _describe_equation(eqn: JaxprEqn) -> tuple[str, list[object]]:
     """Printed form of an equation, with constants and callback code, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
     text = re.sub(r"0x[0-9a-f]+", "", str(eqn))
-    return text, [*map(value_key, _constants(eqn)), *_called_back(eqn)]
+    return text, [*map(value_key, _constants(eqn)), *_callback_code(eqn)]
 
 
-def _called_back(eqn: JaxprEqn) -> Iterator[str]:
+def _callback_code(eqn: JaxprEqn) -> Iterator[str]:
     yield from host_code(eqn)
     for part in programs(eqn.params):
         for inside in open_jaxpr(part)[0].eqns:
-            yield from _called_back(inside)
+            yield from _callback_code(inside)
 
 
 def _constants(eqn: JaxprEqn) -> Iterator[object]:

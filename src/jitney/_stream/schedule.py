@@ -49,11 +49,11 @@ class ScheduledPass:
     keeps: tuple[tuple[int, int], ...]
     makes: tuple[tuple[int, ...], ...]
 
-    def kept(self, state: Sequence[T]) -> dict[int, T]:
+    def stored_carries(self, state: Sequence[T]) -> dict[int, T]:
         """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
 
-    def known(self, state: Sequence[Sequence[T]]) -> dict[int, T]:
+    def final_values(self, state: Sequence[Sequence[T]]) -> dict[int, T]:
         """Values that the final states give, by number."""
         values: dict[int, T] = {}
         for numbers, arrays in zip(self.makes, state, strict=True):
@@ -121,7 +121,7 @@ class PassSchedule:
         """Context in which 64-bit values of the program keep their dtype."""
         return jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
 
-    def written(self) -> list[object]:
+    def to_data(self) -> list[object]:
         """The schedule as JSON data; `read` is the inverse."""
         cut = [[n, self.axes[n], self.shapes[n], self.dtypes[n].name] for n in sorted(self.axes)]
         turns = list(map(_written_turn, self.turns))
@@ -129,7 +129,7 @@ class PassSchedule:
 
     @classmethod
     def read(cls, data: Any) -> Self:
-        """Rebuild a schedule from `written`."""
+        """Rebuild a schedule from `to_data`."""
         size, takes, streamed, cut, turns, is_wide = data
         return cls(
             size,
@@ -153,7 +153,7 @@ def _turn(passes: Passes, work: Chunked, pass_: Pass) -> ScheduledPass:
         collects=tuple(pass_.collects),
         replays=bool(pass_.replays),
         keeps=tuple((n, firsts.index(n)) for n in pass_.keeps),
-        makes=tuple(tuple(work.accumulated(node)) for node in states),
+        makes=tuple(tuple(work.accumulator_numbers(node)) for node in states),
     )
 
 

@@ -145,7 +145,7 @@ class _FunctionExporter:
             given,
             None,
         )
-        exported = trace.exported()
+        exported = trace.export_program()
         if exported.checks:
             raise NotDeterministic("it has run-time checks, and is read in chunks")
         self.programs.append(exported.program)
@@ -183,7 +183,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
         for p, turn in enumerate(plan.turns):
             new, state = write.add(steps.begin[p], values)
             values = {**values, **new}
-            kept = {**kept, **turn.kept(state)}
+            kept = {**kept, **turn.stored_carries(state)}
             replayed = [kept] if turn.replays else []
             for length in filter(None, (steps.size, rest)):
                 chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
@@ -196,14 +196,14 @@ def _parts(steps: CompiledSteps) -> TracedParts:
                     *replayed,
                 )
                 # The next chunk takes this carry: its type has to be a fixpoint of the step.
-                if not _same(state, state_after):
+                if not _has_same_types(state, state_after):
                     raise NotDeterministic("what it carries from chunk to chunk changes its type")
-            values = {**values, **turn.known(write.add(steps.join[p], state))}
+            values = {**values, **turn.final_values(write.add(steps.join[p], state))}
             for n in turn.collects:
                 values[n] = jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n])
         write.add(steps.end, values)
 
-    data = {"schedule": plan.written(), "program": steps.program, "parts": write.forms}
+    data = {"schedule": plan.to_data(), "program": steps.program, "parts": write.forms}
     return TracedParts(
         write.programs,
         data,
@@ -218,7 +218,7 @@ def _chunk(plan: PassSchedule, n: int, length: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
 
 
-def _same(first: object, second: object) -> bool:
+def _has_same_types(first: object, second: object) -> bool:
     """Return whether two carries have the same shapes, dtypes and weak types."""
     return _types(first) == _types(second)
 

@@ -71,7 +71,7 @@ def source_of(name: str, value: object, where: str) -> object:
         and isinstance(value, Iterable)
         and not isinstance(value, (dict, list, tuple, str, bytes, set, frozenset))
     ):
-        return _iterated(name, value, where)
+        return _from_iterable(name, value, where)
     return value
 
 
@@ -453,7 +453,7 @@ def is_reversible(value: object) -> bool:
     return not isinstance(value, Sequential)
 
 
-def _iterated(name: str, value: Iterable[Sized], where: str) -> Sequential:
+def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
     """Read an iterable of chunks once for its length, and return a source of it."""
     parts = iter(value)
     # An iterator returns itself from `__iter__`, so it cannot be read a second time.

@@ -25,7 +25,7 @@ from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
 from .._stages import Chunk
 from .._stages.plan import Plan
-from .._stages.stage import named
+from .._stages.stage import name_scope
 from .._view.result import Outcome
 from .run_key import program_key
 from .schedule import PassSchedule
@@ -105,7 +105,7 @@ class StreamProgram:
             pieces.append((start + divided, rest))
         return pieces
 
-    def placed(
+    def place_value(
         self,
         n: int,
         x: Array,
@@ -141,7 +141,7 @@ class CompiledSteps(StreamProgram):
     ):
         # The plan does not depend on the chunk size, so a search over sizes plans once.
         if like is None:
-            outcome, self.passes = self._planned(entry, stage)
+            outcome, self.passes = self._plan(entry, stage)
         else:
             outcome, self.passes = like.outcome, like.passes
         self.work = Chunked(
@@ -153,7 +153,7 @@ class CompiledSteps(StreamProgram):
         schedule = PassSchedule.of(
             self.passes,
             self.work,
-            laid.rounded(size),
+            laid.round_up(size),
             stage.size,
         )
         super().__init__(entry, stage, laid, schedule, outcome)
@@ -165,10 +165,10 @@ class CompiledSteps(StreamProgram):
         for number, pass_ in enumerate(self.passes.passes, 1):
             # Name of the pass in profiles.
             scope = f"{entry.core.name}/stream {stage.axis}/pass {number}"
-            begin.append(jax.jit(named(scope, laid.begin(self._begin(pass_)))))
-            step.append(jax.jit(named(scope, self._laid(pass_))))
-            rest.append(jax.jit(named(scope, self._laid(pass_, whole=True))))
-            join.append(jax.jit(laid.join(partial(self.work.together, pass_))))
+            begin.append(jax.jit(name_scope(scope, laid.begin(self._begin(pass_)))))
+            step.append(jax.jit(name_scope(scope, self._shard_step(pass_))))
+            rest.append(jax.jit(name_scope(scope, self._shard_step(pass_, whole=True))))
+            join.append(jax.jit(laid.join(partial(self.work.combine_states, pass_))))
         self.begin, self.step, self.rest, self.join = begin, step, rest, join
         self.end = jax.jit(self._end)
         # The same functions, as what can be lowered.
@@ -181,7 +181,7 @@ class CompiledSteps(StreamProgram):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @staticmethod
-    def _planned(entry: Specialization, stage: Chunk) -> tuple[Outcome, Passes]:
+    def _plan(entry: Specialization, stage: Chunk) -> tuple[Outcome, Passes]:
         outcome = Outcome()
         request = replace(
             entry.request,
@@ -197,11 +197,11 @@ class CompiledSteps(StreamProgram):
         # The body without the options that the stream replaces.
         body = entry.body_inside(Plan.make(stage.view, request), Chunk, outcome)
         passes = stage.passes(body, in_memory=False)
-        _check_held(entry, stage, passes)
+        _check_whole_values(entry, stage, passes)
         _check_keys(entry, stage, passes)
         return outcome, passes
 
-    def _laid(self, pass_: Pass, *, whole: bool = False) -> Step:
+    def _shard_step(self, pass_: Pass, *, whole: bool = False) -> Step:
         passes = self.passes
         chunked = [n for n in passes.flat.takes if n in passes.streamed]
         ins = {n: passes.axis(n) for n in chunked}
@@ -227,7 +227,7 @@ class CompiledSteps(StreamProgram):
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
         values = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
-        chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
+        chunk = {n: self._chunk_aval(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
         kept: StoredCarries = {}
@@ -237,7 +237,7 @@ class CompiledSteps(StreamProgram):
         for p, pass_ in enumerate(self.passes.passes):
             new, state = jax.eval_shape(self.begin[p], values)
             values.update(new)
-            state = self.laid.accumulated(state)
+            state = self.laid.shard_carry(state)
             carried = (kept,) if pass_.replays else ()
             lowered = self._jitted_steps[p].lower(
                 values,
@@ -248,7 +248,7 @@ class CompiledSteps(StreamProgram):
             )
             most = max(most, counted_bytes(lowered.compile()))
 
-            kept.update(self.work.kept(pass_, state))
+            kept.update(self.work.stored_carries(pass_, state))
             for n in pass_.collects:
                 shape, dtype = self.schedule.shapes[n], self.passes.flat.dtypes[n]
                 values[n] = jax.ShapeDtypeStruct(shape, dtype)
@@ -262,7 +262,7 @@ class CompiledSteps(StreamProgram):
         following = sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
         return most + boundaries + following
 
-    def _cut(
+    def _chunk_aval(
         self,
         n: int,
         aval: jax.ShapeDtypeStruct,
@@ -359,7 +359,7 @@ def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, jax.Arra
     return {n: x for n, x in known.values.items() if n not in values}
 
 
-def _check_held(entry: Specialization, stage: Chunk, passes: Passes) -> None:
+def _check_whole_values(entry: Specialization, stage: Chunk, passes: Passes) -> None:
     """Refuse values that operations need whole, if they exceed the budget."""
     # Data of a stream have any length, so a sort or the like is done on the whole only if that is
     # small.

@@ -125,7 +125,7 @@ def stream(
     """
     began = time.perf_counter()
     program = program_of("jitney.stream()", program)
-    axis, size = _one(program, chunk)
+    axis, size = _axis_and_size(program, chunk)
     if program.options.roll is not None:
         raise OptionError(
             str(program),
@@ -289,7 +289,7 @@ def _unverified_value(
     ).value
 
 
-def _one(program: object, chunk: object) -> tuple[str, int | None]:
+def _axis_and_size(program: object, chunk: object) -> tuple[str, int | None]:
     """Axis and chunk size; None for "auto"."""
     if isinstance(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
@@ -461,7 +461,7 @@ class _StreamRun:
         steps, turns = self.steps, self.schedule.turns
         emitted = {i: self._empty(n) for turn in turns for i, n in turn.emits}
         carried: dict[int, dict[int, Sequence[Array]]] = {}
-        self._check_kept(kept)
+        self._check_checkpoint(kept)
         if kept is not None and emitted:
             where = steps.entry.core.where
             raise JitneyError(
@@ -476,7 +476,7 @@ class _StreamRun:
         begins = start_position(kept, self.reader, steps.laid)
         first, at, state = begins.index, begins.at, begins.state
         reached = begins.progress
-        values = {n: steps.placed(n, x) for n, x in self.given.items()}
+        values = {n: steps.place_value(n, x) for n, x in self.given.items()}
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
@@ -496,8 +496,8 @@ class _StreamRun:
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
                         # A pass in the other direction starts this chunk with these carries.
-                        carried.setdefault(start, {}).update(turn.kept(state))
-                        chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
+                        carried.setdefault(start, {}).update(turn.stored_carries(state))
+                        chunk = {n: steps.place_value(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
                         replayed = [carried[start]] if turn.replays else []
                         state, outs = step(
@@ -527,10 +527,10 @@ class _StreamRun:
                                 over,
                                 results,
                                 state,
-                                self._known(p, over),
+                                self._chunk_checksums(p, over),
                             )
                             kept.save_if_due(reached)
-                    values.update(turn.known(steps.join[p](state)))
+                    values.update(turn.final_values(steps.join[p](state)))
                     values.update({n: jax.numpy.asarray(x) for n, x in collected.items()})
                     # Only the first pass of a resumed run starts in the middle.
                     at, state = 0, None
@@ -548,13 +548,13 @@ class _StreamRun:
             kept.remove()
         return unmix(steps.outcome.output(flat))
 
-    def _known(self, index: int, at: int) -> Mapping[str, NumPyArray]:
+    def _chunk_checksums(self, index: int, at: int) -> Mapping[str, NumPyArray]:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""
         pieces = self.steps.pieces
         missing: set[tuple[int, int]] = set()
         if index == 0:
             missing.update(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
-        return self.reader.known([piece not in missing for piece in pieces])
+        return self.reader.checkpoint_data([piece not in missing for piece in pieces])
 
     def _chunks(
         self,
@@ -578,7 +578,7 @@ class _StreamRun:
                     coming = reader.submit(self.reader, *following)
                 yield *piece, chunk
 
-    def _check_kept(self, kept: Checkpoint | None) -> None:
+    def _check_checkpoint(self, kept: Checkpoint | None) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""
         turns = self.schedule.turns
         if kept is None or not any(turn.collects or turn.keeps for turn in turns):

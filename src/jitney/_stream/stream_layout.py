@@ -62,11 +62,11 @@ class StreamLayout:
             return cls()
 
         # Plan for a chunk of the smallest size that the devices divide: `_stages.Place` demands
-        # divisible sizes, and the real chunk size is rounded up to a multiple later (`rounded`).
+        # divisible sizes, and the real chunk size is rounded up to a multiple later (`round_up`).
         request = replace(entry.on_mesh(), nested=False)
         avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
         leaves = zip(stage.view.leaves, avals, strict=True)
-        smallest = View(tuple(leaf.reshaped(aval.shape) for leaf, aval in leaves))
+        smallest = View(tuple(leaf.reshape(aval.shape) for leaf, aval in leaves))
         place = Place.plan(smallest, request)
         if isinstance(place, Skip):
             return cls()
@@ -92,7 +92,7 @@ class StreamLayout:
         """
         return None if self.devices is None else (self.devices.along, self.parts)
 
-    def rounded(self, size: int) -> int:
+    def round_up(self, size: int) -> int:
         """Round a chunk size up to a multiple of the number of devices."""
         return -(-size // self.parts) * self.parts
 
@@ -115,7 +115,7 @@ class StreamLayout:
                 spec[axis] = self.devices.along
         return sharding(self.place.mesh, tuple(spec))
 
-    def accumulated(self, state: T) -> T:
+    def shard_carry(self, state: T) -> T:
         """Put a carry that was read from a file back on its devices; of abstract values, add the
         sharding.
         """
@@ -142,7 +142,7 @@ class StreamLayout:
             return new, _as_part(state)
 
         none, own = self.devices.spec(None), self.devices.spec(0)
-        return self.devices.mapped(here, (none,), (none, own))
+        return self.devices.shard_map(here, (none,), (none, own))
 
     def step(
         self,
@@ -202,7 +202,7 @@ class StreamLayout:
         none, own = devices.spec(None), devices.spec(0)
         chunks = {n: none if whole else devices.spec(axis) for n, axis in ins.items()}
         results = [none if whole else devices.spec(axis) for axis in outs]
-        return devices.mapped(here, (none, own, chunks, none), (own, results))
+        return devices.shard_map(here, (none, own, chunks, none), (own, results))
 
     def join(self, fn: Join) -> Join:
         """Wrap `carry -> carry`, reduced over the devices."""
@@ -212,7 +212,7 @@ class StreamLayout:
         def here(state: Carry) -> Carry:
             return fn(_own(state))
 
-        return self.devices.mapped(here, (self.devices.spec(0),), self.devices.spec(None))
+        return self.devices.shard_map(here, (self.devices.spec(0),), self.devices.spec(None))
 
 
 def _as_part(state: Carry) -> Carry:

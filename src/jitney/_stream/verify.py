@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from .._body.plain import ProgramChange, changes_of
-from .._errors import JitneyWarning, format_error
+from .._errors import VerificationWarning, format_error
 from .._jax.memory import text
 from .._jax.typed import Array
 from .._owners import users_level
@@ -62,14 +62,14 @@ def verify_stream(
             )
             warnings.warn(
                 format_error(core.where, what, rule, "stream a part of them to verify."),
-                JitneyWarning,
+                VerificationWarning,
                 stacklevel=users_level(),
             )
         return
 
     def streamed(arrays: Sequence[Array]) -> object:
         arguments = entry.layout.values(arrays, entry.statics)
-        return again(core.binder.named(arguments))
+        return again(core.binder.values_by_name(arguments))
 
     # The changes set the tolerance; options that a stream replaces are not among them.
     arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import bound, runs
+from .._jax.jaxprs import rebind, runs
 from .._jax.primitives import PRODUCTS, UNROUNDED
 from .._jax.typed import Array, JaxprEqn
 
@@ -88,7 +88,7 @@ class _Noise:
         _: CallStack,
     ) -> list[Array]:
         """Return the results of an operation, changed."""
-        out, name = bound(eqn, operands), eqn.primitive.name
+        out, name = rebind(eqn, operands), eqn.primitive.name
         if name in _EXACT:
             return out
         size = self.products if name in PRODUCTS else self.others

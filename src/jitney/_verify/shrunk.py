@@ -15,7 +15,7 @@ from .._axes import Refused
 from .._body.plain import plain_function
 from .._errors import JitneyError
 from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import bound, called_jaxpr, name_of, source_of
+from .._jax.jaxprs import called_jaxpr, name_of, rebind, source_of
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
@@ -183,7 +183,7 @@ class EachOperation:
             operands: list[Array],
             _: CallStack,
         ) -> list[jax.Array]:
-            out = bound(eqn, operands)
+            out = rebind(eqn, operands)
             if _computes(eqn):
                 place = source_of(eqn)
                 at = f" at {place}" if place else ""

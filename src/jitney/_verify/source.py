@@ -59,11 +59,11 @@ class SourceText:
             self.lines.append(f"{name} = ...  # {fn!r}: its source is not known, put it here")
             return name
         if isinstance(tree, ast.Lambda):
-            self._named_in(fn, tree)
+            self._add_names(fn, tree)
             self.copies.append(f"{name} = {ast.unparse(tree)}")
             return name
         tree.decorator_list = []
-        self._named_in(fn, tree)
+        self._add_names(fn, tree)
         self.copies.append(ast.unparse(tree))
         return tree.name
 
@@ -96,7 +96,7 @@ class SourceText:
             spec = None
         return (module, name) if spec is not None else None
 
-    def _named_in(self, fn: object, tree: ast.AST) -> None:
+    def _add_names(self, fn: object, tree: ast.AST) -> None:
         """Add the globals and closure variables that the copy of a function names."""
         scope = {**attribute(fn, "__globals__", {}), **_closure(fn)}
         for node in ast.walk(tree):

@@ -22,7 +22,7 @@ from jax.extend import core as jax_core
 from .._body.body import CallPlanner
 from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainly
 from .._diagnosis.counters import LISTENER, Counters, Owner
-from .._errors import JitneyWarning, format_error
+from .._errors import VerificationWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import tree_flatten
@@ -87,7 +87,7 @@ class PlainProgram:
                 )
                 raise
 
-    def spread(
+    def perturbed_results(
         self,
         arrays: Sequence[Array],
         allowed: Allowed,
@@ -170,7 +170,7 @@ class VerifiedRunner:
 
     def _key(self, arrays: Sequence[Array]) -> Hashable:
         settings: Any = jax.config
-        where = self.body.where()
+        where = self.body.mesh_key()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
         return (
             *map(aval_parts, arrays),
@@ -260,7 +260,7 @@ class Verification:
             got,
             expected,
             allowed,
-            lambda: plain.spread(arrays, allowed),
+            lambda: plain.perturbed_results(arrays, allowed),
         )
         if difference is None or difference.at is None:
             return difference, "verified"
@@ -295,7 +295,7 @@ class Verification:
             got,
             slowly,
             allowed,
-            lambda: plain.spread(arrays, allowed),
+            lambda: plain.perturbed_results(arrays, allowed),
         )
         if ours is not None:
             reason = "plain `jax.jit` differs from its own operations one by one too"
@@ -311,7 +311,7 @@ class Verification:
                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report"
                 " it to XLA.",
             ),
-            JitneyWarning,
+            VerificationWarning,
             stacklevel=users_level(),
         )
         return None, "verified, by the operations of the plain function one by one"

@@ -93,7 +93,7 @@ def taker(
         writer.argument(value)
     if not writer.is_known:
         return None
-    take = writer.written(len(args), tuple(kwargs))
+    take = writer.compile_function(len(args), tuple(kwargs))
     # The function is used only if it reproduces this call.
     return take if _gives(take, args, kwargs, arrays) else None
 
@@ -116,7 +116,7 @@ def arrays_taker(
         writer.array(kinds[place], f"a{place}")
     count = len(kinds) - len(names)
     is_in_order = order == tuple(range(len(kinds)))
-    return writer.written(count, names, whole=not names and is_in_order)
+    return writer.compile_function(count, names, whole=not names and is_in_order)
 
 
 def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> LeavesTaker | None:
@@ -129,7 +129,7 @@ def leaves_taker(treedef: Hashable, leaves: Sequence[object]) -> LeavesTaker | N
     writer.add(module, "a0")
     if not writer.is_known:
         return None
-    take = writer.written(1, ())
+    take = writer.compile_function(1, ())
     return take if _gives(take, (module,), {}, leaves) else None
 
 
@@ -179,7 +179,7 @@ class _TakerWriter:
         # Number of local variables so far.
         self._parts = 0
 
-    def written(
+    def compile_function(
         self,
         count: int,
         names: tuple[str, ...],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._errors import ContractError, JitneyWarning, Where, format_error
+from .._errors import ContractError, PrecisionWarning, Where, format_error
 from .._jax.trees import canonicalize_dtype
 from .._jax.typed import Array, DType, NumPyArray
 from .._owners import users_level
@@ -70,7 +70,9 @@ def demand_whole_numbers_fit(
             low = np.dtype(canonicalize_dtype(array.dtype))
             limits, least, most = np.iinfo(low), array.min(), array.max()
             if least < limits.min or most > limits.max:
-                raise _beyond(where, path, array.dtype, least if least < limits.min else most, low)
+                raise _range_error(
+                    where, path, array.dtype, least if least < limits.min else most, low
+                )
 
 
 def is_narrowed(dtype: DType) -> bool:
@@ -86,7 +88,7 @@ def _demand_floats(where: Where, path: str, array: NumPyArray) -> None:
     kept = np.isfinite(array)
     lost = kept & ~np.isfinite(rounded)
     if lost.any():
-        raise _beyond(where, path, array.dtype, array[lost].ravel()[0], low)
+        raise _range_error(where, path, array.dtype, array[lost].ravel()[0], low)
     if low.kind == "f" and kept.any():
         _warn_of_spread(where, path, array[kept], rounded[kept])
 
@@ -108,10 +110,10 @@ def _warn_of_spread(
             _RULE,
             f"subtract the first of them on the host, in float64; or {_WIDER}.",
         )
-        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        warnings.warn(text, PrecisionWarning, stacklevel=users_level())
 
 
-def _beyond(
+def _range_error(
     where: Where | str,
     path: str,
     dtype: DType,

@@ -82,7 +82,7 @@ class _Class:
         self.seen = 0
         self.takers: tuple[tuple[LeavesTaker, ModuleStructure], ...] = ()
 
-    def taken(self, module: object) -> tuple[Sequence[object], ModuleStructure] | None:
+    def take_leaves(self, module: object) -> tuple[Sequence[object], ModuleStructure] | None:
         """Leaves of a module and its part of the key, if a function fits; None otherwise."""
         for take, of in self.takers:
             leaves = take((module,), _NO_KEYWORDS)
@@ -161,7 +161,7 @@ class Flattener:
         known = self._classes.get(type(module))
         if known is None:
             known = self._classes[type(module)] = _Class()
-        taken = known.taken(module)
+        taken = known.take_leaves(module)
         if taken is not None:
             leaves += taken[0]
             key.append(taken[1])

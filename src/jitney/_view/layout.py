@@ -185,7 +185,7 @@ class Layout:
                 _number(whole[i], all_[i]) if i in whole else all_[i] for i in self.dynamic
             ]
         if not self.static:
-            return _all
+            return _all_leaves
         if len(self.dynamic) == 1:
             only = self.dynamic[0]
             return lambda all_: (all_[only],)
@@ -226,9 +226,9 @@ class Layout:
     def statics(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Copies of the static values of a call, in the order of `static`."""
         copies = Copies()
-        return tuple(self._copied(i, leaves[i], copies) for i in self.static)
+        return tuple(self._copy_static(i, leaves[i], copies) for i in self.static)
 
-    def _copied(self, i: int, leaf: object, copies: Copies) -> object:
+    def _copy_static(self, i: int, leaf: object, copies: Copies) -> object:
         try:
             return snapshot(unwrap_static(leaf), copies)
         except Unkeyed as problem:
@@ -420,7 +420,7 @@ def name_of(binder: Binder, path: Path) -> tuple[str, str]:
     return parameter.name, f"{parameter.name}{keystr(rest)}"
 
 
-def _all(leaves: list[Any]) -> Sequence[Array]:
+def _all_leaves(leaves: list[Any]) -> Sequence[Array]:
     return leaves
 
 

@@ -38,7 +38,7 @@ def new_objects_in(result: object, leaves: Sequence[object]) -> frozenset[int]:
 
     # The objects are looked up by key, since a tuple of `items()` would be one more referrer.
     there_before = {key for key in objects if not _is_only_in(objects[key], inside)}
-    return frozenset(objects.keys() - there_before - _behind(there_before, objects))
+    return frozenset(objects.keys() - there_before - _reachable_ids(there_before, objects))
 
 
 def _is_only_in(value: object, inside: set[int]) -> bool:
@@ -51,7 +51,7 @@ def _is_only_in(value: object, inside: set[int]) -> bool:
     )
 
 
-def _behind(
+def _reachable_ids(
     roots: set[int],
     objects: dict[int, object],
 ) -> set[int]:

@@ -60,7 +60,7 @@ def builder(
     static = dict(rest)
     indices = range(treedef.num_leaves)
     leaves = [static[i] if i in static else _StandIn() for i in indices]
-    build = _BuilderWriter(treedef, static, fresh).written()
+    build = _BuilderWriter(treedef, static, fresh).compile_function()
 
     # Compare one result with that of JAX before the function is trusted.
     arrays_of = [leaf for i, leaf in enumerate(leaves) if i not in static]
@@ -147,7 +147,7 @@ class _BuilderWriter:
         self._alive = whole = tree_unflatten(treedef, stand_ins)
         self._whole = self._part(whole)
 
-    def written(self) -> Build:
+    def compile_function(self) -> Build:
         """Compile the function."""
         source = "\n    ".join(["def build(arrays):", *self._lines, f"return {self._whole}"])
         # The source consists of names and numbers generated here, and of no text of the user's.

@@ -66,7 +66,7 @@ def cuts_of(
     return cuts
 
 
-def shape_after(
+def unpadded_shape(
     shape: Sequence[int],
     cut: Cut,
     sizes: Mapping[str, int],

@@ -56,7 +56,7 @@ class Leaf:
     def abstract(self) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
 
-    def reshaped(self, shape: tuple[int, ...]) -> Leaf:
+    def reshape(self, shape: tuple[int, ...]) -> Leaf:
         return replace(self, shape=shape)
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
     if isinstance(hint, (ArrayHint, ScalarHint)):
-        return [hint] if _is_leaf(value) else _none(value)
+        return [hint] if _is_leaf(value) else _empty_hints(value)
     if isinstance(hint, TreeHint):
         hints: list[LeafHint] = []
         for leaf in jax.tree.leaves(value):
@@ -101,7 +101,7 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     # JAX treats an instance of a subclass of list or dict as a leaf.
     if isinstance(hint, ContainerHint) and not _is_leaf(value):
         return _in_container(hint, value)
-    return _none(value)
+    return _empty_hints(value)
 
 
 def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
@@ -111,12 +111,12 @@ def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
             hints += leaf_hints(hint.items[-1], part)
         return hints
     if not isinstance(value, (tuple, list)):
-        return _none(value)
+        return _empty_hints(value)
 
     many = hint.variadic or (isinstance(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
-        return _none(value)
+        return _empty_hints(value)
     for item, part in zip(items, value, strict=True):
         hints += leaf_hints(item, part)
     return hints
@@ -155,5 +155,5 @@ def _is_leaf(value: object) -> bool:
     return jax.tree_util.all_leaves([value])
 
 
-def _none(value: object) -> list[LeafHint]:
+def _empty_hints(value: object) -> list[LeafHint]:
     return [None] * len(jax.tree.leaves(value))

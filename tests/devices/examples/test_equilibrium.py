@@ -59,7 +59,7 @@ def test_draws_that_the_devices_do_not_divide_are_refused():
     with (
         mesh(),
         pytest.raises(
-            jitney.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"
+            jitney.errors.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"
         ),
     ):
         sweep(MODEL, Params(ALPHA[:12], BETA[:12]), dates=3)

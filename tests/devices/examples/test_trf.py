@@ -67,7 +67,9 @@ def test_fits_that_the_devices_do_not_divide_are_refused():
     """With the sizes."""
     with (
         mesh(),
-        pytest.raises(jitney.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"),
+        pytest.raises(
+            jitney.errors.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"
+        ),
     ):
         curve_fit(decay, T, Y[:10], [1, 1, 0])
 

@@ -147,7 +147,7 @@ def _run(
     return got, _unfilled(program.plan(**arguments)) if way == "pad" else None
 
 
-def _unfilled(plan: jitney.Report) -> str | None:
+def _unfilled(plan: jitney.types.Report) -> str | None:
     for decision in plan.to_dict()["decisions"]:
         if decision["name"] == "fill":
             return None if decision["taken"] else decision["why"]

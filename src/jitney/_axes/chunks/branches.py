@@ -32,7 +32,7 @@ from ..._jax.evaluation import (
     values_at,
     without_calls,
 )
-from ..._jax.jaxprs import abstract, bound, equations, open_jaxpr
+from ..._jax.jaxprs import abstract, equations, open_jaxpr, rebind
 from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
@@ -87,7 +87,7 @@ class _Branch:
         known = dict(zip(self.takes, operands, strict=True))
         known.update(hoisted)
         for step in reversed(todo):
-            results = bound(step.eqn, values_at(step.reads, known))
+            results = rebind(step.eqn, values_at(step.reads, known))
             known.update(zip(step.makes, results, strict=True))
         return values_at(refs, known)
 
@@ -125,10 +125,10 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
             steps: list[tuple[int, _BranchStep]] = []
             for b, branch in enumerate(branches):
                 steps += [(b, step) for step in branch.out(stage)]
-            parts = iter(_chosen(index, operands, branches, hoisted, steps))
+            parts = iter(_select_operands(index, operands, branches, hoisted, steps))
             for b, step in steps:
                 read = [ref.value if isinstance(ref, Const) else next(parts) for ref in step.reads]
-                results = bound(step.eqn, read)
+                results = rebind(step.eqn, read)
                 hoisted[b].update(zip(step.makes, results, strict=True))
         return _cond_results(index, operands, branches, hoisted, avals_out)
 
@@ -176,7 +176,7 @@ def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _B
     return _Branch(takes, tuple(gives), tuple(steps))
 
 
-def _chosen(
+def _select_operands(
     index: jax.Array,
     operands: Sequence[jax.Array],
     branches: Sequence[_Branch],

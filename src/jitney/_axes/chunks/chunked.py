@@ -85,7 +85,7 @@ class Chunked:
         passes: The plan.
         size: The size of the whole axis, an int or an int32 scalar.
         devices: The devices that the axis is sharded over, if it is; methods are called inside
-            their `mapped` then.
+            their `shard_map` then.
         is_spread: Whether XLA's partitioner shards other axes.
         is_differentiated: Whether JAX differentiates through the evaluation, so that arrays must
             not be moved as bits, which have no derivative.
@@ -106,7 +106,7 @@ class Chunked:
         self.is_spread = is_spread or (devices is not None and devices.is_part)
         self.is_differentiated = is_differentiated
 
-    def known(self, given: Sequence[object]) -> KnownValues:
+    def known_values(self, given: Sequence[object]) -> KnownValues:
         """Take the arguments, in order, as known values; those with the axis as a whole."""
         return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
 
@@ -128,7 +128,7 @@ class Chunked:
             if node.token is None or self.devices is None:
                 out = walk.make(node.op, values)
             else:
-                out = self._once(
+                out = self._evaluate_on_first_device(
                     self.devices,
                     walk,
                     node,
@@ -136,7 +136,7 @@ class Chunked:
                 )
             known.values.update(zip(node.makes, out, strict=True))
 
-    def _once(
+    def _evaluate_on_first_device(
         self,
         devices: Devices,
         walk: PaddedInterpreter,
@@ -160,7 +160,7 @@ class Chunked:
         """The initial states of a pass."""
         return [self._begin(node, known) for node in work.states(self.passes.streamed)]
 
-    def kept(self, work: Pass, state: State) -> StoredCarries:
+    def stored_carries(self, work: Pass, state: State) -> StoredCarries:
         """The carries into a chunk that a later pass replays from."""
         keys = [node.makes[0] for node in work.states(self.passes.streamed)]
         return {key: state[keys.index(key)] for key in work.keeps}
@@ -261,10 +261,10 @@ class Chunked:
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
         return new, known.read(self.passes.outputs(work), made)
 
-    def together(self, work: Pass, state: State) -> State:
+    def combine_states(self, work: Pass, state: State) -> State:
         """Combine the states of a pass over all devices, and round them to the program's dtypes."""
         if self.devices is not None:
-            state = self.devices.together(
+            state = self.devices.combine_states(
                 work,
                 self.passes.streamed,
                 state,
@@ -273,7 +273,7 @@ class Chunked:
         out: State = []
         for node, values in zip(work.states(self.passes.streamed), state, strict=True):
             # The number of elements that a `top_k` has seen is no result.
-            both = zip(self.accumulated(node), values, strict=False)
+            both = zip(self.accumulator_numbers(node), values, strict=False)
             out.append([_as(x, dtypes[n]) for n, x in both])
         return out
 
@@ -283,10 +283,10 @@ class Chunked:
         known: KnownValues,
         state: State,
     ) -> None:
-        """Add the values that a pass has accumulated, combined by `together`, to the known ones."""
+        """Add the values that a pass has accumulated, after `combine_states`, to the known ones."""
         with_state = work.states(self.passes.streamed)
         for node, held in zip(with_state, state, strict=True):
-            known.values.update(zip(self.accumulated(node), held, strict=False))
+            known.values.update(zip(self.accumulator_numbers(node), held, strict=False))
 
     def results(
         self,
@@ -344,11 +344,11 @@ class Chunked:
             is_fold = carry_kind(node.op) not in ("looped", "placed", "picked", "topped")
             if node.parts is None and not is_fold:
                 continue
-            numbers = self.accumulated(node) or node.makes
+            numbers = self.accumulator_numbers(node) or node.makes
             for n, monoid in zip(numbers, monoids_of(node), strict=True):
                 yield monoid.accumulator(dtypes[n])
 
-    def accumulated(self, node: Node) -> list[int]:
+    def accumulator_numbers(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
     def _begin(
@@ -386,7 +386,7 @@ class Chunked:
     def _partial_identities(self, node: Node) -> list[jax.Array]:
         dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
         out: list[jax.Array] = []
-        for n, monoid in zip(self.accumulated(node), monoids_of(node), strict=True):
+        for n, monoid in zip(self.accumulator_numbers(node), monoids_of(node), strict=True):
             out.append(_identity_array(monoid, dims[n], monoid.accumulator(dtypes[n])))
         return out
 
@@ -534,7 +534,7 @@ def _wide(
     # Operands are converted, except those of products: these take a result dtype of their own.
     if op.name not in ("dot_general", "conv_general_dilated"):
         return pad(walk, op, [_as(x, wide) for x in values])[0]
-    product = op.changed(preferred_element_type=wide)
+    product = op.replace_params(preferred_element_type=wide)
     return _as(pad(walk, product, values)[0], wide)
 
 
@@ -675,7 +675,7 @@ def _run(
         axis = passes.axis_of_result(i) if i in emitted else None
         outs.append(devices.spec(axis))
 
-    values = devices.mapped(here, tuple(ins), outs)(*arrays)
+    values = devices.shard_map(here, tuple(ins), outs)(*arrays)
     results = dict(zip(computed, values, strict=True))
     return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
@@ -699,7 +699,7 @@ def _scan_chunks(
     passes = work.passes
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
-    known = work.known(arrays)
+    known = work.known_values(arrays)
 
     # Full chunks and a remainder. Tangents are split beforehand, all else is sliced in the loop.
     full, rest = divmod(size, chunk)
@@ -758,7 +758,7 @@ def _scan_chunks(
                     chunk,
                     kept=before,
                 )
-                return new, (moved(outs), work.kept(turn, state))
+                return new, (moved(outs), work.stored_carries(turn, state))
 
             def remainder(
                 state: State,
@@ -787,7 +787,7 @@ def _scan_chunks(
                     rest,
                     kept=before,
                 )
-                return new, (moved(outs), work.kept(turn, state))
+                return new, (moved(outs), work.stored_carries(turn, state))
 
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
@@ -821,7 +821,7 @@ def _scan_chunks(
                 joined = [lax.concatenate([x, end], axis) for axis, x, end in ends]
             dtypes = [passes.flat.dtypes[n] for n in numbers]
             joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
-            work.finish(turn, known, work.together(turn, state))
+            work.finish(turn, known, work.combine_states(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
             known.values.update(zip(turn.collects, joined[len(turn.emits) :], strict=True))
     return work.results(known, emitted)

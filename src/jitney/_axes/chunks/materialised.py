@@ -81,7 +81,7 @@ class Materialised:
             if ref in self.free:
                 self._make(ref)
 
-    def sliced_in(
+    def sliced_values(
         self,
         p: int,
         takes: Sequence[int],

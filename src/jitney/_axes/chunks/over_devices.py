@@ -66,13 +66,13 @@ class Devices:
         return PartitionSpec(*[None] * axis, self.along)
 
     def index(self) -> jax.Array:
-        """The index of a device's shard, inside `mapped`."""
+        """The index of a device's shard, inside `shard_map`."""
         return lax.axis_index(self.along)
 
     @property
     def inside(self) -> AbstractContextManager[object]:
-        """Context manager for tracing a program that runs inside `mapped`: JAX records the mesh in
-        each equation.
+        """Context manager for tracing a program that runs inside `shard_map`: JAX records the mesh
+        in each equation.
         """
         mesh = self.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh.abstract_mesh
         kinds = tuple(
@@ -80,7 +80,7 @@ class Devices:
         )
         return jax.sharding.use_abstract_mesh(mesh.update(axis_types=kinds))
 
-    def mapped(
+    def shard_map(
         self,
         fn: Callable[..., object],
         ins: object,
@@ -96,7 +96,7 @@ class Devices:
             check_vma=False,
         )
 
-    def together(
+    def combine_states(
         self,
         work: Pass,
         streamed: frozenset[int],

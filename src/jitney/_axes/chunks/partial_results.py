@@ -121,11 +121,11 @@ class _PartialsInterpreter:
             return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
 
         def results(eqn: JaxprEqn, standings: list[AbstractValue]) -> list[AbstractValue]:
-            return self.made(Op(eqn, self.outer.ranges, seen_at), standings)
+            return self.transfer(Op(eqn, self.outer.ranges, seen_at), standings)
 
         return interpret(jaxpr, given, results, constant=number)
 
-    def made(
+    def transfer(
         self,
         op: Op,
         given: list[AbstractValue],

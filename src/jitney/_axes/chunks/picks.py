@@ -53,7 +53,7 @@ def merge_top_k(
     # The k largest of this chunk, and their indices in the whole axis.
     _, where = RULES[op.name].pad(
         walk,
-        op.changed(k=count),
+        op.replace_params(k=count),
         [x],
     )
     best = jnp.take_along_axis(as_bits(x), where, axis)

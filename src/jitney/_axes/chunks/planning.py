@@ -516,7 +516,7 @@ def _passes(
     collects = tuple(n for n, at in held.collected.items() if at == p)
     ends = (*due, *collects, *keeps.values(), *(n for _, n in outs))
     ways = sorted({back[n] for n in ends if n in back}) or [False]
-    there = held.sliced_in(p, flat.takes)
+    there = held.sliced_values(p, flat.takes)
     for way in ways:
         mine = {n for n in ends if back.get(n, ways[0]) == way}
         # Liveness within the pass: recompute what the roots need, down to slices of whole values. A

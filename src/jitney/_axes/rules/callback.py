@@ -32,7 +32,7 @@ def _raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, values, result_avals=tuple(allocated))
 
 
-def _same(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _bind_or_raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     if "result_avals" in op.params:
         return _raise(walk, op, values)
     return walk.bind(op, values)
@@ -65,6 +65,6 @@ _REDUCTIONS = {
 
 RULES: dict[str, Rule] = {
     # `makes`: a check returns the same in each chunk.
-    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),
+    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _bind_or_raise, makes=True)),
     **{name: _unvmap_rule(MONOIDS[monoid]) for name, monoid in _REDUCTIONS.items()},
 }

@@ -254,11 +254,11 @@ def _gather_in_bounds(
         if not walk.is_differentiated or is_ragged(size):
             return None
         last = walk.count(dim) - np.int32(size)
-        x, columns[i] = _behind_all(x, columns[i], last, axis, size)
+        x, columns[i] = _append_window(x, columns[i], last, axis, size)
     return x, _join_columns(columns, indices)
 
 
-def _behind_all(
+def _append_window(
     x: jax.Array,
     positions: jax.Array,
     last: jax.Array,

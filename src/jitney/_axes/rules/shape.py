@@ -86,7 +86,7 @@ def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
     while i < len(left) and j < len(right):
         a, b = [left[i]], [right[j]]
         i, j = i + 1, j + 1
-        while not _same(_product(a), _product(b)):
+        while not _is_equal(_product(a), _product(b)):
             # Symbolic products are not ordered, so both are compared at sizes larger than any fixed
             # one: the side with the smaller product needs another axis.
             if _probe(a) < _probe(b) and i < len(left):
@@ -111,7 +111,7 @@ def _product(dims: Sequence[Dim]) -> Dim:
     return out
 
 
-def _same(a: Dim, b: Dim) -> bool:
+def _is_equal(a: Dim, b: Dim) -> bool:
     difference = a - b
     return not is_symbolic(difference) and difference == 0
 
@@ -250,11 +250,11 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     for axis, (low, _, _) in enumerate(config):
         if is_ragged(low):
             (size,) = walk.shape([out_dims[axis]])
-            x = _behind(x, axis, walk.count(low), size, filler)
+            x = _place_at(x, axis, walk.count(low), size, filler)
     return [x]
 
 
-def _behind(
+def _place_at(
     x: jax.Array,
     axis: int,
     at: jax.Array,

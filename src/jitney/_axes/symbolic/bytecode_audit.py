@@ -70,7 +70,7 @@ see; conversions raise, or are seen.
 """
 
 
-def unknown(
+def violations(
     code: types.CodeType,
     names: Mapping[str, object],
     given: Mapping[str, object],
@@ -93,11 +93,11 @@ def unknown(
     asked = None if reads_any else summary.asked
     for name in summary.names:
         value = names[name] if name in names else getattr(builtins, name, None)
-        if not all(map(is_allowed, _within(value, asked))):
+        if not all(map(is_allowed, _nested_objects(value, asked))):
             yield f"uses `{name}`"
     # Arguments, their defaults, and closure variables.
     for name, value in given.items():
-        if not all(map(is_allowed, _within(value, asked))):
+        if not all(map(is_allowed, _nested_objects(value, asked))):
             yield f"is given `{name}`"
 
 
@@ -137,7 +137,7 @@ _ORDINARY = frozenset(_PLAIN.split())
 _MANY = 1 << 12
 
 
-def _within(value: object, names: frozenset[str] | None) -> Iterator[object]:
+def _nested_objects(value: object, names: frozenset[str] | None) -> Iterator[object]:
     """Yield a value and the objects in it: elements of containers, and attributes with these names,
     or all if `names` is None.
     """

@@ -110,7 +110,7 @@ class Witness:
             *pair, self._at = self._todo.pop()
             self._values(*pair)
 
-    def _once(self, a: object, b: object) -> bool:
+    def _visit(self, a: object, b: object) -> bool:
         """Return True the first time that a pair is compared. The pair is stored, since an id is
         unique only while its object lives.
         """
@@ -135,7 +135,7 @@ class Witness:
         self._todo.append((a, b, around))
 
     def _values(self, a: Value, b: Value) -> None:
-        if not self._once(a, b):
+        if not self._visit(a, b):
             return
         if a.shape != b.shape:
             self._differ(a, b)
@@ -221,13 +221,13 @@ class Witness:
             return
 
         # Known values may be made by different operations; all others by the same, with one
-        # exception: a loop up to a size (`_counted`).
+        # exception: a loop up to a size (`_compare_fori_loop`).
         mine, other = _name(a), _name(b)
         if a.is_known and b.is_known and mine != other:
             self._known_values(a, b)
             return
         if (mine, other) == ("while", "scan"):
-            self._counted(a, b)
+            self._compare_fori_loop(a, b)
             return
         if a.eqn is None or b.eqn is None or mine != other or a.index != b.index:
             self._differ(a, b)
@@ -238,7 +238,7 @@ class Witness:
             if self._text(a, param) == self._text(b, param):
                 what = f"`{a.name}` holds the size in `{param}`, which no rule reads"
             self._differ(a, b, what=what)
-        if not self._once(a.reads, b.reads):
+        if not self._visit(a.reads, b.reads):
             return
         match a.name:
             case "scan":
@@ -387,7 +387,7 @@ class Witness:
         program, other_program = a.params["jaxprs"].solve, b.params["jaxprs"].solve
         self._bodies(a, b, (program, mine), (other_program, other))
 
-    def _counted(self, a: Value, b: Value) -> None:
+    def _compare_fori_loop(self, a: Value, b: Value) -> None:
         """Compare a `fori_loop`, which JAX lowers to a `while` where the bound is a symbol, and to
         a `scan` where it is a number.
         """
@@ -426,7 +426,7 @@ class Witness:
             or len(start) != len(carry) + 1
         ):
             self._differ(a, b)
-        if self._once(a.reads, b.reads):
+        if self._visit(a.reads, b.reads):
             self._pairs(a, b, [first, *start[2:]], carry)
             counter, _, *others = keys
             other = _body(b, b.params["jaxpr"], constants, [counter, *others])

@@ -28,7 +28,7 @@ def _clamp(low: NumPyArray, x: NumPyArray, high: NumPyArray) -> NumPyArray:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _same(x: NumPyArray) -> NumPyArray:
+def _identity(x: NumPyArray) -> NumPyArray:
     return x
 
 
@@ -50,8 +50,8 @@ _ELEMENTWISE: Mapping[str, Callable[..., NumPyArray]] = {
     "not": np.invert,
     "select_n": _select,
     "clamp": _clamp,
-    "copy": _same,
-    "stop_gradient": _same,
+    "copy": _identity,
+    "stop_gradient": _identity,
 }
 
 

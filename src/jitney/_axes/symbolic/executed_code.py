@@ -18,7 +18,7 @@ from typing import Any
 
 from ..._owners import owner, place_of
 from ..._record.trace_monitor import Follower
-from .bytecode_audit import is_allowed, unknown
+from .bytecode_audit import is_allowed, violations
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
 """Owners of code that is not checked: it may inspect types, but acts alike on symbols and numbers.
@@ -82,7 +82,7 @@ class _CodeObserver:
         # Number of finished garbage collections when one last began in this thread.
         self.collections = -1
 
-    def started(self, frame: types.FrameType) -> None:
+    def check_start(self, frame: types.FrameType) -> None:
         """Check a function that starts for the first time."""
         code = frame.f_code
         if _is_trusted(code.co_filename):
@@ -90,11 +90,11 @@ class _CodeObserver:
         elif not self._is_aside(frame):
             self.seen.add(code)
             self.others.add(code)
-            for what in unknown(code, frame.f_globals, frame.f_locals):
+            for what in violations(code, frame.f_globals, frame.f_locals):
                 self._tell(frame, what)
                 return
 
-    def called(self, code: types.CodeType, value: object) -> None:
+    def check_call(self, code: types.CodeType, value: object) -> None:
         """Check a call that untrusted code makes."""
         if not is_allowed(value):
             frame = _running(code)
@@ -178,9 +178,9 @@ class _ProfileFunction:
         value: object,
     ) -> None:
         if what == "call" and frame.f_code not in self.watch.seen:
-            self.watch.started(frame)
+            self.watch.check_start(frame)
         elif what == "c_call" and frame.f_code in self.watch.others:
-            self.watch.called(frame.f_code, value)
+            self.watch.check_call(frame.f_code, value)
         if self.outer is not None:
             self.outer(frame, what, value)
 
@@ -205,7 +205,7 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
         if threading.get_ident() != here:
             return None
         if code not in watch.seen:
-            watch.started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+            watch.check_start(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
             if code in watch.others:
                 monitoring.set_local_events(tool, code, events.CALL)
         # No more events for code that has been checked; `restart_events` undoes this below.
@@ -218,7 +218,7 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
         __: object,
     ) -> None:
         if threading.get_ident() == here:
-            watch.called(code, value)
+            watch.check_call(code, value)
 
     monitoring.use_tool_id(tool, "jitney")
     monitoring.register_callback(tool, events.PY_START, start)

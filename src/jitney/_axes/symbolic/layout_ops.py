@@ -52,11 +52,11 @@ class Selection:
         return (
             self.fixed == other.fixed
             and len(self.axes) == len(other.axes)
-            and all(map(_same, self.axes, other.axes))
+            and all(map(_is_same_axis, self.axes, other.axes))
         )
 
 
-def _same(a: Axis, b: Axis) -> bool:
+def _is_same_axis(a: Axis, b: Axis) -> bool:
     (axis, mine), (other_axis, other) = a, b
     if axis != other_axis or isinstance(mine, range) != isinstance(other, range):
         return False

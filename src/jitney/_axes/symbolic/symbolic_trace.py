@@ -132,7 +132,7 @@ def trace(
     # The reasons why each new size has to be traced, for people.
     reasons: list[str] = []
     lines = list(dict.fromkeys(filter(None, first.places.values())))
-    if choices is not None and choices.any:
+    if choices is not None and choices.has_decisions:
         lines.append("the structure of its derivative")
     if first.numbers:
         reasons.append(f"{', '.join(lines) or 'it'} computes numbers of the size")
@@ -195,12 +195,12 @@ class Choices:
         self._begun = fn, avals, ranges
 
     @property
-    def any(self) -> bool:
+    def has_decisions(self) -> bool:
         """True if a choice was made."""
         return any(choice is not None for choice in self._made or ())
 
     @property
-    def made(self) -> list[Any]:
+    def decisions(self) -> list[Any]:
         """The choices, in the order of the trace; made on first use."""
         # Traces that propose different numbers of choices cannot be matched: none is made.
         if self._made is None:
@@ -264,7 +264,7 @@ def shared_choice(
     if scope.rehearsed is not None:
         scope.rehearsed.append((wish(), settle))
         return None
-    made = scope.choices.made
+    made = scope.choices.decisions
     scope.turn += 1
     return made[scope.turn - 1] if scope.turn <= len(made) else None
 

@@ -55,7 +55,7 @@ class Maker:
             ContractError: A size is not possible under these annotations.
         """
         # Values of `--set` override those of `--arguments`.
-        given = {**self._made(sizes), **self.values}
+        given = {**self._make_data(sizes), **self.values}
         core = self.target.core
         # Annotations may name classes that were undefined at decoration, and exist by now.
         if core.contract.unresolved:
@@ -75,7 +75,7 @@ class Maker:
         )
         return core.binder.signature.bind(*args, **kwargs)
 
-    def _made(self, sizes: Mapping[str, int]) -> Data:
+    def _make_data(self, sizes: Mapping[str, int]) -> Data:
         if self.make is None:
             return {}
         takes = inspect.signature(self.make).parameters
@@ -148,9 +148,9 @@ class Maker:
                 and not parameter.has_default
                 and parameter.kind not in _VARIABLE
             ):
-                self._check_one(parameter, sizes, given)
+                self._check_value(parameter, sizes, given)
 
-    def _check_one(
+    def _check_value(
         self,
         parameter: Parameter,
         sizes: Mapping[str, int],

@@ -174,7 +174,7 @@ def _compile_size(
     f: Any
 
     # Sizes share one compiled function, so that padded sizes share programs.
-    f, how = (before[0].side.f, "") if before else maker.target.called(bound.arguments)
+    f, how = (before[0].side.f, "") if before else maker.target.callable_for(bound.arguments)
 
     # Check the bytes of the arguments while they are abstract, before anything is allocated.
     leaves = tree_flatten((bound.args, bound.kwargs))[0]

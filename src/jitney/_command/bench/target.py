@@ -45,7 +45,7 @@ class Target:
     module: ModuleType
     core: CompiledFunction
 
-    def called(self, values: Mapping[str, object]) -> tuple[Callable[..., object], str]:
+    def callable_for(self, values: Mapping[str, object]) -> tuple[Callable[..., object], str]:
         """Return the callable to measure, and how it is compiled, in words.
 
         A function that is not compiled is put under `jax.jit`, where all arguments are static but

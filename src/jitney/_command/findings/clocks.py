@@ -164,16 +164,18 @@ class _SourceFile:
                 continue
             calls = self._unwaited_calls(block[i + 1 : end])
             if calls:
-                yield self._told(calls, f"{self.file}:{first.lineno} to {block[end].lineno}")
+                yield self._wrong_timing(
+                    calls, f"{self.file}:{first.lineno} to {block[end].lineno}"
+                )
 
     def by_timeit(self, node: ast.Call) -> Iterator[WrongTiming]:
         """Yield the call if it is one of `timeit` with a lambda that waits for nothing."""
         if _last(node.func) in _TIMERS and node.args and isinstance(node.args[0], ast.Lambda):
             calls = self._unwaited_calls([node.args[0].body])
             if calls:
-                yield self._told(calls, f"{self.file}:{node.lineno}")
+                yield self._wrong_timing(calls, f"{self.file}:{node.lineno}")
 
-    def _told(self, calls: Sequence[ast.Call], where: str) -> WrongTiming:
+    def _wrong_timing(self, calls: Sequence[ast.Call], where: str) -> WrongTiming:
         names = " and ".join(dict.fromkeys(f"{_last(call.func)}()" for call in calls))
         what = (
             f"wrong: nothing waits for what {names} returns, so these are seconds until it returns,"

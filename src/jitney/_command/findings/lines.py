@@ -156,9 +156,11 @@ class _ArgumentLifetime:
         self.saved = 0
         # The callback of a weak reference runs at the moment when the array dies, in the frame that
         # released it.
-        self._refs = [weakref.ref(leaf, self._gone((_kind(leaf), leaf.nbytes))) for leaf in leaves]
+        self._refs = [
+            weakref.ref(leaf, self._death_callback((_kind(leaf), leaf.nbytes))) for leaf in leaves
+        ]
 
-    def returned(self) -> None:
+    def record_donation(self) -> None:
         """Record, at the end of the call, whether it donated the arrays."""
         self.donated = any(
             leaf is not None and leaf.is_deleted() for leaf in (ref() for ref in self._refs)
@@ -168,7 +170,7 @@ class _ArgumentLifetime:
         """Drop the weak references, so that their callbacks run no more."""
         self._refs.clear()
 
-    def _gone(self, told: tuple[object, int]) -> Callable[[object], None]:
+    def _death_callback(self, told: tuple[object, int]) -> Callable[[object], None]:
         def gone(_: object) -> None:
             frame = _caller()
             # Only a death in the statement's own frame counts: its assignment has released the last
@@ -240,9 +242,9 @@ class LineRecorder:
         monitoring.use_tool_id(tool, "jitney run")
         for event, callback in (
             (events.PY_START, self._starts),
-            (events.CALL, self._called),
+            (events.CALL, self._on_call),
             (events.PY_RETURN, self._ends),
-            (events.C_RETURN, self._returned),
+            (events.C_RETURN, self._on_return),
             (events.C_RAISE, self._ends_by_error),
         ):
             monitoring.register_callback(tool, event, callback)
@@ -281,7 +283,7 @@ class LineRecorder:
             ):
                 passed.rest()
 
-    def told(self) -> list[Data]:
+    def to_data(self) -> list[Data]:
         """Return the record as plain data: reads by line, calls of compiled functions by place."""
         reads = [
             {
@@ -370,7 +372,7 @@ class LineRecorder:
             frame = frame.f_back
         return None
 
-    def _called(
+    def _on_call(
         self,
         code: CodeType,
         offset: int,
@@ -378,7 +380,7 @@ class LineRecorder:
         first: object,
     ) -> Any:
         if type(called) is self._jitted:
-            place = self._counted(code, offset, called)
+            place = self._count_call(code, offset, called)
             if place is not None:
                 self._looks(place, _caller())
         elif type(first) in self._arrays and self._copies(called):
@@ -405,7 +407,7 @@ class LineRecorder:
         )
         return known and getattr(numpy, called.__name__, None) is called
 
-    def _returned(
+    def _on_return(
         self,
         code: CodeType,
         _: int,
@@ -414,7 +416,7 @@ class LineRecorder:
     ) -> None:
         if type(called) is self._jitted:
             for passed in self._calls.pop(threading.get_ident(), ()):
-                passed.returned()
+                passed.record_donation()
         else:
             # A function of NumPy in C: its entry in `_open` has the code of its caller.
             self._close(code)
@@ -432,7 +434,7 @@ class LineRecorder:
         elif thread in self._open and self._open[thread][0] is code:
             del self._open[thread]
 
-    def _counted(
+    def _count_call(
         self,
         code: CodeType,
         offset: int,

@@ -27,7 +27,7 @@ def statics(compiled: Sequence[CompileRecord]) -> Iterator[ProposedChange]:
     """Yield a change for each function whose static arguments vary."""
     groups: dict[tuple[str, int, str], list[CompileRecord]] = defaultdict(list)
     for each in compiled:
-        if each.cause is not None and each.defined == "user":
+        if each.cause is not None and each.code_owner == "user":
             groups[each.cause.file, each.cause.line, each.name].append(each)
     for (file, line, name), programs in groups.items():
         declared = _declared_parameters(file, line)

@@ -49,7 +49,7 @@ def collect_facts(recording: Recording) -> None:
     ):
         warnings.simplefilter("ignore")
         recording.decorated = [
-            function_facts(core, until) for core in REGISTRY.cores() if core.log.made
+            function_facts(core, until) for core in REGISTRY.cores() if core.log.traces
         ]
         # Inside of the `with` statement too: remedies are proven by tracing.
         recording.own = own_causes()
@@ -60,7 +60,7 @@ def function_facts(core: CompiledFunction, until: float) -> Data:
 
     After `until`, on the clock of `time.perf_counter`, plan and memory are left out.
     """
-    made, stats = core.log.made, core.counters.stats()
+    made, stats = core.log.traces, core.counters.stats()
     sizes, counted = _sizes(made, stats.sizes)
 
     latest = next((each for each in reversed(made) if each.arrays is not None), None)

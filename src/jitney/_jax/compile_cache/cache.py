@@ -37,8 +37,9 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from ..._errors import JitneyWarning, OptionError, format_error
+from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
+from ..._public import public_in
 from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
@@ -62,6 +63,7 @@ _WITHOUT: Final = (
 )
 
 
+@public_in("jitney.types")
 @dataclass(frozen=True)
 class CacheFacts:
     """State of the persistent cache, for reports."""
@@ -167,7 +169,7 @@ class _CacheState:
     def _warn_once(self, text: str) -> None:
         if text not in self.warned:
             self.warned.add(text)
-            warnings.warn(text, JitneyWarning, stacklevel=4)
+            warnings.warn(text, CacheWarning, stacklevel=4)
 
     def _decide(self) -> _CacheDecision:
         folder = _jax(_FOLDER)
@@ -182,7 +184,7 @@ class _CacheState:
         cache, warning = _cache_choice(self.request)
         if not cache:
             return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
-        return self._ours(warning)
+        return self._decide_own_cache(warning)
 
     def _users_own(self, folder: str | None) -> _CacheDecision:
         if not folder:
@@ -196,7 +198,7 @@ class _CacheState:
             warning=warning,
         )
 
-    def _ours(self, warning: str | None) -> _CacheDecision:
+    def _decide_own_cache(self, warning: str | None) -> _CacheDecision:
         base = self.request.base or _default_base()
         users = self._is_users(_BYTES)
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE

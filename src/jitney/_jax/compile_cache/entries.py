@@ -70,7 +70,7 @@ class _Codec:
         raw = self.unpacked(entry)
         return entry if self.packed is None or _has_checksum(entry) else self.packed(raw)
 
-    def made(self, raw: bytes) -> bytes:
+    def compress(self, raw: bytes) -> bytes:
         """Compress content to an entry."""
         return zlib.compress(raw) if self.packed is None else self.packed(raw)
 
@@ -202,7 +202,7 @@ class FolderObserver:
                 jax.monitoring.register_event_duration_secs_listener(self._duration)
 
     def _event(self, event: str, **_: object) -> None:
-        if event in (_ASKED, _HIT, _WRITES) and self._said(event) == event == _ASKED:
+        if event in (_ASKED, _HIT, _WRITES) and self._swap_event(event) == event == _ASKED:
             # Two requests in a row, with neither a hit nor a compile between them: JAX raised the
             # failed read as an error.
             self._wrote()
@@ -213,10 +213,10 @@ class FolderObserver:
         duration_secs: float,
         **_: object,
     ) -> None:
-        if event == _COMPILED and self._said(None) == _WRITES:
+        if event == _COMPILED and self._swap_event(None) == _WRITES:
             self._wrote()
 
-    def _said(self, event: str | None) -> str | None:
+    def _swap_event(self, event: str | None) -> str | None:
         """Store the last event of this thread, and return the one before it."""
         before: str | None = getattr(self._here, "said", None)
         self._here.said = event

@@ -51,7 +51,7 @@ def write(entry: Path, content: bytes) -> bool:
         with os.fdopen(
             os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
         ) as file:
-            file.write(CODEC.made(content))
+            file.write(CODEC.compress(content))
         unfinished.replace(entry)
     except OSError:
         with suppress(OSError):

@@ -81,7 +81,7 @@ def scheme_of(
     for way in WAYS:
         if way not in ways:
             continue
-        columns = pattern if way == "forward" else pattern.transposed
+        columns = pattern if way == "forward" else pattern.transpose
         scheme = _colour(columns, way, limit, apart=apart)
         if scheme is not None and (best is None or scheme.cost < best.cost):
             best = scheme
@@ -114,7 +114,7 @@ def _colour(
     if min(bounds) > limit:
         return None
     most = (limit - other * best) / mine
-    return _with_apart(pattern, by, best, most)
+    return _colour_without_longest(pattern, by, best, most)
 
 
 def scheme_by(
@@ -126,11 +126,11 @@ def scheme_by(
     """Scheme of a given form: mode, number of dense rows (or columns) taken out, and most
     colours.
     """
-    columns = pattern if by == "forward" else pattern.transposed
-    return _with_apart(columns, by, apart, most)
+    columns = pattern if by == "forward" else pattern.transpose
+    return _colour_without_longest(columns, by, apart, most)
 
 
-def _with_apart(
+def _colour_without_longest(
     pattern: Pattern,
     by: PassMode,
     apart: int,
@@ -167,7 +167,7 @@ def orders(pattern: Pattern) -> Iterator[Ints]:
     by decreasing degree.
     """
     yield np.arange(pattern.columns)
-    by_column = pattern.transposed
+    by_column = pattern.transpose
     # Sum of the lengths of a column's rows. The appended 0 gives `reduceat` an element for empty
     # columns at the end.
     row_lengths = pattern.lengths[by_column.indices]
@@ -186,7 +186,7 @@ def _greedy(pattern: Pattern, order: Ints, most: float) -> Ints | None:
     # A full row: no two columns share a colour.
     if pattern.lengths.max(initial=0) == pattern.columns:
         return np.arange(pattern.columns) if pattern.columns <= most else None
-    by_column = pattern.transposed
+    by_column = pattern.transpose
     colours = np.full(pattern.columns, -1)
     starts, rows = by_column.starts.tolist(), by_column.indices.tolist()
     row_starts, columns = pattern.starts.tolist(), pattern.indices

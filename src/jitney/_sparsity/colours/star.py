@@ -52,7 +52,7 @@ def star_scheme(pattern: Pattern, most: float) -> Colouring | None:
             part in the check, and is not returned.
         most: Number of passes that is too many.
     """
-    whole = union([pattern, pattern.transposed])
+    whole = union([pattern, pattern.transpose])
     best: Colouring | None = None
     for order in orders(whole):
         colours = _colour_vertices(whole, order)

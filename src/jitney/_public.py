@@ -1,0 +1,50 @@
+"""The module that users import a class from, and the names that completion offers of an object."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def public_in(home: str) -> Callable[[_Class], _Class]:
+    """Decorate a class that users import from the module `home`: tracebacks, pickles and `help`
+    name that module.
+
+    The class is an attribute of its home at once, since a class is identified by looking its name
+    up there. Its annotations remember the module whose names they use, because
+    `typing.get_type_hints` looks for names in the module that a class gives as its own.
+    """
+
+    def settle(cls: _Class) -> _Class:
+        annotations: dict[str, object] = vars(cls).get("__annotations__", {})
+        for name, hint in annotations.items():
+            # A named tuple has made references of its texts already.
+            text = hint.__forward_arg__ if isinstance(hint, typing.ForwardRef) else hint
+            if isinstance(text, str):
+                annotations[name] = typing.ForwardRef(
+                    text, is_argument=False, module=cls.__module__, is_class=True
+                )
+        cls.__module__ = home
+        setattr(importlib.import_module(home), cls.__name__, cls)
+        return cls
+
+    return settle
+
+
+def completed_names(value: object, inside: Collection[str] = ()) -> list[str]:
+    """Return the names that `dir` shows of an object: those of its attributes that begin without an
+    underscore, and those of Python with two.
+
+    Args:
+        value: The object.
+        inside: Attributes without an underscore that only jitney's own modules use.
+    """
+    return [
+        name
+        for name in object.__dir__(value)
+        if name not in inside and (name.startswith("__") or not name.startswith("_"))
+    ]

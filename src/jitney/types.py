@@ -1,0 +1,84 @@
+"""Classes of what jitney's functions return, for annotations and `isinstance`. A user's code calls
+none of them.
+"""
+
+import typing as _typing
+
+from ._lazy import names as _names
+
+if _typing.TYPE_CHECKING:
+    from ._devices.host import Fetch as Fetch
+    from ._devices.machine import DeviceFacts as DeviceFacts
+    from ._devices.machine import Machine as Machine
+    from ._devices.pipeline import Pipeline as Pipeline
+    from ._devices.pipeline import Schedule as Schedule
+    from ._devices.visualize import Placement as Placement
+    from ._diagnosis.cause import Cause as Cause
+    from ._diagnosis.counters import Stats as Stats
+    from ._diagnosis.jax_work import NoCompiles as NoCompiles
+    from ._diagnosis.jax_work import Watch as Watch
+    from ._diagnosis.jax_work import Work as Work
+    from ._export.loaded import ExportedProgram as ExportedProgram
+    from ._export.loaded import Loaded as Loaded
+    from ._interface.derivatives import Derivative as Derivative
+    from ._interface.stack import Stacked as Stacked
+    from ._jax.compile_cache.cache import CacheFacts as CacheFacts
+    from ._jax.mesh import Mesh as Mesh
+    from ._measured.measure import Measurement as Measurement
+    from ._measured.measure import Timing as Timing
+    from ._measured.profile import Profile as Profile
+    from ._measured.verdict import Verdict as Verdict
+    from ._program.tolerance import Deviation as Deviation
+    from ._program.tolerance import PrecisionReport as PrecisionReport
+    from ._program.tolerance import Product as Product
+    from ._report.axis_facts import AxisFacts as AxisFacts
+    from ._report.communication import Collective as Collective
+    from ._report.communication import Communication as Communication
+    from ._report.frontier import Frontier as Frontier
+    from ._report.frontier import Saving as Saving
+    from ._report.plan_report import Report as Report
+    from ._report.strategy import Strategy as Strategy
+    from ._report.strategy import Way as Way
+    from ._report.streamed import Streamed as Streamed
+    from ._report.streamed import StreamStats as StreamStats
+else:
+    __getattr__, __dir__, __all__ = _names(
+        __name__,
+        {
+            "Fetch": "_devices.host",
+            "DeviceFacts": "_devices.machine",
+            "Machine": "_devices.machine",
+            "Pipeline": "_devices.pipeline",
+            "Schedule": "_devices.pipeline",
+            "Placement": "_devices.visualize",
+            "Cause": "_diagnosis.cause",
+            "Stats": "_diagnosis.counters",
+            "NoCompiles": "_diagnosis.jax_work",
+            "Watch": "_diagnosis.jax_work",
+            "Work": "_diagnosis.jax_work",
+            "ExportedProgram": "_export.loaded",
+            "Loaded": "_export.loaded",
+            "Derivative": "_interface.derivatives",
+            "Stacked": "_interface.stack",
+            "CacheFacts": "_jax.compile_cache.cache",
+            "Mesh": "_jax.mesh",
+            "Measurement": "_measured.measure",
+            "Timing": "_measured.measure",
+            "Profile": "_measured.profile",
+            "Verdict": "_measured.verdict",
+            "Deviation": "_program.tolerance",
+            "PrecisionReport": "_program.tolerance",
+            "Product": "_program.tolerance",
+            "AxisFacts": "_report.axis_facts",
+            "Collective": "_report.communication",
+            "Communication": "_report.communication",
+            "Frontier": "_report.frontier",
+            "Saving": "_report.frontier",
+            "Report": "_report.plan_report",
+            "Strategy": "_report.strategy",
+            "Way": "_report.strategy",
+            "StreamStats": "_report.streamed",
+            "Streamed": "_report.streamed",
+        },
+        private=False,
+    )
