@@ -206,6 +206,22 @@ def tests_newest(session: nox.Session) -> None:
     run_tests(session, *eager, paths=(*CORE, "--quick-xla=4/4"))
 
 
+# What the pages of `docs/with` are about, beyond the extras. torch brings its libraries for GPUs:
+# `nox -s libraries -- torch` installs it, and its page is skipped otherwise.
+LIBRARIES = ("flax", "numpyro", "blackjax", "pandas", "joblib", "distributed")
+
+
+@nox.session(python=DEFAULT)
+def libraries(session: nox.Session) -> None:
+    """Run the pages about other libraries with the newest release of each; `-- torch` installs
+    that too.
+    """
+    session.install("-e", ".[examples,tests]", *LIBRARIES, *session.posargs)
+    session.run(
+        "pytest", "tests/test_docs.py", "tests/test_libraries.py", "-k", "docs/with or libraries"
+    )
+
+
 @nox.session(python=DEFAULT, name="tests-cpu")
 def tests_cpu(session: nox.Session) -> None:
     """Run all tests on one CPU device, whatever else the machine has."""

@@ -4,6 +4,7 @@ says that it prints, it prints.
 
 import builtins
 import contextlib
+import importlib.util
 import io
 import json
 import re
@@ -48,8 +49,12 @@ SURE = [
     "cluster",
 ]
 OPTIONS = ROOT / "docs" / "options"
+WITH = ROOT / "docs" / "with"
+# The library that a page of `docs/with` is about, where its name is not the page's;
+# `nox -s libraries` installs them.
+LIBRARIES = {"pytorch-data": ("torch",), "sweeps": ("joblib", "distributed")}
 # the others show what depends on the machine
-PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]
+PRINTED = [page for page in PAGES if page.parent in (OPTIONS, WITH) or page.stem in SURE]
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
 # of the page of an option
@@ -73,8 +78,10 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """
     out = io.StringIO()
     # these mix dtypes
-    loose = page.parent.parent.name == "examples" or re.search(
-        "import optax|from examples", page.read_text()
+    loose = (
+        page.parent.parent.name == "examples"
+        or page.parent == WITH
+        or re.search("import optax|from examples", page.read_text())
     )
     with (
         contextlib.redirect_stdout(out),
@@ -88,6 +95,9 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
 @every_page
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader can paste a page from top to bottom. What stands below a block is what it prints."""
+    for library in LIBRARIES.get(page.stem, (page.stem,)) if page.parent == WITH else ():
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed; nox -s libraries installs it")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""

@@ -18,7 +18,8 @@ import jitney
 from tests._arrays import array
 from tests._public import MODULES, public_names
 
-API = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+PAGES = (Path(__file__).parents[1] / "docs" / "api").glob("*.md")
+API = "\n".join(page.read_text() for page in PAGES)
 
 
 @jitney.optimize(pad={"n": "pow2"})
