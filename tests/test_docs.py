@@ -6,9 +6,11 @@ import builtins
 import contextlib
 import io
 import json
+import logging
 import re
 import runpy
 import symtable
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,10 +50,13 @@ SURE = [
     "cluster",
 ]
 OPTIONS = ROOT / "docs" / "options"
+PROBLEMS = ROOT / "docs" / "problems"
+# all that these print is shown
+WHOLE = (OPTIONS, PROBLEMS)
 # the others show what depends on the machine
-PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]
+PRINTED = [page for page in PAGES if page.parent in WHOLE or page.stem in SURE]
 # What the machine or the version of JAX decides.
-UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+UNITS = re.compile(r"[\d.,]+ (?:s|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
 # of the page of an option
 PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]
 PICTURES = ROOT / "docs" / "pictures"
@@ -78,10 +83,31 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     )
     with (
         contextlib.redirect_stdout(out),
+        stderr_of_jax(out) if page.parent == PROBLEMS else contextlib.nullcontext(),
         jax.numpy_dtype_promotion("standard" if loose else "strict"),
     ):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return out.getvalue()
+
+
+@contextlib.contextmanager
+def stderr_of_jax(out: io.StringIO) -> Iterator[None]:
+    """Have what JAX logs, and warnings, among what a block prints: they are what a problem shows
+    of itself. They stand on stderr otherwise, and a warning is an error in a test.
+    """
+
+    def shown(message: Warning | str, category: type[Warning], *_: object) -> None:
+        out.write(f"{category.__name__}: {message}\n")
+
+    handler, log = logging.StreamHandler(out), logging.getLogger("jax")
+    log.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = shown
+            yield
+    finally:
+        log.removeHandler(handler)
 
 
 @pytest.mark.core("README.md", "docs/quickstart.md", "docs/options/vmap.md")
@@ -93,9 +119,9 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     printed = ""
     for language, code, line in blocks(page):
         if language == "python":
-            assert not (printed and page.parent == OPTIONS), f"this is shown nowhere:\n{printed}"
+            assert not (printed and page.parent in WHOLE), f"this is shown nowhere:\n{printed}"
             printed = run(code, line, page, names)
-        elif page in PRINTED and (printed or page.parent == OPTIONS):
+        elif page in PRINTED and (printed or page.parent in WHOLE):
             missing = [
                 each
                 for each in code.splitlines()
