@@ -56,7 +56,7 @@ WHOLE = (OPTIONS, PROBLEMS)
 # the others show what depends on the machine
 PRINTED = [page for page in PAGES if page.parent in WHOLE or page.stem in SURE]
 # What the machine or the version of JAX decides.
-UNITS = re.compile(r"[\d.,]+ (?:s|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+UNITS = re.compile(r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
 # of the page of an option
 PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]
 PICTURES = ROOT / "docs" / "pictures"
