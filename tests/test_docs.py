@@ -56,7 +56,9 @@ WHOLE = (OPTIONS, PROBLEMS)
 # the others show what depends on the machine
 PRINTED = [page for page in PAGES if page.parent in WHOLE or page.stem in SURE]
 # What the machine or the version of JAX decides.
-UNITS = re.compile(r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+UNITS = re.compile(
+    r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +"
+)
 # Words that one searches for, of the page of each problem.
 WORDS = {
     "recompiles": "recompiles|retracing|cache miss",
