@@ -67,8 +67,8 @@ class PlanLine:
         return self.taken or _NOT_ASKED.fullmatch(self.why) is None
 
 
-# Ratio of bytes with and without a policy, above which the policy gains nothing.
-_GAINS = 0.98
+# Ratios of bytes with and without a policy, above which the policy gains little, and nothing.
+_GAINS_LITTLE, _GAINS_NOTHING = 0.9, 0.98
 _ERROR = "an error names argument and line"
 # Reasons of decisions that nobody asked for.
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
@@ -331,11 +331,12 @@ def _remat_gain(
             compiled_bytes(each.run_inner_stages, avals, shardings) for each in (entry, plain)
         )
     both = f"; {text(with_it)} with it, {text(without)} without"
-    if with_it <= _GAINS * without:
+    if with_it <= _GAINS_LITTLE * without:
         return both
+    gains = "nothing" if with_it > _GAINS_NOTHING * without else "little"
     return (
-        f'{both}: it gains nothing around the whole body; remat="auto" with `memory` looks for'
-        " parts that do"
+        f"{both}: it gains {gains} around the whole body; `memory` in its place, or"
+        ' remat="auto" with `memory`, places checkpoints'
     )
 
 
