@@ -135,7 +135,7 @@ def run_tests(
 
 # The main jobs, and how long each takes on two idle cores.
 DEMO = {
-    "trf": "Fits of 14 NIST sets, beside SciPy: about 20 s",
+    "trf": "Fits of 14 NIST sets, beside SciPy: about 30 s",
     "homodyne": "A million X-ray correlations, fitted three ways: about 20 s",
     "equilibrium": "Seven published macroeconomic models: about 20 s",
     "surrogate": "A causal model: about 10 s",
@@ -154,7 +154,7 @@ def demo(session: nox.Session) -> None:
         session.log(f"{told}.")
         session.run("python", "-m", f"examples.{name}", *session.posargs, env=ONE_BLAS_THREAD)
     if not session.posargs:
-        session.log("What is gained over what is common today, measured here: about 40 s.")
+        session.log("What is gained over what is common today, measured here: about 45 s.")
         session.run("python", "-m", "examples", env=ONE_BLAS_THREAD)
 
 

@@ -17,7 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from rich.console import Console
 
 from examples._page import page
-from examples._tables import NOT_GAINED, baselines, gains, jobs, warm
+from examples._tables import NOT_GAINED, baselines, figure, gains, jobs, warm
 from examples.gains import NAMES, TAKES
 from examples.gains._gain import Gain
 
@@ -65,15 +65,18 @@ def measure(names: tuple[str, ...], folder: Path, console: Console) -> None:
 
     jitney.configure(cache=False)
     for i, name in enumerate(names):
-        console.print(f"{i + 1} of {len(names)}, {name}: {TAKES[name]}", highlight=False)
+        console.print(
+            f"{i + 1} of {len(names)}, {name}: {TAKES[name]}", highlight=False, soft_wrap=True
+        )
         began = time.perf_counter()
         gain = importlib.import_module(f"examples.gains.{name}").measure()
         gain.write(folder / "gains")
         first = gain.lines[0]
         console.print(
-            f"  {first.what}: today {first.gain} of jitney's, by hand {first.beside_hand}"
-            f" ({time.perf_counter() - began:.0f} s)",
+            f"  {first.what}; jitney {figure(first.jitney)}, today {figure(first.today)}, by hand"
+            f" {figure(first.by_hand)}. Measured in {time.perf_counter() - began:.0f} s.",
             highlight=False,
+            soft_wrap=True,
         )
 
 

@@ -86,8 +86,8 @@ def measure() -> Gain:
         f'chunk={{"places": {CHUNK}}} on the function as it is',
         "predictions to 1e-4, in float32",
         (
-            line("temporaries, as the compiler counts them, MiB", "temporary"),
-            line("peak of the process, Python and JAX included, MiB", "peak"),
+            line("temporaries (compiler), MiB", "temporary"),
+            line("peak of the process, MiB", "peak"),
             line("a warm call, ms", "ms"),
         ),
     )
