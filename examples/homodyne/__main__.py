@@ -219,6 +219,7 @@ def compared(watch: Watch, data: Data) -> None:
 def strategy(data: Data, memory: str) -> jitney.Strategy:
     """What the sizes at hand take, by the compiler."""
     times = jax.ShapeDtypeStruct((data.pairs,), np.float32)  # which all angles share
+    measured = jax.ShapeDtypeStruct((data.angles, data.pairs), np.float32)
     return jitney.strategy(
         at_once,
         np.zeros(9),
@@ -226,6 +227,7 @@ def strategy(data: Data, memory: str) -> jitney.Strategy:
         data.phi.astype(np.float32),
         times,
         times,
+        measured,
         sizes={"points": data.pairs, "phi": data.angles},
         memory=memory,
     )
