@@ -91,7 +91,7 @@ def text_of(shown: object) -> str:
     `NO_COLOR` is set.
     """
     file = io.StringIO()
-    watched = sys.stdout.isatty()
+    watched = _on_terminal()
     colours = watched and not os.environ.get("NO_COLOR")
     width = _wide() if watched else _WIDEST
     Console(file=file, width=width, force_terminal=colours or None, force_jupyter=False).print(
@@ -104,9 +104,16 @@ def wrap_line(line: str) -> str:
     """Wrap one line between words if standard output is a terminal that is not as wide."""
     return (
         textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False)
-        if sys.stdout.isatty()
+        if _on_terminal()
         else line
     )
+
+
+def _on_terminal() -> bool:
+    """Return whether people read standard output on a terminal. The output of a kernel of Jupyter
+    says that it is one, and a notebook has the text beside its HTML, in its file too.
+    """
+    return sys.stdout.isatty() and not Console().is_jupyter
 
 
 def _wide() -> int:
