@@ -278,7 +278,7 @@ class Tools(Generic[R]):
             checkpoint: A file for the accumulated state.
             checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
             retries: How often a chunk is read once more after a failed read.
-            progress: Whether a bar shows the progress of the run; in a notebook by ipywidgets.
+            progress: Whether a bar shows the progress of the run.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be carried from chunk

@@ -103,8 +103,7 @@ def stream(
             after 0.1 s, 0.2 s, 0.4 s, ...; the same holds for opening the data. An object that is
             iterated, and a compressed `.npz`, are read again from their first row, up to the row
             that was reached.
-        progress: Whether a bar shows the progress of the run, its rate, and the time left; in a
-            notebook by ipywidgets.
+        progress: Whether a bar shows the progress of the run, its rate, and the time left.
 
     Returns:
         The function's results, in which arrays that have the axis are NumPy arrays, and statistics
