@@ -4,6 +4,7 @@ Accessibility Guidelines, 4.5 for text and 3 for lines, computed from what is dr
 
 import re
 from itertools import product
+from pathlib import Path
 from xml.etree import ElementTree
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from examples.gallery._card import SCHEME
 from jitney import _console, _svg
 from jitney._command.bench.growth import growths
 from jitney._command.bench.measuring import ProgramMemory, SizeRun
@@ -19,6 +21,9 @@ from jitney._command.bench.plot import svg
 from jitney._console import html_of
 from tests._arrays import array
 
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+# Files of the pages; `call` and `chunks` are as the pictures that are drawn here.
+FILES = ("shards", "sizes")
 SVG = "{http://www.w3.org/2000/svg}"
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 Colour = tuple[float, ...]
@@ -91,6 +96,7 @@ def pictures() -> dict[str, str]:
         for n in (10, 100, 1000)
     ]
     return {
+        **{name: (PICTURES / f"{name}.svg").read_text() for name in FILES},
         "bucket": jitney.optimize(pad={"n": "pow2"})(net).plan(w, x).draw(),
         "chunks": jitney.optimize(chunk={"n": 30})(net).plan(w, x).draw(),
         "frontier": jitney.frontier(loss, w, x, wrt="w", memory="10KiB").svg(),
@@ -130,7 +136,7 @@ def ground_of(text: ElementTree.Element, root: ElementTree.Element, ground: Colo
     return ground
 
 
-KINDS = ("bucket", "chunks", "frontier", "measurement")
+KINDS = ("bucket", "chunks", "frontier", "measurement", *FILES)
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -185,3 +191,30 @@ def test_a_picture_has_a_ground_of_its_own_only_as_a_file(drawn):
         assert all(":root" in where for where, what in rules if "background" in what)
         assert "@media (prefers-color-scheme: dark) { svg." in picture
         assert "var(--jp-content-font-color1, var(--vscode-editor-foreground" in picture
+
+
+def test_a_picture_of_the_gallery_can_be_read(theme_of_a_file):
+    """Text, and with it axes, are of the colour of the file's scheme; the other colours read on
+    both grounds.
+    """
+    ink, ground = theme_of_a_file
+    for file in sorted((PICTURES / "gallery").glob("*.svg")):
+        root = ElementTree.fromstring(file.read_text())
+        rules = "".join(each.text or "" for each in root.iter(f"{SVG}style"))
+        assert rules.endswith(f" {SCHEME}")
+        assert root.get("fill") == "currentColor"
+        styles = [each.get("style", "") for each in root.iter()]
+        texts = [each.get("style", "") for each in root.iter(f"{SVG}text")]
+        assert texts
+        assert [style for style in texts if "fill" in style] == []
+        lines = {text for style in styles for text in re.findall(r"(?:fill|stroke): (#\w+)", style)}
+        assert {text: contrast(colour(text), ground) >= 3 for text in lines} == dict.fromkeys(
+            lines, True
+        )
+    assert contrast(ink, ground) >= 4.5
+
+
+@pytest.fixture(params=re.findall(r"color: (#\w+); background: (#\w+)", SCHEME))
+def theme_of_a_file(request):
+    """Colours of the text and of the ground, in light and in dark."""
+    return tuple(map(colour, request.param))
