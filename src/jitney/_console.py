@@ -128,7 +128,7 @@ def _wide() -> int:
     return max(_NARROWEST, min(_WIDEST, columns))
 
 
-def html_of(shown: object) -> str:
+def html_of(shown: Any) -> str:
     """HTML of a rich object, for a notebook, in colours that follow the notebook's theme."""
     console = Console(file=io.StringIO(), width=_WIDEST, force_jupyter=False)
     lines = Segment.split_lines(Segment.simplify(console.render(shown)))
