@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.rest
 
 RUNS = {
-    "stream": "jitney.stream(total, {'x': np.ones(40, np.float32)}, chunk={'n': 4}).value",
+    "stream": "jitney.stream(total, np.ones(40, np.float32), chunk={'n': 4}).result",
     "scan_steps": "jitney.scan_steps(lambda x: x + 1, 40, progress=True)(jnp.float32(0))",
 }
 TOTAL = """\
@@ -38,6 +38,6 @@ def test_a_run_that_fails_leaves_the_error_alone(notebook):
         "        if rows.start > 20: raise KeyError('lost')\n"
         "        return np.ones(rows.stop - rows.start, np.float32)"
     )
-    cell = notebook.run("jitney.stream(total, {'x': Rows()}, chunk={'n': 4}, retries=0)")
+    cell = notebook.run("jitney.stream(total, Rows(), chunk={'n': 4}, retries=0)")
     assert "lost" in cell.error
     assert [each["text/plain"] for each in cell.displays] in ([""], [])
