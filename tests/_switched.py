@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jitney
-from jitney._switches import VERIFY
+from jitney._switches import SETTINGS
 
 
 @contextmanager
@@ -24,10 +25,10 @@ def environment(**values: str) -> Iterator[None]:
 
 
 @contextmanager
-def configured(*, verify: bool) -> Iterator[None]:
-    """`jitney.configure(verify=...)` for the block."""
-    jitney.configure(verify=verify)
+def configured(**settings: Any) -> Iterator[None]:
+    """`jitney.configure(verify=...)` or the like for the block."""
+    jitney.configure(**settings)
     try:
         yield
     finally:
-        VERIFY.turn(None)
+        SETTINGS.configure(dict.fromkeys(settings))

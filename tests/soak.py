@@ -166,7 +166,7 @@ class Soak:
 
     def streamed(self, random: Random) -> None:
         x = drawn(random, size(random))
-        close(jitney.stream(self.spread, {"x": x}, chunk={"n": 64}).value, x.std())
+        close(jitney.stream(self.spread, x, chunk={"n": 64}).result, x.std())
 
     def filed(self, random: Random) -> None:
         x = drawn(random, 1 + size(random) % 8)

@@ -4,11 +4,14 @@ says that it prints, it prints.
 
 import builtins
 import contextlib
+import importlib.util
 import io
 import json
+import logging
 import re
 import runpy
 import symtable
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,10 +51,35 @@ SURE = [
     "cluster",
 ]
 OPTIONS = ROOT / "docs" / "options"
+WITH = ROOT / "docs" / "with"
+# The library that a page of `docs/with` is about, where its name is not the page's;
+# `nox -s libraries` installs them.
+LIBRARIES = {"pytorch-data": ("torch",), "sweeps": ("joblib", "distributed")}
+PROBLEMS = ROOT / "docs" / "problems"
+# all that these print is shown
+WHOLE = (OPTIONS, PROBLEMS)
 # the others show what depends on the machine
-PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]
+PRINTED = [page for page in PAGES if page.parent in (*WHOLE, WITH) or page.stem in SURE]
 # What the machine or the version of JAX decides.
-UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+UNITS = re.compile(
+    r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +"
+)
+# Words that one searches for, of the page of each problem.
+WORDS = {
+    "recompiles": "recompiles|retracing|cache miss",
+    "ragged": "ragged|masking|padding",
+    "out-of-memory": "out of memory|oom|resource_exhausted",
+    "compile-time": "first call|minutes|compile time|startup",
+    "many-fits": "thousands of fits|vmap|batched least squares",
+    "long-scans": "long scans|backprop through time|remat|checkpoint",
+    "jacobians": "jacobians|large|sparse|coloring",
+    "many-devices": "devices|sharding|pmap",
+    "precision": "float32|float64|precision|x64",
+    "nans": "nans|nan",
+}
+# of the page of a problem
+ANSWERS = ["With jitney", "What it gains", "What it refuses and costs", "Where next"]
+LINES_OF_A_PROBLEM = 115
 # of the page of an option
 PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]
 PICTURES = ROOT / "docs" / "pictures"
@@ -73,29 +101,55 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """
     out = io.StringIO()
     # these mix dtypes
-    loose = page.parent.parent.name == "examples" or re.search(
-        "import optax|from examples", page.read_text()
+    loose = (
+        page.parent.parent.name == "examples"
+        or page.parent == WITH
+        or re.search("import optax|from examples", page.read_text())
     )
     with (
         contextlib.redirect_stdout(out),
+        stderr_of_jax(out) if page.parent == PROBLEMS else contextlib.nullcontext(),
         jax.numpy_dtype_promotion("standard" if loose else "strict"),
     ):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return out.getvalue()
 
 
+@contextlib.contextmanager
+def stderr_of_jax(out: io.StringIO) -> Iterator[None]:
+    """Have what JAX logs, and warnings, among what a block prints: they are what a problem shows
+    of itself. They stand on stderr otherwise, and a warning is an error in a test.
+    """
+
+    def shown(message: Warning | str, category: type[Warning], *_: object) -> None:
+        out.write(f"{category.__name__}: {message}\n")
+
+    handler, log = logging.StreamHandler(out), logging.getLogger("jax")
+    log.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = shown
+            yield
+    finally:
+        log.removeHandler(handler)
+
+
 @pytest.mark.core("README.md", "docs/quickstart.md", "docs/options/vmap.md")
 @every_page
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader can paste a page from top to bottom. What stands below a block is what it prints."""
+    for library in LIBRARIES.get(page.stem, (page.stem,)) if page.parent == WITH else ():
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed; nox -s libraries installs it")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
     for language, code, line in blocks(page):
         if language == "python":
-            assert not (printed and page.parent == OPTIONS), f"this is shown nowhere:\n{printed}"
+            assert not (printed and page.parent in WHOLE), f"this is shown nowhere:\n{printed}"
             printed = run(code, line, page, names)
-        elif page in PRINTED and (printed or page.parent == OPTIONS):
+        elif page in PRINTED and (printed or page.parent in WHOLE):
             missing = [
                 each
                 for each in code.splitlines()
@@ -130,6 +184,29 @@ def test_a_page_whose_blocks_continue_one_another_says_so(page: Path):
     """A reader who takes one block alone is not left with a NameError, or was told."""
     taken = [unknown(code) for language, code, _ in blocks(page) if language == "python"]
     assert not any(taken) or ONE_SCRIPT in page.read_text(), taken
+
+
+@pytest.mark.parametrize("problem", WORDS)
+def test_every_problem_is_found_by_its_words(problem: str):
+    """They stand in the title or in the line of synonyms below it; the parts are the same, a page
+    is a screen and a half, and both the navigation and the first page begin with it.
+    """
+    text = (PROBLEMS / f"{problem}.md").read_text()
+    code = re.compile(r"^```.*?^```\n", flags=re.MULTILINE | re.DOTALL)
+    title, synonyms = text.splitlines()[0], text.splitlines()[2]
+    found = f"{title} {synonyms}".lower()
+    assert [word for word in WORDS[problem].split("|") if word not in found] == []
+    assert re.findall(r"^## (.*)", code.sub("", text), flags=re.MULTILINE) == ANSWERS
+    assert text.count("\n") <= LINES_OF_A_PROBLEM
+
+
+def test_the_site_begins_with_the_problems():
+    """In the navigation right after Home, and in what the first page says of where to begin."""
+    listed = [f"problems/{problem}.md" for problem in WORDS]
+    assert listed == re.findall(r"\((problems/.*?)\)", (ROOT / "docs" / "index.md").read_text())
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n", 1)[1]
+    assert re.findall(r"(\S+\.md)$", nav, flags=re.MULTILINE)[:11] == ["index.md", *listed]
+    assert {page.stem for page in PROBLEMS.glob("*.md")} == {*WORDS}
 
 
 @pytest.mark.parametrize("option", NAMES)

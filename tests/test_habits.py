@@ -18,7 +18,8 @@ import jitney
 from tests._arrays import array
 from tests._public import MODULES, public_names
 
-API = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+PAGES = (Path(__file__).parents[1] / "docs" / "api").glob("*.md")
+API = "\n".join(page.read_text() for page in PAGES)
 
 
 @jitney.optimize(pad={"n": "pow2"})
@@ -151,11 +152,11 @@ def test_a_tool_as_a_method_tells_what_the_function_tells(name, args, options):
 def test_a_stream_as_a_method_is_that_of_the_function():
     """With the result, and what the run did."""
     exact = jitney.optimize(plain_sum)
-    data = {"x": np.arange(10, dtype=np.float32)}
+    data = np.arange(10, dtype=np.float32)
     streamed = exact.stream(data, chunk={"n": 4}, progress=False)
-    assert (float(streamed.value), streamed.stats.chunks) == (45.0, 3)
+    assert (float(streamed.result), streamed.stats.chunks) == (45.0, 3)
     gradient = exact.grad.stream(data, chunk={"n": 4}, progress=False)
-    np.testing.assert_array_equal(gradient.value["x"], np.ones(10))
+    np.testing.assert_array_equal(gradient.result["x"], np.ones(10))
 
 
 @pytest.mark.rest

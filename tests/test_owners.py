@@ -193,7 +193,7 @@ CALLS = [
     lambda: optimize(memory="no size"),
     lambda: optimize(static="y")(lambda x: x),
     lambda: optimize(memory="no size")(lambda x: x),
-    lambda: jitney.stream(failing, {"x": np.ones(3)}, chunk={"n": 1}),
+    lambda: jitney.stream(failing, np.ones(3), chunk={"n": 1}),
     lambda: jitney.analysis.axes(failing),
     lambda: jitney.mesh(data=1000),
     lambda: jitney.Bucket(),

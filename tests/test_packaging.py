@@ -168,10 +168,20 @@ def test_source_uses_no_private_jax_module():
 
 
 def test_public_names_are_documented():
-    """What can be imported has a docstring and a place in the API reference."""
+    """What can be imported has a docstring and a place in the API reference, and the page of all
+    names leads to it.
+    """
     assert [path for path, each in PUBLIC.items() if not (each.__doc__ or "").strip()] == []
-    reference = (ROOT / "docs" / "api.md").read_text()
-    assert [path for path in PUBLIC if f"::: {path}\n" not in reference] == []
+    pages = {page.name: page.read_text() for page in (ROOT / "docs" / "api").glob("*.md")}
+    names = (ROOT / "docs" / "api.md").read_text()
+    homes = {
+        path: [name for name, text in pages.items() if f"::: {path}\n" in text] for path in PUBLIC
+    }
+    assert [path for path, found in homes.items() if len(found) != 1] == []
+    assert [path for path, (home,) in homes.items() if f"](api/{home}#{path})" not in names] == []
+    # the page of the classes of results leads to them, too
+    types = [path for path in PUBLIC if path.startswith("jitney.types.")]
+    assert [path for path in types if f"]({homes[path][0]}#{path})" not in pages["types.md"]] == []
 
 
 @pytest.mark.rest

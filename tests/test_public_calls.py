@@ -352,8 +352,8 @@ def in_folder(tmp_path_factory):
 SENTENCES = {
     "a count of devices": (lambda: jitney.mesh(devices=2), r"jitney.mesh\(data=2\)"),
     "a list of data": (
-        lambda: jitney.stream(cut, [X], chunk={"n": 2}),
-        "by the names of arguments",
+        lambda: jitney.stream(cut, [X], None, None, chunk={"n": 2}),
+        "too many positional arguments",
     ),
     "a size without an axis": (lambda: plain.plan(sizes=4), r'sizes={"n": 100}'),
     "a text for a scale": (lambda: jitney.LossScale("dynamic"), "They are numbers"),

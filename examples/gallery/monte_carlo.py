@@ -53,8 +53,8 @@ def nothing(draws: int) -> np.ndarray:
 
 def streamed(draws: int, chunk: int = CHUNK) -> tuple[np.ndarray, ...]:
     """Price, delta and mean square, chunk by chunk."""
-    data = {"spot": SPOT, "key": jax.random.key(0), "draws": nothing(draws)}
-    return jitney.stream(priced, data, chunk={"draw": chunk}, progress=False)[0]
+    key = jax.random.key(0)
+    return priced.stream(SPOT, key, nothing(draws), chunk={"draw": chunk}, progress=False).result
 
 
 def black_scholes(spot: float) -> tuple[float, float]:
@@ -103,7 +103,7 @@ def draw(figure: Figure, *, full: bool = False) -> None:
         errors.append(abs(float(value) - black_scholes(float(SPOT))[0]))
         deviations.append(np.sqrt((float(square) - float(value) ** 2) / count))
     axes = figure.subplots()
-    axes.loglog(counts, deviations, color="#9a9a9a", label="standard error")
-    axes.loglog(counts, errors, "o", color="#0b6e99", label="distance from Black and Scholes")
+    axes.loglog(counts, deviations, color="#808080", label="standard error")
+    axes.loglog(counts, errors, "o", color="#2f7fd8", label="distance from Black and Scholes")
     axes.set(xlabel="draws", ylabel="price")
     axes.legend(frameon=False)

@@ -65,16 +65,18 @@ def streamed(
     """
 
     def products(vector: np.ndarray) -> np.ndarray:
-        given = {"vector": vector, "setup": Setup(), "phi": data.phi.astype(np.float32)}
-        paths = {name: data.path(name) for name in ("t1", "t2", "measured")}
-        found = jitney.stream(
-            at_once,
-            given | paths,
+        found = at_once.stream(
+            vector=vector,
+            setup=Setup(),
+            phi=data.phi.astype(np.float32),
+            t1=data.path("t1"),
+            t2=data.path("t2"),
+            measured=data.path("measured"),
             chunk={"points": chunk},
             checkpoint=checkpoint,
             progress=progress,
         )
-        return _summed(found.value)
+        return _summed(found.result)
 
     return products
 

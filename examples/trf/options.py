@@ -68,7 +68,7 @@ def one_fit() -> dict[str, Callable[[], np.ndarray]]:
     compiled = {
         "eqx.filter_jit": eqx.filter_jit(fit),
         "@optimize": optimize(fit),
-        "@optimize(check=False)": optimize(check=False)(fit),
+        "@optimize(contracts=False)": optimize(contracts=False)(fit),
         '@optimize(compiler="fast")': optimize(compiler="fast")(fit),
     }
 

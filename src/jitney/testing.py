@@ -204,7 +204,7 @@ def assert_memory(
     """
     check_calls("assert_memory()", {"f": f}, kwargs)
     _check("assert_memory()", temp_mb=temp_mb)
-    lowers: Any = f if hasattr(f, "lower") else optimize(f, check=False)
+    lowers: Any = f if hasattr(f, "lower") else optimize(f, contracts=False)
     compiled = lowers.lower(*args, **(kwargs or {})).compile()
 
     # Equinox wraps JAX's compiled program.

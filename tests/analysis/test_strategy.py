@@ -51,9 +51,7 @@ def test_a_stream_where_the_data_do_not_fit():
     assert found.chosen.bytes <= 2**20
     small = optimize(energy.__wrapped__, memory="1MiB")
     x = np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32)
-    value, stats = stream(
-        small, {"w": np.ones(4, np.float32), "x": x}, chunk={"n": "auto"}, progress=False
-    )
+    value, stats = stream(small, w=np.ones(4, np.float32), x=x, chunk={"n": "auto"}, progress=False)
     np.testing.assert_allclose(value, x.sum(dtype=float), rtol=1e-3)
     assert stats.chunks == -(-200_000 // found.chosen.chunk)
 

@@ -46,7 +46,7 @@ def chunked(body, **options):
 
 
 def streamed(body):
-    return lambda x: jitney.stream(optimize(body), {"x": x}, chunk={"n": 3}, progress=False).value
+    return lambda x: jitney.stream(optimize(body), x, chunk={"n": 3}, progress=False).result
 
 
 def padded(body):

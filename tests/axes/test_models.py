@@ -177,9 +177,9 @@ def test_the_gradient_is_streamed():
     check(
         stream(
             optimize(loss).value_and_grad.program(wrt="model"),
-            data,
+            **data,
             chunk={"batch": CHUNK},
             progress=False,
-        ).value,
+        ).result,
         want,
     )

@@ -89,7 +89,7 @@ def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
 def test_numbers_made_of_a_size_are_pythons_in_streams():
     """As in chunks, from the host."""
     x = np.random.default_rng(0).normal(size=60_000).astype(np.float32)
-    got, _ = jitney.stream(optimize(pairs), {"x": x}, chunk={"n": 7000}, progress=False)
+    got, _ = jitney.stream(optimize(pairs), x, chunk={"n": 7000}, progress=False)
     np.testing.assert_allclose(
         got, x.astype(np.float64).sum() / (60_000 * 59_999 / 2), rtol=1e-4, atol=1e-9
     )

@@ -51,7 +51,7 @@ def test_nothing_is_padded(disabled):
         {"memory": "1MiB"},
         {"precision": "bf16-all"},
         {"remat": True},
-        {"check": False},
+        {"contracts": False},
     ],
 )
 def test_results_are_those_of_plain_jit(options):
@@ -103,10 +103,8 @@ def lambda_loss(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def test_a_stream_is_one_call():
     """On all of the data."""
-    found = jitney.stream(
-        optimize(lambda_loss), {"x": np.asarray(X)}, chunk={"n": 2}, progress=False
-    )
-    assert (float(found.value), found.stats.chunks) == (20.0, 1)
+    found = jitney.stream(optimize(lambda_loss), np.asarray(X), chunk={"n": 2}, progress=False)
+    assert (float(found.result), found.stats.chunks) == (20.0, 1)
 
 
 def test_arrays_of_numpy_are_arrays_of_jax_inside():

@@ -1,4 +1,4 @@
-"""`checks="later"`: an error of a run-time check is raised by a later call, by `jitney.wait()`, or
+"""`runtime_checks="later"`: an error of a run-time check is raised by a later call, by `jitney.wait()`, or
 at the end of Python, and never lost.
 """
 
@@ -52,18 +52,18 @@ def nothing_left():
 
 
 CALLS = {
-    "plain": lambda: optimize(checks="later")(positive),
-    "vmap": lambda: optimize(checks="later", vmap="n")(mapped),
-    "pad": lambda: optimize(checks="later", pad={"n": [16]})(positive),
-    "chunk": lambda: optimize(checks="later", chunk={"n": 4})(total),
-    "f64": lambda: optimize(checks="later", precision="f64")(positive),
-    "fast": lambda: optimize(checks="later", compiler="fast")(positive),
+    "plain": lambda: optimize(runtime_checks="later")(positive),
+    "vmap": lambda: optimize(runtime_checks="later", vmap="n")(mapped),
+    "pad": lambda: optimize(runtime_checks="later", pad={"n": [16]})(positive),
+    "chunk": lambda: optimize(runtime_checks="later", chunk={"n": 4})(total),
+    "f64": lambda: optimize(runtime_checks="later", precision="f64")(positive),
+    "fast": lambda: optimize(runtime_checks="later", compiler="fast")(positive),
     "donate": lambda: (lambda f: lambda x: f(x + 0))(
-        optimize(checks="later", donate="x")(positive)
+        optimize(runtime_checks="later", donate="x")(positive)
     ),
-    "no cache": lambda: optimize(checks="later", cache=False)(positive),
-    "grad": lambda: optimize(checks="later", remat=True)(total).grad,
-    "hessian": lambda: optimize(checks="later")(total).hessian,
+    "no cache": lambda: optimize(runtime_checks="later", cache=False)(positive),
+    "grad": lambda: optimize(runtime_checks="later", remat=True)(total).grad,
+    "hessian": lambda: optimize(runtime_checks="later")(total).hessian,
 }
 
 
@@ -83,7 +83,10 @@ def test_a_later_call_of_any_such_function_raises():
     """Of this thread, and before anything of that call runs: its donated buffers are there
     still.
     """
-    f, g = optimize(checks="later")(positive), optimize(checks="later", donate="x")(small)
+    f, g = (
+        optimize(runtime_checks="later")(positive),
+        optimize(runtime_checks="later", donate="x")(small),
+    )
     g(X + 0)
     f(-X)
     given = []
@@ -95,7 +98,7 @@ def test_a_later_call_of_any_such_function_raises():
 
 def test_the_error_says_which_call_and_what_else_failed():
     """In notes, which a traceback shows."""
-    f, g = optimize(checks="later")(positive), optimize(checks="later")(small)
+    f, g = optimize(runtime_checks="later")(positive), optimize(runtime_checks="later")(small)
     large = X * 1000
     f(X)
     g(X)
@@ -105,7 +108,8 @@ def test_the_error_says_which_call_and_what_else_failed():
         waited(g, large)
     late, *others = caught.value.__notes__
     assert (
-        f'Found late, since checks="later": this is of call {made + 1} of {f.core.where}.' in late
+        f'Found late, since runtime_checks="later": this is of call {made + 1} of {f.core.where}.'
+        in late
     )
     if others:  # else the call of `g` has raised, and was not made
         assert others == [
@@ -117,7 +121,7 @@ def test_each_thread_has_its_own_and_wait_looks_at_all():
     """Calls of this thread do not raise the errors of one that has ended; they are raised in the
     order of the calls.
     """
-    f, g = optimize(checks="later")(positive), optimize(checks="later")(small)
+    f, g = optimize(runtime_checks="later")(positive), optimize(runtime_checks="later")(small)
     f(X)
     g(X)
     for call in (lambda: g(X * 1000), lambda: f(-X)):
@@ -133,7 +137,7 @@ def test_each_thread_has_its_own_and_wait_looks_at_all():
 
 def test_many_threads_leave_only_what_failed():
     """Numbers of calls that went well are dropped when the next thread comes."""
-    f = optimize(checks="later")(positive)
+    f = optimize(runtime_checks="later")(positive)
     f(X)
     for _ in range(20):
         thread = threading.Thread(target=lambda: f(X).block_until_ready())
@@ -144,7 +148,9 @@ def test_many_threads_leave_only_what_failed():
 
 def test_a_function_that_is_gone_is_heard_of():
     """What it takes to raise its error stays."""
-    optimize(checks="later")(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative"))(-X)
+    optimize(runtime_checks="later")(
+        lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative")
+    )(-X)
     gc.collect()
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         jitney.wait()
@@ -171,7 +177,7 @@ def test_who_is_interrupted_while_he_waits_loses_nothing(by):
     """The error of a call before it is there for the next, if `wait` was interrupted or a call that
     looks.
     """
-    f = optimize(checks="later")(positive)
+    f = optimize(runtime_checks="later")(positive)
     jax.block_until_ready(f(-X))
     OUTSTANDING.add(Interrupting(), CheckTable(), "f()", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -211,7 +217,7 @@ def test_another_error_of_the_device_is_raised_late_too():
     def fails(x):
         raise RuntimeError("no such file")
 
-    @optimize(checks="later")
+    @optimize(runtime_checks="later")
     def f(x: V) -> V:
         x = eqx.error_if(x, jnp.any(x < 0), "must not be negative")
         return jax.lax.cond(
@@ -229,7 +235,7 @@ def test_another_error_of_the_device_is_raised_late_too():
 def test_a_late_error_traces_and_compiles_nothing():
     """The program is the one that a function that waits has."""
     body = count_traces(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative") + 2)
-    f = optimize(body, cache=False, checks="later")
+    f = optimize(body, cache=False, runtime_checks="later")
     negative = -X
     f.compile(X)
     with no_compiles(), pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
@@ -242,7 +248,7 @@ def test_a_late_error_traces_and_compiles_nothing():
 )
 def test_what_waits_anyway_raises_at_once(options):
     """And the plan says so."""
-    f = optimize(checks="later", **options)(positive)
+    f = optimize(runtime_checks="later", **options)(positive)
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         f(-X)
     (line,) = (line for line in f.plan(X).lines if line.name == "late checks")
@@ -256,7 +262,7 @@ def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
     """It raises there, the plan says so, and nothing is left for later."""
     lines = []
 
-    @optimize(checks="later")
+    @optimize(runtime_checks="later")
     def f(x):
         return eqx.error_if(x, jnp.any(x < 0), "must not be negative").sum()
 
@@ -274,14 +280,16 @@ def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
 
 def test_the_plan_says_who_raises():
     """Of a function that waits there is nothing to say."""
-    assert "late checks  a later call raises" in str(optimize(checks="later")(positive).plan(X))
+    assert "late checks  a later call raises" in str(
+        optimize(runtime_checks="later")(positive).plan(X)
+    )
     (line,) = (line for line in optimize(positive).plan(X).lines if line.name == "late checks")
     assert (line.taken, line.asked) == (False, False)
 
 
 SCRIPT = """
 import os, sys, equinox as eqx, jax.numpy as jnp, jitney
-f = jitney.optimize(lambda x: eqx.error_if(x * 2, jnp.any(x < 0), "must not be negative"), checks="later")
+f = jitney.optimize(lambda x: eqx.error_if(x * 2, jnp.any(x < 0), "must not be negative"), runtime_checks="later")
 f(jnp.ones(2))
 f(-jnp.ones(2))
 child = os.fork()
@@ -324,15 +332,15 @@ def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     assert done.returncode == 120
 
 
-@pytest.mark.parametrize("checks", ["now", "later"])
-def test_a_check_that_nothing_reads_runs_within_disable_jit(checks):
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_a_check_that_nothing_reads_runs_within_disable_jit(when):
     """Its number is no output of a compiled program then, and no array of its own accord."""
 
     def dead(x: V) -> V:
         eqx.error_if(x, jnp.any(x > 100), "nobody reads it")
         return x * 2
 
-    f = optimize(checks=checks)(dead)
+    f = optimize(runtime_checks=when)(dead)
     np.testing.assert_array_equal(f(X), X * 2)
     with jax.disable_jit():
         for _ in range(2):

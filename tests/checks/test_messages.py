@@ -94,7 +94,7 @@ def test_a_check_that_is_found_later_says_the_same():
     """`jitney.wait` raises it."""
 
     def late(x, said):
-        optimize(checks="later")(called)(x, said)
+        optimize(runtime_checks="later")(called)(x, said)
         jitney.wait()
 
     assert message_of(late, X) == message_of(eqx.filter_jit(called), X)
@@ -124,7 +124,7 @@ def test_the_end_of_python_prints_no_frames_of_jitney():
     """Neither those of the body's stack nor of what raises there."""
     script = """
 import equinox as eqx, jax.numpy as jnp, jitney
-jitney.optimize(checks="later")(lambda x: eqx.error_if(x, x > 0, "too much"))(jnp.ones(()))
+jitney.optimize(runtime_checks="later")(lambda x: eqx.error_if(x, x > 0, "too much"))(jnp.ones(()))
 """
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False

@@ -34,7 +34,7 @@ def test_other_dtypes_are_no_other_shapes():
     def doubled_number(x) -> Float[Array, "batch"]:
         return x * 2
 
-    program = jitney.optimize(doubled_number, shard={"batch": "data"}, check=False)
+    program = jitney.optimize(doubled_number, shard={"batch": "data"}, contracts=False)
     with jitney.mesh(data=4):
         assert program(jnp.ones(8, jnp.float32)).dtype == jnp.float32
         assert program(jnp.ones(8, jnp.float16)).dtype == jnp.float16

@@ -60,9 +60,7 @@ def test_callbacks_of_a_stream_happen_once_and_not_on_each_device(body, length):
         body, shard={"n": "data"}, mesh=jitney.mesh(data=4, devices=jax.devices()[:4])
     )
     want, wanted = seen(jax.jit(body), x)
-    got, noted = seen(
-        lambda x: jitney.stream(program, {"x": x}, chunk={"n": 8}, progress=False).value, x
-    )
+    got, noted = seen(lambda x: jitney.stream(program, x, chunk={"n": 8}, progress=False).result, x)
     assert sorted(noted) == sorted(wanted)
     np.testing.assert_allclose(got, want, rtol=1e-6)
 

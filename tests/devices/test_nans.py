@@ -130,6 +130,6 @@ def test_an_extreme_along_another_axis_than_the_one_that_is_cut(mesh, shard, str
     x[3, 1] = np.nan
     options = {} if streamed else {"chunk": {"n": 4}}
     f = jitney.optimize(by_row, shard=shard, mesh=mesh, **options)
-    got = jitney.stream(f, {"x": x}, chunk={"n": 4}, progress=False)[0] if streamed else f(x)
+    got = jitney.stream(f, x, chunk={"n": 4}, progress=False).result if streamed else f(x)
     for a, b in zip(got, jax.jit(by_row)(x), strict=True):
         np.testing.assert_array_equal(a, b)

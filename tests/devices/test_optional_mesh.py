@@ -147,7 +147,7 @@ def test_streams_lie_over_the_devices_around():
     for mesh in meshes()[:3]:
         with mesh:
             close(
-                jitney.stream(total, {"x": data}, chunk={"n": 64}, progress=False).value,
+                jitney.stream(total, data, chunk={"n": 64}, progress=False).result,
                 data.sum(0),
             )
 

@@ -70,7 +70,7 @@ def test_any_length_in_any_chunks_is_what_numpy_has(n, chunk, along, odd):
     w, x, i, begin = rows(3), rows(n, 3), RNG.integers(0, 5, n).astype(np.int32), rows(5)
     x[n // 2, 1] = odd
     got, _ = jitney.stream(
-        SUMMARY[along], {"w": w, "x": x, "i": i, "begin": begin}, chunk={"n": chunk}, progress=False
+        SUMMARY[along], w=w, x=x, i=i, begin=begin, chunk={"n": chunk}, progress=False
     )
     with np.errstate(all="ignore"):
         r = x.astype(np.float64) @ w
@@ -100,11 +100,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path):
                 raise KeyboardInterrupt
             return x[where]
 
-    want, _ = jitney.stream(f, {"x": Sliceable(x)}, chunk={"n": 8}, progress=False)
+    want, _ = jitney.stream(f, Sliceable(x), chunk={"n": 8}, progress=False)
     with pytest.raises(KeyboardInterrupt):
         jitney.stream(
             f,
-            {"x": Stopping()},
+            Stopping(),
             chunk={"n": 8},
             checkpoint=path,
             checkpoint_every=1,
@@ -113,10 +113,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path):
     assert path.exists()
     other = jitney.optimize(moments, shard={"n": "data"}, mesh=jitney.mesh(data=2))
     with pytest.raises(jitney.JitneyError, match="of another run"):
-        jitney.stream(other, {"x": Sliceable(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
-    got, stats = jitney.stream(
-        f, {"x": Sliceable(x)}, chunk={"n": 8}, checkpoint=path, progress=False
-    )
+        jitney.stream(other, Sliceable(x), chunk={"n": 8}, checkpoint=path, progress=False)
+    got, stats = jitney.stream(f, Sliceable(x), chunk={"n": 8}, checkpoint=path, progress=False)
     assert stats.chunks < 14
     for a, b in zip(got, want, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -141,7 +139,7 @@ def test_memory_of_a_step_is_that_of_one_device():
 
     x, counts = rows(1000), []
     for program in (jitney.optimize(f, memory="400KiB"), made(f, {"n": "data"}, memory="400KiB")):
-        value, stats = jitney.stream(program, {"x": x}, chunk={"n": "auto"}, progress=False)
+        value, stats = jitney.stream(program, x, chunk={"n": "auto"}, progress=False)
         np.testing.assert_allclose(value, x.sum() * 32 * 32, rtol=1e-3)
         counts.append(stats.chunks)
     assert counts[0] / 6 < counts[1] < counts[0] / 3
@@ -156,9 +154,7 @@ def test_gradients_stream_and_another_axis_lies_along_the_mesh():
     w, x = rows(3, 4), rows(30, 3)
     want = jax.grad(loss)(w, x)
     for shard in ({"n": "data", "hidden": "model"}, {"hidden": "model"}):
-        got, _ = jitney.stream(
-            made(loss, shard).grad, {"w": w, "x": x}, chunk={"n": 8}, progress=False
-        )
+        got, _ = jitney.stream(made(loss, shard).grad, w=w, x=x, chunk={"n": 8}, progress=False)
         np.testing.assert_allclose(
             got["w"] if isinstance(got, dict) else got, want, rtol=1e-4, atol=1e-6
         )
@@ -171,7 +167,7 @@ def test_what_goes_on_from_device_to_device_is_refused():
         return jnp.cumsum(x)
 
     with pytest.raises(jitney.errors.AxisError, match="where it is sharded over 'data'"):
-        jitney.stream(made(f, {"n": "data"}), {"x": rows(30)}, chunk={"n": 8})
+        jitney.stream(made(f, {"n": "data"}), rows(30), chunk={"n": 8})
 
 
 def test_without_a_mesh_it_says_so():
@@ -182,7 +178,7 @@ def test_without_a_mesh_it_says_so():
         return jnp.sum(x)
 
     with pytest.raises(jitney.errors.MeshError, match="no mesh"):
-        jitney.stream(f, {"x": rows(30)}, chunk={"n": 8})
+        jitney.stream(f, rows(30), chunk={"n": 8})
 
 
 def test_data_that_lie_on_devices_stream_too():
@@ -193,7 +189,7 @@ def test_data_that_lie_on_devices_stream_too():
         spread = jax.device_put(x, NamedSharding(mesh.mesh, P("data")))
         got, _ = jitney.stream(
             jitney.optimize(moments, shard={"n": "data"}),
-            {"x": spread},
+            spread,
             chunk={"n": 12},
             progress=False,
         )
@@ -215,7 +211,7 @@ def test_of_equal_elements_the_first_is_found_whichever_device_holds_it():
     x[[7, 16], 1] = np.nan, np.nan
     x[[5, 9], 2] = -np.inf, -np.inf
     i[[3, 8]] = 7
-    got, _ = jitney.stream(made(f, {"n": "data"}), {"x": x, "i": i}, chunk={"n": 8}, progress=False)
+    got, _ = jitney.stream(made(f, {"n": "data"}), x=x, i=i, chunk={"n": 8}, progress=False)
     for a, b in zip(got, (x.argmax(0), x.argmin(0), i.argmax()), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -228,7 +224,7 @@ def test_one_row_is_worked_on_though_devices_cannot_share_it():
         return jnp.mean((x @ w) ** 2)
 
     program = made(loss, {"n": "data"})
-    value = jitney.stream(program, {"w": w, "x": x}, chunk={"n": 8}, progress=False).value
+    value = jitney.stream(program, w=w, x=x, chunk={"n": 8}, progress=False).result
     np.testing.assert_allclose(value, (x @ w).item() ** 2, rtol=1e-5)
-    gradient = jitney.stream(program.grad, {"w": w, "x": x}, chunk={"n": 8}, progress=False).value
+    gradient = jitney.stream(program.grad, w=w, x=x, chunk={"n": 8}, progress=False).result
     np.testing.assert_allclose(gradient["w"], 2 * (x @ w).item() * x[0], rtol=1e-5)

@@ -92,6 +92,6 @@ def test_a_sharded_stream_is_verified():
         return jnp.mean(x, axis=0)
 
     with jitney.mesh(data=8):
-        found = jitney.stream(mean, {"x": X}, chunk={"batch": 8}, progress=False)
-    np.testing.assert_allclose(found.value, X.mean(0), rtol=1e-5)
+        found = jitney.stream(mean, X, chunk={"batch": 8}, progress=False)
+    np.testing.assert_allclose(found.result, X.mean(0), rtol=1e-5)
     assert mean.stats.verified == 1

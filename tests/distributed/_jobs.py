@@ -131,12 +131,12 @@ def remedied():
         tell(
             padded=error_of(lambda: padded(x)),
             not_padded=float(second(x)),
-            streamed=error_of(lambda: jitney.stream(second, {"x": X}, chunk={"batch": 2})),
+            streamed=error_of(lambda: jitney.stream(second, X, chunk={"batch": 2})),
         )
     with jitney.mesh(data=-1, devices=jax.local_devices()):
         mine = {"x": part(X)}
         tell(
-            of_own=float(jitney.stream(second, mine, chunk={"batch": 2}, progress=False).value),
+            of_own=float(jitney.stream(second, **mine, chunk={"batch": 2}, progress=False).result),
             own=float(np.sum(part(X) ** 2)),
         )
 

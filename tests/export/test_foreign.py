@@ -209,10 +209,10 @@ def test_late_checks_are_left_behind(tmp_path):
     """A loaded program waits, and its plan does not say that a later call raises."""
     loaded = saved(
         tmp_path,
-        jitney.optimize(lambda x: eqx.error_if(x, x[0] < 0, "negative"), checks="later"),
+        jitney.optimize(lambda x: eqx.error_if(x, x[0] < 0, "negative"), runtime_checks="later"),
         X,
     )
-    assert "left behind: checks: a loaded program waits" in loaded.plan
+    assert "left behind: runtime_checks: a loaded program waits" in loaded.plan
     assert "a later call raises" not in loaded.plan
     with pytest.raises(eqx.EquinoxRuntimeError, match="negative"):
         loaded(-X)

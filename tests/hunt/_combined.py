@@ -50,7 +50,7 @@ HARMLESS: tuple[dict[str, Any], ...] = (
     {},
     {"remat": True},
     {"remat": "dots_saveable"},
-    {"checks": "later"},
+    {"runtime_checks": "later"},
     {"roll": "auto"},
     {"compiler": "fast"},
     {"precision": "f32"},

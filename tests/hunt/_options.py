@@ -127,9 +127,9 @@ def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     size, made = _chunk(rng, n), optimize(fn)
     planned = optimize(chunk={"n": size})(fn)
     return Way(
-        lambda arrays: jitney.stream(made, dict(arrays), chunk={"n": size}, progress=False).value,
+        lambda arrays: jitney.stream(made, **arrays, chunk={"n": size}, progress=False).result,
         plain(fn),
-        f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)',
+        f'(lambda **a: jitney.stream(optimize(f), **a, chunk={{"n": {size}}}, progress=False).result)',
         _planned(planned),
         equal="close",
     )

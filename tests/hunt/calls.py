@@ -303,7 +303,7 @@ class Hunt:
         arrays = bool(self.rng.integers(2))
         options = pick(
             self.rng,
-            [{"static": "value"}, {}, {"static": "value", "cache": False}, {"check": False}],
+            [{"static": "value"}, {}, {"static": "value", "cache": False}, {"contracts": False}],
         )
         program, before = optimize(**options)(body), []
         results: list[tuple[Any, Any]] = []

@@ -368,10 +368,11 @@ def test_gradients_stream():
     w, x = rows(3), rows(100, 3)
     found = stream(
         lazy_derivatives(wrt="w")(loss).grad,
-        {"w": w, "x": np.asarray(x)},
+        w=w,
+        x=np.asarray(x),
         chunk={"n": 7},
         progress=False,
-    ).value
+    ).result
     close(found, jax.grad(loss)(w, x))
     assert strategy(loss.grad, sizes={"n": 100, "k": 3}).chosen.name == "in memory"
     assert axes(loss.grad, sizes={"n": 100, "k": 3})["n"].refused is None

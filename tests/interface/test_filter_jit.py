@@ -443,7 +443,7 @@ def test_check_false_still_lets_annotations_decide_what_is_static():
         return x * k
 
     body = count_traces(times)
-    f = optimize(body, check=False)
+    f = optimize(body, contracts=False)
     f(X, 2.0)
     f(X, 3.0)
     assert body.traces == 1

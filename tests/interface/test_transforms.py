@@ -23,7 +23,7 @@ OPTIONS = [
     {"donate": "w"},
     {"precision": "f32"},
     {"compiler": "fast"},
-    {"check": False},
+    {"contracts": False},
 ]
 W, X = np.linspace(0.1, 1, 4, dtype=np.float32), np.linspace(1, 2, 4, dtype=np.float32)
 OUTER = {

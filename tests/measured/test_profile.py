@@ -237,7 +237,7 @@ def test_a_derivative_of_jax_is_no_call(tmp_path: Path):
 def test_a_stream_has_its_axis_and_pass(tmp_path: Path):
     """What works on a chunk is named after the function, the axis and the pass."""
     with jitney.profile(tmp_path) as p:
-        jitney.stream(misfit, {"x": DATA, "y": DATA}, chunk={"points": 500}, progress=False)
+        jitney.stream(misfit, x=DATA, y=DATA, chunk={"points": 500}, progress=False)
     assert {"misfit / stream points / pass 1", "misfit / stream points / pass 2"} <= {
         each.scope for each in p.scopes
     }

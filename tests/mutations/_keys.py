@@ -92,9 +92,16 @@ KEYS = [
     Mutation(
         "a call inside of another trace finds the program of one outside",
         "src/jitney/_program/core.py",
-        "key = (layout.form, layout.nested and self.depends_on_nesting, layout.key(leaves))",
+        "key = (layout.form, is_nested, under, layout.key(leaves))",
         "key = (layout.form, layout.key(leaves))",
         (f"{_KEPT_KEPT}under_outer_transforms_it_is_traced",),
+    ),
+    Mutation(
+        "a program of one setting serves another",
+        "src/jitney/_program/core.py",
+        "under = (options.debug_nans, options.compiler)",
+        "under = ()",
+        ("tests/test_switches.py::test_a_change_between_calls_takes_another_program",),
     ),
     Mutation(
         "what an object holds is not asked again",
@@ -245,7 +252,7 @@ WORDS = [
     Mutation(
         "a plan says that the contract is checked though it is not",
         "src/jitney/_report/plan_report.py",
-        '"checked once for each new call key" if options.check else "`check=False`"',
+        '"checked once for each new call key" if options.contracts else "`contracts=False`"',
         '"checked once for each new call key"',
         (f"{_PLAN_REPORT}options_off_say_so",),
     ),

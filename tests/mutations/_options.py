@@ -289,7 +289,7 @@ CUT = [
         "an axis of two sizes is cut",
         "src/jitney/_stages/chunk.py",
         "        if clash is not None:\n",
-        "        if clash is not None and request.options.check:\n",
+        "        if clash is not None and request.options.contracts:\n",
         (f"{_CHUNK}an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked",),
     ),
     Mutation(
@@ -310,16 +310,16 @@ AROUND = [
         (f"{_WRAPPERS}cache_false_uses_no_persistent_cache",),
     ),
     Mutation(
-        "check=False checks all the same",
+        "contracts=False checks all the same",
         "src/jitney/_body/body.py",
-        "        if not self.core.options.check:\n            return Planned(view, plan)\n",
+        "        if not self.core.options.contracts:\n            return Planned(view, plan)\n",
         "",
         (f"{_ENTRY}check_false_checks_nothing",),
     ),
     Mutation(
         "a check is looked at now though it may be later",
         "src/jitney/_program/checked_calls.py",
-        "calls.waits = waits(body.core.options) is not None",
+        "calls.waits = waits(body.options) is not None",
         "calls.waits = True",
         (f"{_LATER}a_call_whose_check_fails_returns_and_wait_raises",),
     ),
@@ -394,10 +394,10 @@ AROUND = [
         (f"{_PLACE}an_axis_that_the_mesh_does_not_have_is_named",),
     ),
     Mutation(
-        "`pad` goes with check=False",
+        "`pad` goes with contracts=False",
         "src/jitney/_signature/options.py",
-        "lambda o: o.pad and not o.check,",
-        "lambda o: o.pad and o.check is None,",
+        "lambda o: o.pad and not o.contracts,",
+        "lambda o: o.pad and o.contracts is None,",
         (f"{_OPTIONS}a_bad_option_is_refused_above_the_function",),
     ),
     Mutation(

@@ -237,7 +237,7 @@ ROWS = (
     Row(
         "later",
         "docs/errors.md",
-        '`checks="later"`, with work of the host',
+        '`runtime_checks="later"`, with work of the host',
         "python -m tests.perf.later",
         "{least:.2f} to {most:.2f} of the time",
         "calls that wait for their checks",

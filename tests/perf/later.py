@@ -1,4 +1,4 @@
-"""What `checks="later"` gains: a program of about 5 ms with a run-time check, 100 calls, and work
+"""What `runtime_checks="later"` gains: a program of about 5 ms with a run-time check, 100 calls, and work
 of the host between them.
 
 Run from the project's root: `python -m tests.perf.later`. The calls are made in turn, with checks
@@ -50,7 +50,7 @@ def main() -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(220, 220)) / 15, jnp.float32)
     programs = {
         "checks now": jitney.optimize(checked),
-        "checks later": jitney.optimize(checked, checks="later"),
+        "checks later": jitney.optimize(checked, runtime_checks="later"),
         "no checks": jitney.optimize(unchecked),
     }
     for f in programs.values():

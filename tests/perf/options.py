@@ -27,7 +27,7 @@ ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "400"))
 CALLS, FIRST = 20, 5
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
-    "check=False": {"check": False},
+    "contracts=False": {"contracts": False},
     "max_compiles=8": {"max_compiles": 8},
     'compiler="fast"': {"compiler": "fast"},
     "debug_nans=True": {"debug_nans": True},

@@ -274,7 +274,7 @@ def in_stream(program: Any, chunk: Any, *arguments: Any) -> Any:
     import jitney
 
     data = dict(zip(inspect.signature(program).parameters, arguments, strict=True))
-    value, stats = jitney.stream(program, data, chunk=chunk, progress=False)
+    value, stats = jitney.stream(program, **data, chunk=chunk, progress=False)
     print(stats.kept, file=sys.stderr)
     return value
 

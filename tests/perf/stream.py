@@ -69,14 +69,12 @@ def measure(side: str, folder: str, rows: int) -> dict[str, Any]:
     def run() -> Any:
         if side == "stream":
             return jitney.stream(
-                gradient, {"w": WEIGHTS, "x": x, "y": y}, chunk={"n": CHUNK}, progress=False
-            ).value
+                gradient, w=WEIGHTS, x=x, y=y, chunk={"n": CHUNK}, progress=False
+            ).result
         return gradient(WEIGHTS, x[0:rows], y[0:rows])
 
     small = Rows(f"{folder}/x", 3 * CHUNK, 4), Rows(f"{folder}/y", 3 * CHUNK, 1)
-    jitney.stream(
-        gradient, {"w": WEIGHTS, "x": small[0], "y": small[1]}, chunk={"n": CHUNK}, progress=False
-    )
+    jitney.stream(gradient, w=WEIGHTS, x=small[0], y=small[1], chunk={"n": CHUNK}, progress=False)
     seconds: list[float] = []
     for _ in range(2):
         start = time.perf_counter()

@@ -129,7 +129,7 @@ def test_the_contract_is_checked_once_for_each_key():
 def test_check_false_checks_nothing():
     """Neither arguments nor results; the numbers are the body's."""
 
-    @optimize(check=False)
+    @optimize(contracts=False)
     def product(t: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, "points"]:
         return jnp.outer(t, y)
 
@@ -139,7 +139,7 @@ def test_check_false_checks_nothing():
 def test_check_false_still_maps_by_rank():
     """The annotation decides what is mapped, checked or not."""
 
-    @optimize(check=False, vmap="batch")
+    @optimize(contracts=False, vmap="batch")
     def total(t: Float[Array, "points"]) -> Float[Array, "wrong names"]:
         return t.sum()
 

@@ -31,7 +31,7 @@ def loaded(folder):
 
 
 def later(folder):
-    program = optimize(checks="later")(positive)
+    program = optimize(runtime_checks="later")(positive)
 
     def call(x):
         program(x)
@@ -50,9 +50,9 @@ FAILS = {
     "contract": lambda folder: (lambda program: lambda x: program(x[None]))(optimize(logarithm)),
     "tracer": lambda folder: optimize(branch),
     "argument": lambda folder: (lambda program: lambda x: program(x, y=x))(optimize(logarithm)),
-    "stream": lambda folder: (
-        lambda program: lambda x: jitney.stream(program, {"x": x}, chunk={"n": 0})
-    )(optimize(logarithm)),
+    "stream": lambda folder: (lambda program: lambda x: jitney.stream(program, x, chunk={"n": 0}))(
+        optimize(logarithm)
+    ),
 }
 REMEMBERED = {"tracer": 10}  # objects of each, of a log that holds the last ones
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import Bucket, optimize
 from tests._arrays import array
+from tests._switched import configured, environment
 
 from ._case import Remedy
 
@@ -60,6 +61,16 @@ def of_unit(at, words, wrong, right, **more):
         expected,
         **more,
     )
+
+
+def with_setting(**settings):
+    with configured(**settings):
+        return optimize(energy)(POINTS)
+
+
+def with_variable(text):
+    with environment(JITNEY_COMPILER=text):
+        return optimize(energy)(POINTS)
 
 
 POW2 = {"points": "pow2"}
@@ -115,8 +126,36 @@ CASES = [
         {**LAID, "mesh": jitney.mesh(data=1)},
     ),
     of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
-    of_energy("_flag", "write …=True", {"check": 1}, {"check": True}),
+    of_energy("_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
     of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
+    Remedy(
+        "_switches.py:read_settings",
+        "correct or remove `…`",
+        lambda: jitney.configure(compiler="O3"),
+        lambda: with_setting(compiler="default"),
+        plainly(0),
+    ),
+    Remedy(
+        "_switches.py:_of_text",
+        "correct …, or unset it",
+        lambda: with_variable("slow"),
+        lambda: with_variable("fast"),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/renamed.py:with_present_names",
+        "keep `…`",
+        lambda: optimize(energy, check=False, contracts=False)(POINTS),
+        lambda: optimize(energy, contracts=False)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/renamed.py:warn_renamed",
+        "write `…` instead of `…`",
+        lambda: optimize(energy, checks="later")(POINTS),
+        lambda: optimize(energy, runtime_checks="later")(POINTS),
+        plainly(0),
+    ),
     # Contradictions.
     of_energy(
         "",
@@ -125,7 +164,7 @@ CASES = [
         {"static": "order"},
         core=True,
     ),
-    of_energy("", "drop check=False", {"pad": POW2, "check": False}, {"pad": POW2}),
+    of_energy("", "drop contracts=False", {"pad": POW2, "contracts": False}, {"pad": POW2}),
     of_energy(
         "",
         "`chunk` needs no padding",

@@ -4,6 +4,7 @@ an empty folder.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -111,6 +112,18 @@ def energy(rows: Float[Array, "n d"]):
     return jnp.sum(rows**2, axis=0)
 
 
+def named(rows: Float[Array, "n d"], chunk: int):
+    return jnp.sum(rows**2, axis=0) * chunk
+
+
+def by_name(rows: Float[Array, "n d"], *, retries: int = 1):
+    return jnp.sum(rows**2, axis=0) * retries
+
+
+def unnamed(rows: Float[Array, "8 4"]):
+    return jnp.sum(rows**2, axis=0)
+
+
 def doubled(rows: Float[Array, "n d"]):
     return rows * 2
 
@@ -139,8 +152,8 @@ CHUNK: dict[str, Any] = {"chunk": {"n": 3}}
 PLAINLY = np.sum(ROWS**2, axis=0)
 
 
-def stream(data, fn=energy, **more):
-    return jitney.stream(optimize(fn), data, **{**CHUNK, "progress": False, **more}).value
+def stream(rows, fn=energy, *others, **more):
+    return jitney.stream(optimize(fn), rows, *others, **{**CHUNK, "progress": False, **more}).result
 
 
 def once():
@@ -172,34 +185,34 @@ class Growing:
 
 def of_csv():
     np.savetxt("rows.csv", ROWS)
-    return stream({"rows": pathlib.Path("rows.csv")})
+    return stream(pathlib.Path("rows.csv"))
 
 
 def of_broken():
     np.save("rows.npy", ROWS)
     pathlib.Path("rows.npy").write_bytes(pathlib.Path("rows.npy").read_bytes()[:90])
-    return stream({"rows": pathlib.Path("rows.npy")})
+    return stream(pathlib.Path("rows.npy"))
 
 
 def of_saved():
     np.save("rows.npy", ROWS)
-    return stream({"rows": pathlib.Path("rows.npy")})
+    return stream(pathlib.Path("rows.npy"))
 
 
 def of_member(**arrays):
     np.savez("rows.npz", **arrays)
-    return stream({"rows": pathlib.Path("rows.npz")})
+    return stream(pathlib.Path("rows.npz"))
 
 
 def of_columns(compress, order):
     compress("rows.npz", rows=np.array(ROWS, order=order))
-    return stream({"rows": pathlib.Path("rows.npz")})
+    return stream(pathlib.Path("rows.npz"))
 
 
 def checkpoint_of_other():
-    stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every=1)
+    stream(ROWS, checkpoint="run.ckpt", checkpoint_every=1)
     pathlib.Path("run.ckpt").write_bytes(b"nothing")
-    return stream({"rows": ROWS}, checkpoint="run.ckpt")
+    return stream(ROWS, checkpoint="run.ckpt")
 
 
 def saved(*steps, tree=None, **more):
@@ -419,109 +432,152 @@ CASES = [
     ),
     # Streams.
     Remedy(
-        f"{STREAM}:stream",
+        f"{STREAM}:_check_keywords",
         "stream a program without `roll`",
-        lambda: jitney.stream(optimize(roll="auto")(energy), {"rows": ROWS}, **CHUNK),
-        lambda: stream({"rows": ROWS}),
-        PLAINLY,
-    ),
-    Remedy(
-        f"{STREAM}:stream",
-        "write retries=2",
-        lambda: stream({"rows": ROWS}, retries="two"),
-        lambda: stream({"rows": ROWS}, retries=2),
-        PLAINLY,
-    ),
-    Remedy(
-        f"{STREAM}:stream",
-        "write progress=False",
-        lambda: stream({"rows": ROWS}, progress=3),
-        lambda: stream({"rows": ROWS}, progress=False),
-        PLAINLY,
-    ),
-    Remedy(
-        f"{STREAM}:stream",
-        'write jitney.stream(f, {"x": x}',
+        lambda: jitney.stream(optimize(roll="auto")(energy), ROWS, **CHUNK),
         lambda: stream(ROWS),
-        lambda: stream({"rows": ROWS}),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{STREAM}:_check_keywords",
+        "write retries=2",
+        lambda: stream(ROWS, retries="two"),
+        lambda: stream(ROWS, retries=2),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{STREAM}:_check_keywords",
+        "write progress=False",
+        lambda: stream(ROWS, progress=3),
+        lambda: stream(ROWS, progress=False),
+        PLAINLY,
+    ),
+    Remedy(
+        "_stream/arguments.py:_warn_by_names",
+        "write ….stream(…), or pass them by position",
+        lambda: optimize(energy).stream({"rows": ROWS}, **CHUNK, progress=False),
+        lambda: optimize(energy).stream(rows=ROWS, **CHUNK, progress=False).result,
         PLAINLY,
         core=True,
     ),
     Remedy(
-        f"{STREAM}:stream",
-        "or correct the name",
-        lambda: stream({"rows": ROWS}, chunk={"m": 3}),
-        lambda: stream({"rows": ROWS}),
+        "_stream/arguments.py:_refuse_ambiguous",
+        "write ….stream(…, ...)",
+        lambda: optimize(named).stream(ROWS, chunk=3, progress=False),
+        lambda: optimize(named).stream(ROWS, 3, progress=False).result,
+        PLAINLY * 3,
+        core=True,
+    ),
+    Remedy(
+        "_stream/arguments.py:_refuse_ambiguous",
+        "bind it first, with …, and stream that",
+        lambda: optimize(by_name).stream(ROWS, retries=3, progress=False),
+        lambda: optimize(functools.partial(by_name, retries=3)).stream(ROWS, progress=False).result,
+        PLAINLY * 3,
+    ),
+    Remedy(
+        "_stream/chunk_axis.py:choose_axis",
+        'annotate the arrays: x: Float[Array, "points"]',
+        lambda: optimize(unnamed).stream(ROWS, progress=False),
+        lambda: stream(ROWS, chunk=None),
         PLAINLY,
     ),
     Remedy(
-        f"{STREAM}:_axis_and_size",
-        'write chunk={"points": 65536}',
-        lambda: stream({"rows": ROWS}, chunk=3),
-        lambda: stream({"rows": ROWS}, chunk={"n": 65536}),
+        "_stream/chunk_axis.py:_unclear",
+        'write chunk={"…": "auto"}',
+        lambda: stream(ROWS[:4], chunk=None),
+        lambda: stream(ROWS[:4], chunk={"n": "auto"}),
+        np.sum(ROWS[:4] ** 2, axis=0),
+    ),
+    Remedy(
+        "_report/streamed.py:Streamed.value",
+        "write .result",
+        lambda: optimize(energy).stream(ROWS, progress=False).value,
+        lambda: optimize(energy).stream(ROWS, progress=False).result,
+        PLAINLY,
+    ),
+    Remedy(
+        "_report/streamed.py:_not_an_array",
+        "take the result first: f.stream(x).result",
+        lambda: jnp.asarray(optimize(energy).stream(ROWS, progress=False)),
+        lambda: jnp.asarray(optimize(energy).stream(ROWS, progress=False).result),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{STREAM}:_stage",
+        "or correct the name",
+        lambda: stream(ROWS, chunk={"m": 3}),
+        lambda: stream(ROWS),
+        PLAINLY,
+    ),
+    Remedy(
+        "_stream/chunk_axis.py:read_chunk",
+        'write chunk={"…": 65536}',
+        lambda: stream(ROWS, chunk="all"),
+        lambda: stream(ROWS, chunk={"n": 65536}),
         PLAINLY,
     ),
     Remedy(
         "_stages/chunk.py:_WITHOUT",
         "stream along another axis",
-        lambda: stream({"rows": ROWS}, transformed),
-        lambda: stream({"rows": ROWS}, transformed, chunk={"d": 2}),
+        lambda: stream(ROWS, transformed),
+        lambda: stream(ROWS, transformed, chunk={"d": 2}),
         np.fft.fft(ROWS, axis=0).real,
     ),
     Remedy(
         f"{STREAM}:_StreamRun.__call__",
         "drop checkpoint=..., or return sums",
-        lambda: stream({"rows": ROWS}, doubled, checkpoint="run.ckpt"),
-        lambda: stream({"rows": ROWS}, doubled),
+        lambda: stream(ROWS, doubled, checkpoint="run.ckpt"),
+        lambda: stream(ROWS, doubled),
         2 * ROWS,
     ),
     Remedy(
         f"{STREAM}:_StreamRun._refuse_sequential",
         "pass an array, or the path",
-        lambda: stream({"rows": Anew()}, backwards),
-        lambda: stream({"rows": ROWS}, backwards),
+        lambda: stream(Anew(), backwards),
+        lambda: stream(ROWS, backwards),
         ROWS.sum(0),
     ),
     Remedy(
         "_stream/steps.py:_check_keys",
         "pass one key",
-        lambda: stream({"rows": ROWS, "keys": jax.random.split(random_key(0), 8)}, drawn),
-        lambda: stream({"rows": ROWS, "key": random_key(0)}, drawn_once),
+        lambda: stream(ROWS, drawn, jax.random.split(random_key(0), 8)),
+        lambda: stream(ROWS, drawn_once, random_key(0)),
         ROWS.sum(),
     ),
     Remedy(
         f"{STREAM}:_widest",
         "give it memory=…",
-        lambda: jitney.stream(optimize(memory="16 B")(energy), {"rows": ROWS}, chunk={"n": "auto"}),
+        lambda: jitney.stream(optimize(memory="16 B")(energy), ROWS, chunk={"n": "auto"}),
         lambda: (
             jitney.stream(
                 optimize(memory="1 MiB")(energy),
-                {"rows": ROWS},
+                ROWS,
                 chunk={"n": "auto"},
                 progress=False,
-            ).value
+            ).result
         ),
         PLAINLY,
     ),
     Remedy(
         f"{SOURCES}:_from_iterable",
         "pass an object whose `__iter__` begins anew",
-        lambda: stream({"rows": once()}),
-        lambda: stream({"rows": Anew()}),
+        lambda: stream(once()),
+        lambda: stream(Anew()),
         PLAINLY,
     ),
     Remedy(
         f"{SOURCES}:_from_iterable",
         "pass an empty array",
-        lambda: stream({"rows": Empty()}),
-        lambda: stream({"rows": ROWS[:0]}),
+        lambda: stream(Empty()),
+        lambda: stream(ROWS[:0]),
         np.zeros(4),
     ),
     Remedy(
         f"{SOURCES}:Sequential._slice",
         "let each iteration give the same chunks",
-        lambda: stream({"rows": Growing()}),
-        lambda: stream({"rows": Anew()}),
+        lambda: stream(Growing()),
+        lambda: stream(Anew()),
         PLAINLY,
     ),
     Remedy(f"{SOURCES}:_file", "open it, and pass the array", of_csv, of_saved, PLAINLY),
@@ -550,45 +606,43 @@ CASES = [
     Remedy(
         f"{SOURCES}:_unlike",
         "convert them before",
-        lambda: stream({"rows": [ROWS, ROWS.astype(np.float16)]}),
-        lambda: stream({"rows": [ROWS, ROWS.astype(np.float16).astype(np.float32)]}),
+        lambda: stream([ROWS, ROWS.astype(np.float16)]),
+        lambda: stream([ROWS, ROWS.astype(np.float16).astype(np.float32)]),
         2 * PLAINLY,
     ),
     Remedy(
         f"{RESUME}:_interval",
         "write checkpoint_every=100",
-        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every="often"),
-        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every=100),
+        lambda: stream(ROWS, checkpoint="run.ckpt", checkpoint_every="often"),
+        lambda: stream(ROWS, checkpoint="run.ckpt", checkpoint_every=100),
         PLAINLY,
     ),
     Remedy(
         f"{RESUME}:Checkpoint.__init__",
         'write checkpoint="run.ckpt"',
-        lambda: stream({"rows": ROWS}, checkpoint=3),
-        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt"),
+        lambda: stream(ROWS, checkpoint=3),
+        lambda: stream(ROWS, checkpoint="run.ckpt"),
         PLAINLY,
     ),
     Remedy(
         f"{RESUME}:Checkpoint.__init__",
         "make the folder",
-        lambda: stream({"rows": ROWS}, checkpoint="new/run.ckpt"),
-        lambda: (pathlib.Path("new").mkdir(), stream({"rows": ROWS}, checkpoint="new/run.ckpt"))[1],
+        lambda: stream(ROWS, checkpoint="new/run.ckpt"),
+        lambda: (pathlib.Path("new").mkdir(), stream(ROWS, checkpoint="new/run.ckpt"))[1],
         PLAINLY,
     ),
     Remedy(
         f"{RESUME}:Checkpoint.read",
         "give another file name",
         checkpoint_of_other,
-        lambda: stream({"rows": ROWS}, checkpoint="other.ckpt"),
+        lambda: stream(ROWS, checkpoint="other.ckpt"),
         PLAINLY,
     ),
     Remedy(
         f"{RESUME}:Checkpoint.read",
         "or remove the file to begin anew",
         checkpoint_of_other,
-        lambda: (pathlib.Path("run.ckpt").unlink(), stream({"rows": ROWS}, checkpoint="run.ckpt"))[
-            1
-        ],
+        lambda: (pathlib.Path("run.ckpt").unlink(), stream(ROWS, checkpoint="run.ckpt"))[1],
         PLAINLY,
     ),
     # Checkpoints.

@@ -132,7 +132,7 @@ def product(x: Float[Array, "n d"], y: Float[Array, "d"]):
 def by_values(options=None):
     f = optimize(precision="auto:1e-2" if options is None else options)(summed)
     data = {"x": TABLE, "y": X}
-    return jitney.stream(f, data, chunk={"n": 2}, progress=False).value
+    return jitney.stream(f, **data, chunk={"n": 2}, progress=False).result
 
 
 def shape_of(*, called):

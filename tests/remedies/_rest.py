@@ -117,8 +117,8 @@ def energy(rows: Float[Array, "n d"]):
     return jnp.sum(rows**2, axis=0)
 
 
-def stream(data):
-    return jitney.stream(optimize(energy), data, chunk={"n": 2}, progress=False).value
+def stream(rows):
+    return jitney.stream(optimize(energy), rows, chunk={"n": 2}, progress=False).result
 
 
 def donated_first(copied):
@@ -277,12 +277,12 @@ def with_checkpoint(rows):
     pathlib.Path("new").mkdir()
     return jitney.stream(
         optimize(energy),
-        {"rows": rows},
+        rows,
         chunk={"n": 2},
         progress=False,
         checkpoint="new/run.ckpt",
         checkpoint_every=1,
-    ).value
+    ).result
 
 
 def profiled_in(folder, *, is_file=False, stop=False):
@@ -512,8 +512,8 @@ CASES = [
     Remedy(
         "_stream/sources.py:check_slice",
         "a reader of your own returns the rows that it is asked for",
-        lambda: stream({"rows": Misread()}),
-        lambda: stream({"rows": Read()}),
+        lambda: stream(Misread()),
+        lambda: stream(Read()),
         (ROWS**2).sum(0),
     ),
     Remedy(

@@ -41,9 +41,9 @@ def logarithms(rows: Float[Array, "n d"]):
     return jnp.sum(jnp.log(rows))
 
 
-def stream(data, fn=energy, options=None, **more: Any):
+def stream(rows, fn=energy, options=None, **more: Any):
     given = {"chunk": {"n": 3}, "progress": False, **more}
-    return jitney.stream(optimize(**options or {})(fn), data, **given).value
+    return jitney.stream(optimize(**options or {})(fn), rows, **given).result
 
 
 class Turning:
@@ -64,15 +64,15 @@ class Fixed:
 
 def of_saved():
     np.save(PATH, ROWS)
-    return stream({"rows": PATH})
+    return stream(PATH)
 
 
 def written_meanwhile():
     """Another program writes to the file while the second chunk is read."""
-    from jitney._stream.reading import Reader
+    from jitney._stream.reading import ChunkReader
 
     np.save(PATH, ROWS)
-    part, times = Reader._part, []
+    part, times = ChunkReader._part, []
 
     def writing(self, source, rows):
         times.append(rows)
@@ -80,8 +80,8 @@ def written_meanwhile():
             np.save(PATH, ROWS + 1)
         return part(self, source, rows)
 
-    with patch.object(Reader, "_part", writing):
-        return stream({"rows": PATH}, retries=0)
+    with patch.object(ChunkReader, "_part", writing):
+        return stream(PATH, retries=0)
 
 
 def mapped(*, cut):
@@ -90,7 +90,7 @@ def mapped(*, cut):
     rows = np.load(PATH, mmap_mode="r")
     if cut:
         os.truncate(PATH, 200)
-    return stream({"rows": rows}, retries=0)
+    return stream(rows, retries=0)
 
 
 def begins_anew():
@@ -103,15 +103,15 @@ def verified(rows, limit=100):
     """A stream of a file, of which so many bytes are read to verify it."""
     np.save(PATH, rows)
     with patch("jitney._stream.verify.LIMIT", limit):
-        return stream({"rows": PATH}, options={"verify": True})
+        return stream(PATH, options={"verify": True})
 
 
 CASES = [
     Remedy(
         "_stream/reading.py:ChunkReader._change_error",
         "begin anew: without the checkpoint, and with data that nobody writes",
-        lambda: stream({"rows": Turning()}, spread),
-        lambda: stream({"rows": Fixed()}, spread),
+        lambda: stream(Turning(), spread),
+        lambda: stream(Fixed(), spread),
         np.sum((ROWS - ROWS.mean(0)) ** 2, axis=0),
         core=True,
     ),
@@ -132,28 +132,28 @@ CASES = [
     Remedy(
         "_stream/steps.py:_check_whole_values",
         "give the function memory=… or more",
-        lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
-        lambda: stream({"rows": ROWS}, smallest, {"memory": "1 MiB"}, chunk={"n": 2}),
+        lambda: stream(ROWS, smallest, {"memory": "100 B"}, chunk={"n": 2}),
+        lambda: stream(ROWS, smallest, {"memory": "1 MiB"}, chunk={"n": 2}),
         ROWS[0],
     ),
     Remedy(
         "_stream/steps.py:_check_whole_values",
         "or call it with `chunk`, on data that are in memory",
-        lambda: stream({"rows": ROWS}, smallest, {"memory": "100 B"}, chunk={"n": 2}),
+        lambda: stream(ROWS, smallest, {"memory": "100 B"}, chunk={"n": 2}),
         lambda: optimize(chunk={"n": 2})(smallest)(ROWS),
         ROWS[0],
     ),
     Remedy(
         f"{STREAM}:_StreamRun._check_checkpoint",
         "drop checkpoint=...",
-        lambda: stream({"rows": ROWS}, smallest, checkpoint="run.ckpt"),
-        lambda: stream({"rows": ROWS}, smallest),
+        lambda: stream(ROWS, smallest, checkpoint="run.ckpt"),
+        lambda: stream(ROWS, smallest),
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:stream",
+        f"{STREAM}:_refuse_nonfinite",
         "call the function itself on a part of the data",
-        lambda: stream({"rows": ROWS}, logarithms, {"debug_nans": True}),
+        lambda: stream(ROWS, logarithms, {"debug_nans": True}),
         lambda: optimize(debug_nans=True)(logarithms)(ROWS[1:]),
         np.sum(np.log(ROWS[1:])),
     ),

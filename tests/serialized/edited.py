@@ -152,7 +152,7 @@ def streamed(program: Any, chunk: Any, notes: list[str], x: Any) -> Any:
     """The value of a stream over the argument."""
     import jitney
 
-    value, stats = jitney.stream(program, {"x": x}, chunk=chunk, progress=False)
+    value, stats = jitney.stream(program, x, chunk=chunk, progress=False)
     notes.append(str(stats.kept))
     return value
 

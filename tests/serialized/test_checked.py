@@ -38,7 +38,7 @@ def looped(x):
 
 
 program = jitney.optimize(cache="program")(rooted)
-late = jitney.optimize(cache="program", checks="later")(rooted)
+late = jitney.optimize(cache="program", runtime_checks="later")(rooted)
 mapped = jitney.optimize(cache="program", vmap={"row": {"x": 0}})(rooted)
 each = jitney.optimize(cache="program")(branched)
 loop = jitney.optimize(cache="program")(looped)

@@ -75,7 +75,7 @@ def write(path, cache="program", k=1.5):
 def streamed(main, name, chunk=20, **more):
     data = {key: value for key, value in (("x", X), ("y", Y), ("w", W)) if key in DATA[name]}
     value, stats = jitney.stream(
-        main.PROGRAMS[name], data, chunk={"n": chunk}, progress=False, **more
+        main.PROGRAMS[name], **data, chunk={"n": chunk}, progress=False, **more
     )
     return value, stats
 
@@ -125,7 +125,7 @@ def test_other_chunks_and_lengths_are_other_steps(folder, tmp_path):
             data = {"x": X[:60], "y": Y[:60], "w": W}
             assert (
                 jitney.stream(
-                    main.PROGRAMS["gradient"], data, chunk={"n": 20}, progress=False
+                    main.PROGRAMS["gradient"], **data, chunk={"n": 20}, progress=False
                 ).stats.kept
                 == note
             )
@@ -152,7 +152,9 @@ def test_a_checkpoint_of_a_traced_run_is_gone_on_with_by_a_found_one(folder, tmp
         with pytest.raises(KeyboardInterrupt):
             jitney.stream(
                 main.PROGRAMS["loss"],
-                {"x": Stops(60), "y": Y, "w": W},
+                x=Stops(60),
+                y=Y,
+                w=W,
                 chunk={"n": 20},
                 progress=False,
                 checkpoint=tmp_path / "run",
@@ -197,7 +199,7 @@ import jax, lab_main, jitney, numpy as np
 called = set()
 if sys.argv[1:]:
     sys.setprofile(lambda frame, what, value: called.add(frame.f_code.co_name) if what == "call" else None)
-value, stats = jitney.stream(lab_main.PROGRAMS["summary"], dict(np.load("data.npz")), chunk={"n": 20}, progress=False)
+value, stats = jitney.stream(lab_main.PROGRAMS["summary"], **np.load("data.npz"), chunk={"n": 20}, progress=False)
 sys.setprofile(None)
 numbers = [np.asarray(x).tobytes().hex() for x in jax.tree.leaves(value) if not isinstance(x, str)]
 print(json.dumps([stats.kept, "summary" in called, "plan_passes" in called, "in_parts" in called, numbers]))

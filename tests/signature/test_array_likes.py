@@ -124,7 +124,7 @@ def test_what_looks_like_an_array_is_refused_wherever_it_is(place, like):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"pad": {"n": "pow2"}}, {"vmap": "b"}, {"cache": "program"}, {"check": False}],
+    [{}, {"pad": {"n": "pow2"}}, {"vmap": "b"}, {"cache": "program"}, {"contracts": False}],
     ids=str,
 )
 def test_it_is_refused_under_an_annotation_too(options, tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_arrays_and_trees_of_jax_are_what_they_are():
     assert optimize(lambda x: x.sum()).plan(jax.ShapeDtypeStruct((3,), np.float32))
 
 
-@pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"check": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"contracts": False}], ids=str)
 def test_a_mask_is_not_lost(options):
     """JAX refuses a masked array by its first call alone; behind a call with a plain one too, and
     padded.

@@ -114,7 +114,7 @@ def test_any_static_value_reaches_the_body_as_it_was(value):
         seen.append(shown(value))
         return x
 
-    f = optimize(body, static="value", check=False)
+    f = optimize(body, static="value", contracts=False)
     f(X, value)
     f(X, copy.deepcopy(value))
     assert seen == [shown(value)]

@@ -340,22 +340,20 @@ def test_a_split_of_another_axis_gathers_nothing():
 @pytest.mark.parametrize("sizes", [(5, 10), (10, 5)])
 @pytest.mark.parametrize("way", ["chunk", "auto", "grad", "stream", "accumulate"])
 def test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked(sizes, way):
-    """With `check=False` too: a chunk is so many elements of each array, and the rest of the longer
-    one would be left out.
+    """With `contracts=False` too: a chunk is so many elements of each array, and the rest of the
+    longer one would be left out.
     """
 
     def both(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x) + jnp.sum(y)
 
-    unchecked = optimize(check=False)(both)
+    unchecked = optimize(contracts=False)(both)
     x, y = (np.ones(n, np.float32) for n in sizes)
     calls = {
-        "chunk": lambda: optimize(check=False, chunk={"n": 2})(both)(x, y),
-        "auto": lambda: optimize(check=False, chunk={"n": "auto"})(both)(x, y),
-        "grad": lambda: optimize(check=False, chunk={"n": 2})(both).grad(x, y),
-        "stream": lambda: jitney.stream(
-            unchecked, {"x": x, "y": y}, chunk={"n": 2}, progress=False
-        ),
+        "chunk": lambda: optimize(contracts=False, chunk={"n": 2})(both)(x, y),
+        "auto": lambda: optimize(contracts=False, chunk={"n": "auto"})(both)(x, y),
+        "grad": lambda: optimize(contracts=False, chunk={"n": 2})(both).grad(x, y),
+        "stream": lambda: jitney.stream(unchecked, x=x, y=y, chunk={"n": 2}, progress=False),
         "accumulate": lambda: jitney.accumulate(unchecked, axis="n", microbatch=2, wrt="x")(x, y),
     }
     with pytest.raises(
@@ -370,7 +368,7 @@ def test_under_memory_an_axis_of_two_sizes_is_no_axis_to_cut():
     def both(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x) + jnp.sum(y)
 
-    assert optimize(check=False, memory="1GiB")(both)(jnp.ones(5), jnp.ones(10)) == 15
+    assert optimize(contracts=False, memory="1GiB")(both)(jnp.ones(5), jnp.ones(10)) == 15
 
 
 def test_a_branch_in_a_branch_that_reads_random_keys_is_refused():

@@ -515,7 +515,7 @@ def test_integers_and_bools():
         ({"pad": {"n": "pow3"}}, "neither 'pow2' nor 'aligned'"),
         ({"pad": {"n": [0]}}, "above 0"),
         ({"pad": {"n": 8}}, "pow2"),
-        ({"pad": {"n": "pow2"}, "check": False}, "contradict"),
+        ({"pad": {"n": "pow2"}, "contracts": False}, "contradict"),
     ],
 )
 def test_options_that_cannot_be_are_refused_at_decoration(options, message):

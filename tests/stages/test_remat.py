@@ -148,4 +148,5 @@ def test_the_plan_of_a_gradient_says_what_a_policy_gains(policy):
     with_it, without = gradient(jax.checkpoint(deep, policy=kept)), gradient(deep)
     assert f"; {text(with_it)} with it, {text(without)} without" in said
     assert ("it gains nothing around the whole body" in said) is (with_it > 0.98 * without)
+    assert ("`memory` in its place" in said) is (with_it > 0.9 * without)
     assert f.grad.stats.compiles == 0

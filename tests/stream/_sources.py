@@ -78,7 +78,7 @@ def breaks_off(monkeypatch, program, data, path, after):
         patch.setattr(Checkpoint, "save_if_due", stop)
         with pytest.raises(Stops):
             stream(
-                program, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False
+                program, **data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False
             )
 
 

@@ -40,7 +40,7 @@ def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_pa
         JitneyError,
         match=r"rows 0 to 8 of 'x' are not what they were when the checkpoint was written",
     ):
-        stream(program, {"x": changed}, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(program, changed, chunk={"n": 8}, checkpoint=path, progress=False)
     assert path.read_bytes() == before
 
 
@@ -61,9 +61,7 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
     program = of_rows(variance, kind)
     path = tmp_path / "run"
     breaks_off(monkeypatch, program, {"x": made(x, tmp_path)}, path, after)
-    got, stats = stream(
-        program, {"x": made(x, tmp_path)}, chunk={"n": 8}, checkpoint=path, progress=False
-    )
+    got, stats = stream(program, made(x, tmp_path), chunk={"n": 8}, checkpoint=path, progress=False)
     np.testing.assert_allclose(got, x.astype(float).var(), rtol=1e-5)
     assert stats.chunks == 26 - after
 
@@ -79,7 +77,7 @@ def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(
         FileSource, "__getitem__", lambda self, where: reads.append(where) or read(self, where)
     )
-    stream(mean, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
+    stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
     assert [where.start for where in reads] == list(range(48, 100, 8))
 
 
@@ -108,7 +106,7 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
 
     monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", cutting)
     with pytest.raises(DataError, match="its file was cut to 5000 bytes; 400128 were mapped"):
-        stream(mean, {"x": data}, chunk={"n": 10_000}, progress=False, retries=0)
+        stream(mean, data, chunk={"n": 10_000}, progress=False, retries=0)
 
 
 def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, monkeypatch):
@@ -126,7 +124,7 @@ def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, 
 
     monkeypatch.setattr(FileSource, "_rows", cutting)
     with pytest.raises(DataError, match="was changed, replaced or removed"):
-        stream(mean, {"x": path}, chunk={"n": 10_000}, progress=False, retries=0)
+        stream(mean, path, chunk={"n": 10_000}, progress=False, retries=0)
 
 
 def test_rows_that_change_between_two_passes_are_an_error():
@@ -135,7 +133,7 @@ def test_rows_that_change_between_two_passes_are_an_error():
     with pytest.raises(
         DataError, match=r"rows 0 to 8 of 'x' are not what they were in the pass before"
     ):
-        stream(variance, {"x": Iterations(*shuffled)}, chunk={"n": 8}, progress=False)
+        stream(variance, Iterations(*shuffled), chunk={"n": 8}, progress=False)
 
 
 @pytest.mark.core(
@@ -176,4 +174,4 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
 
     monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", changing)
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):
-        stream(program, {"x": data}, chunk={"n": 8}, progress=False, retries=0)
+        stream(program, data, chunk={"n": 8}, progress=False, retries=0)

@@ -38,7 +38,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     assert len(said) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
     monkeypatch.undo()
-    got, stats = stream(mean, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+    got, stats = stream(mean, x, chunk={"n": 8}, checkpoint=path, progress=False)
     np.testing.assert_allclose(got, x.astype(float).mean(), rtol=1e-5)
     assert stats.chunks == 13 - 4
 
@@ -57,7 +57,9 @@ def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
         patch.setattr("jitney._stream.resume.os.fsync", killed)
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(Stops):
-            stream(mean, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False)
+            stream(
+                mean, **data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False
+            )
     assert len(list(tmp_path.iterdir())) == 2
     breaks_off(monkeypatch, mean, data, path, 3)
     assert {file.name for file in tmp_path.iterdir()} == {"run", "run2.unfinished-0"}
@@ -85,7 +87,7 @@ def test_a_comment_or_a_moved_line_is_the_same_run(tmp_path, monkeypatch):
     path, data = tmp_path / "run", {"x": rows(100)}
     breaks_off(monkeypatch, before(), data, path, 6)
     assert (
-        stream(after(), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
+        stream(after(), **data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
         == 13 - 6
     )
 
@@ -106,9 +108,9 @@ def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
     path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
     breaks_off(monkeypatch, made(2), data, path, 6)
     with pytest.raises(JitneyError, match="of another run: the function"):
-        stream(made(3), data, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(made(3), **data, chunk={"n": 8}, checkpoint=path, progress=False)
     assert (
-        stream(made(2), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
+        stream(made(2), **data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
         == 13 - 6
     )
 
@@ -137,7 +139,7 @@ def test_other_settings_do_not_go_on(name, tmp_path, monkeypatch):
         scopes()[name](),
         pytest.raises(JitneyError, match=r"of another run: .*the settings and the version of JAX"),
     ):
-        stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(mean, **data, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
 def test_another_version_of_jax_does_not_go_on(tmp_path, monkeypatch):
@@ -146,7 +148,7 @@ def test_another_version_of_jax_does_not_go_on(tmp_path, monkeypatch):
     breaks_off(monkeypatch, mean, data, path, 6)
     monkeypatch.setattr(jax, "__version__", "0.0.0")
     with pytest.raises(JitneyError, match="of another run: the settings and the version of JAX"):
-        stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(mean, **data, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
 @pytest.mark.core("jit", "scan")
@@ -179,7 +181,9 @@ def test_a_constant_inside_a_call_or_loop_is_part_of_the_function(wrap, tmp_path
     path, data = tmp_path / "run", {"x": rows(100, 3)}
     breaks_off(monkeypatch, made(np.array([1, 2, 3], F)), data, path, 6)
     with pytest.raises(JitneyError, match="of another run: the function"):
-        stream(made(np.array([1, 2, 4], F)), data, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(
+            made(np.array([1, 2, 4], F)), **data, chunk={"n": 8}, checkpoint=path, progress=False
+        )
 
 
 def test_a_scope_between_two_streams_is_seen():
@@ -190,9 +194,9 @@ def test_a_scope_between_two_streams_is_seen():
         return jnp.sum(x.astype(float)) * jnp.asarray(1 / 3)
 
     x = rows(100)
-    single, _ = stream(total, {"x": x}, chunk={"n": 8}, progress=False)
+    single, _ = stream(total, x, chunk={"n": 8}, progress=False)
     with jax.enable_x64(True):
-        double, _ = stream(total, {"x": x}, chunk={"n": 8}, progress=False)
+        double, _ = stream(total, x, chunk={"n": 8}, progress=False)
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(double, x.astype(float).sum() / 3, rtol=1e-14)
 
@@ -201,7 +205,7 @@ def test_double_precision_reaches_the_thread_that_reads():
     """A scope holds for one thread; chunks are cut in another."""
     x = np.arange(100) / 3 + 1e9
     with jax.enable_x64(True):
-        value, _ = stream(mean, {"x": jnp.asarray(x)}, chunk={"n": 8}, progress=False)
+        value, _ = stream(mean, jnp.asarray(x), chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(value, x.mean(), rtol=1e-15)
 
 
@@ -215,10 +219,6 @@ def test_a_key_goes_into_a_checkpoint(tmp_path, monkeypatch):
     path, x = tmp_path / "run", rows(100)
     breaks_off(monkeypatch, f, {"x": x, "key": jax.random.key(0)}, path, 6)
     with pytest.raises(JitneyError, match="of another run: the arguments"):
-        stream(
-            f, {"x": x, "key": jax.random.key(1)}, chunk={"n": 8}, checkpoint=path, progress=False
-        )
-    got, _ = stream(
-        f, {"x": x, "key": jax.random.key(0)}, chunk={"n": 8}, checkpoint=path, progress=False
-    )
+        stream(f, x=x, key=jax.random.key(1), chunk={"n": 8}, checkpoint=path, progress=False)
+    got, _ = stream(f, x=x, key=jax.random.key(0), chunk={"n": 8}, checkpoint=path, progress=False)
     np.testing.assert_allclose(got, x.sum() * jax.random.normal(jax.random.key(0)), rtol=1e-5)

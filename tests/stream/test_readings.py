@@ -43,7 +43,7 @@ def test_a_reading_of_other_rows_is_an_error(spoil, wrap):
     with pytest.raises(DataError, match=r"reading 'x': a slice of float32\[\d\] came as"):
         stream(
             mean,
-            {"x": wrap(Wrong(rows(100), SPOILS[spoil]))},
+            wrap(Wrong(rows(100), SPOILS[spoil])),
             chunk={"n": 8},
             progress=False,
             retries=0,
@@ -56,7 +56,7 @@ def test_parts_that_shift_rows_are_an_error():
     """
     parts = [Wrong(rows(40), SPOILS["fewer"]), Wrong(rows(40), SPOILS["more"])]
     with pytest.raises(DataError, match="came as"):
-        stream(mean, {"x": parts}, chunk={"n": 80 - 1}, progress=False, retries=0)
+        stream(mean, parts, chunk={"n": 80 - 1}, progress=False, retries=0)
 
 
 def test_one_chunk_is_checked_too():
@@ -67,7 +67,7 @@ def test_one_chunk_is_checked_too():
             return self.data[where][:-1]
 
     with pytest.raises(DataError, match=r"a slice of float32\[9\] came as float32\[8\]"):
-        stream(mean, {"x": Short(rows(9))}, chunk={"n": 80}, progress=False)
+        stream(mean, Short(rows(9)), chunk={"n": 80}, progress=False)
 
 
 def test_a_reading_that_was_short_once_is_made_again(monkeypatch):
@@ -75,7 +75,7 @@ def test_a_reading_that_was_short_once_is_made_again(monkeypatch):
     monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
     times = []
     data = Wrong(np.ones(100, F), lambda part: part if times else times.append(1) or part[:-1])
-    value, stats = stream(mean, {"x": data}, chunk={"n": 8}, progress=False)
+    value, stats = stream(mean, data, chunk={"n": 8}, progress=False)
     assert (value, stats.retries) == (1, 1)
 
 
@@ -95,7 +95,7 @@ def test_an_iteration_unlike_the_first_is_an_error(second, message):
     with pytest.raises(DataError, match=message):
         stream(
             mean,
-            {"x": Iterations([np.ones(10, F)] * 3, second)},
+            Iterations([np.ones(10, F)] * 3, second),
             chunk={"n": 8},
             progress=False,
             retries=0,
@@ -116,7 +116,7 @@ def test_an_iteration_that_fails_begins_anew(monkeypatch):
                         raise OSError
                 yield x[start : start + 5]
 
-    value, stats = stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False)
+    value, stats = stream(mean, Fails(), chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(value, x.mean(), rtol=1e-5)
     assert stats.retries == 1
 
@@ -134,12 +134,12 @@ def test_a_first_iteration_that_fails_begins_anew(monkeypatch):
                 raise OSError("the disk is gone")
             yield x[30:]
 
-    value, stats = stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False)
+    value, stats = stream(mean, Fails(), chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(value, x.mean(), rtol=1e-5)
     assert stats.retries == 2
     times.clear()
     with pytest.raises(OSError, match="the disk is gone") as error:
-        stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False, retries=1)
+        stream(mean, Fails(), chunk={"n": 8}, progress=False, retries=1)
     assert error.value.__notes__ == ["Opening 'x' failed, 2 times."]
 
 
@@ -158,7 +158,7 @@ def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatc
         return opened(self, *args, **options)
 
     monkeypatch.setattr(zipfile.ZipFile, "open", fails)
-    value, stats = stream(of_rows(variance, "npz"), {"x": path}, chunk={"n": 8}, progress=False)
+    value, stats = stream(of_rows(variance, "npz"), path, chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(value, x.astype(float).var(), rtol=1e-5)
     assert stats.retries == 1
 
@@ -180,7 +180,7 @@ def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=rf"reading 'x': .*data{suffix} is not a whole `{suffix}` file"
     ):
-        stream(mean, {"x": path}, chunk={"n": 8}, progress=False)
+        stream(mean, path, chunk={"n": 8}, progress=False)
 
 
 @pytest.mark.core("path", "paths", "sliceable")
@@ -194,7 +194,7 @@ def test_an_argument_without_the_axis_is_read_whole(kind, tmp_path):
 
     x, w = rows(40), rows(60)
     data = {"x": x, "w": SOURCES[kind](w, tmp_path)}
-    got, _ = stream(weighted, data, chunk={"n": 8}, checkpoint=tmp_path / "run", progress=False)
+    got, _ = stream(weighted, **data, chunk={"n": 8}, checkpoint=tmp_path / "run", progress=False)
     np.testing.assert_allclose(got, x.sum() * w.sum(), rtol=1e-4)
 
 
@@ -207,7 +207,7 @@ def test_parts_are_cut_along_another_axis_too():
 
     x = rows(6, 20)
     np.testing.assert_allclose(
-        stream(f, {"x": [x[:2], x[2:]]}, chunk={"n": 8}, progress=False).value, x.sum(1), rtol=1e-5
+        stream(f, [x[:2], x[2:]], chunk={"n": 8}, progress=False).result, x.sum(1), rtol=1e-5
     )
 
 
@@ -215,4 +215,4 @@ def test_parts_are_cut_along_another_axis_too():
 def test_what_is_no_number_of_retries_is_an_error(retries):
     """A bool neither, as with the other numbers."""
     with pytest.raises(OptionError, match=rf"retries={retries!r} is not a number of times"):
-        stream(mean, {"x": rows(8)}, chunk={"n": 4}, progress=False, retries=retries)
+        stream(mean, rows(8), chunk={"n": 4}, progress=False, retries=retries)

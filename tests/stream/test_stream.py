@@ -129,7 +129,7 @@ def test_a_bar_writes_nothing_where_nobody_looks(capsys):
     def total(x: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x)
 
-    stream(total, {"x": rows(100)}, chunk={"n": 7})
+    stream(total, rows(100), chunk={"n": 7})
     assert capsys.readouterr() == ("", "")
 
 
@@ -151,10 +151,12 @@ def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
     made = SOURCES[source]
     got = stream(
         summary,
-        {"w": w, "x": made(x, tmp_path), "y": made(y, tmp_path)},
+        w=w,
+        x=made(x, tmp_path),
+        y=made(y, tmp_path),
         chunk={"n": 7},
         progress=False,
-    ).value
+    ).result
     want = summary(w, x, y)
     assert got["name"] == "summary"
     for key in ("variance", "shares", "top"):
@@ -169,18 +171,14 @@ def test_a_run_that_is_over_reads_no_data(chunk):
     def slow(w: Float[Array, "k k"], x: Float[Array, "n k"]):
         return jax.lax.fori_loop(0, 20, lambda _, y: jnp.tanh(y @ w), x).sum(0)
 
-    value, _ = stream(
-        slow, {"w": rows(300, 300), "x": rows(1000, 300)}, chunk={"n": chunk}, progress=False
-    )
+    value, _ = stream(slow, w=rows(300, 300), x=rows(1000, 300), chunk={"n": chunk}, progress=False)
     assert value.is_ready()
 
 
 def test_only_a_chunk_is_read_at_a_time():
     """Never more than asked. `verify` reads all of it to compare."""
     data = Sliceable(rows(1000))
-    stream(
-        optimize(verify=False)(moments.__wrapped__), {"x": data}, chunk={"n": 64}, progress=False
-    )
+    stream(optimize(verify=False)(moments.__wrapped__), data, chunk={"n": 64}, progress=False)
     assert data.longest == 64
 
 
@@ -192,18 +190,18 @@ def test_each_pass_has_one_program():
     from tests._monitor import listening
 
     with listening() as few:
-        stream(moments, {"x": rows(100)}, chunk={"n": 7}, progress=False)
+        stream(moments, rows(100), chunk={"n": 7}, progress=False)
     with listening() as many:
-        stream(moments, {"x": rows(7700)}, chunk={"n": 7}, progress=False)
+        stream(moments, rows(7700), chunk={"n": 7}, progress=False)
     with listening() as even:
-        stream(moments, {"x": rows(700)}, chunk={"n": 7}, progress=False)
+        stream(moments, rows(700), chunk={"n": 7}, progress=False)
     assert (
         many.count("compile", "step"),
         few.count("compile", "step"),
         even.count("compile", "step"),
     ) == (2, 4, 2)
     with listening() as again:
-        value, _ = stream(moments, {"x": np.ones(7700, F)}, chunk={"n": 7}, progress=False)
+        value, _ = stream(moments, np.ones(7700, F), chunk={"n": 7}, progress=False)
     assert again.count("compile") == again.count("trace") == 0
     assert [float(a) for a in value] == [1, 0]
 
@@ -217,7 +215,7 @@ def test_float64_and_another_axis():
 
     x = RNG.normal(size=(3, 50)) + 1e4
     np.testing.assert_allclose(
-        stream(f, {"x": x}, chunk={"n": 8}, progress=False).value, x.var(1), rtol=1e-6
+        stream(f, x, chunk={"n": 8}, progress=False).result, x.var(1), rtol=1e-6
     )
 
 
@@ -240,7 +238,7 @@ def broken(path, x, after=20, error=OSError, **options):
     with pytest.raises(error, match="the disk is gone"):
         stream(
             moments,
-            {"x": Fails(x, after, error=error)},
+            Fails(x, after, error=error),
             chunk={"n": 8},
             checkpoint=path,
             progress=False,
@@ -256,12 +254,12 @@ def test_a_run_that_breaks_off_goes_on(tmp_path, every, after):
     then.
     """
     path, x = tmp_path / "run", rows(100)
-    want = stream(moments, {"x": x}, chunk={"n": 8}, progress=False).value
+    want = stream(moments, x, chunk={"n": 8}, progress=False).result
     broken(path, x, after, checkpoint_every=every)
     assert path.exists() == (after >= (5 if every == 5 else 1))
     data = Fails(x, 10**9)
-    got = stream(moments, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
-    assert [float(a) for a in got.value] == [float(a) for a in want]
+    got = stream(moments, data, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert [float(a) for a in got.result] == [float(a) for a in want]
     assert got.stats.chunks <= 26 - after + 1 + (5 if every == 5 else 1)
     # rows that were read before the break are read again, to compare
     assert got.stats.chunks + 13 >= data.reads
@@ -274,13 +272,13 @@ def test_ctrl_c_writes_the_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt) as stop:
         stream(
             moments,
-            {"x": Fails(x, 20, error=KeyboardInterrupt)},
+            Fails(x, 20, error=KeyboardInterrupt),
             chunk={"n": 8},
             checkpoint=path,
             progress=False,
         )
     assert str(path) in stop.value.__notes__[0]
-    got = stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+    got = stream(moments, x, chunk={"n": 8}, checkpoint=path, progress=False)
     assert got.stats.chunks == 26 - 20
 
 
@@ -302,8 +300,8 @@ class Data:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.x[where]
 
-out = jitney.stream(moments, {"x": Data()}, chunk={"n": 8}, checkpoint=sys.argv[1], checkpoint_every=1, progress=False)
-print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.value])
+out = jitney.stream(moments, Data(), chunk={"n": 8}, checkpoint=sys.argv[1], checkpoint_every=1, progress=False)
+print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.result])
 """
 
 
@@ -358,7 +356,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
     with pytest.raises(OSError, match="the disk is gone"):
         stream(
             scaled,
-            {"x": broken_data, "by": F(2)},
+            x=broken_data,
+            by=F(2),
             chunk={"n": 8},
             checkpoint=path,
             checkpoint_every=1,
@@ -374,7 +373,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
     with pytest.raises(JitneyError, match="is of another run"):
         stream(
             functions.get(other, scaled),
-            given,
+            **given,
             chunk={"n": 9 if other == "chunk" else 8},
             checkpoint=path,
             progress=False,
@@ -395,7 +394,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
         ]
     )
     with pytest.raises(JitneyError, match="not a checkpoint, or it is damaged"):
-        stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(moments, x, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
 def test_narrow_floats_are_kept(tmp_path):
@@ -407,19 +406,19 @@ def test_narrow_floats_are_kept(tmp_path):
         return m, jnp.sum((x - m).astype(jnp.float32))
 
     path, x = tmp_path / "run", jnp.asarray(rows(100)).astype(jnp.bfloat16)
-    want = stream(top, {"x": x}, chunk={"n": 8}, progress=False).value
+    want = stream(top, x, chunk={"n": 8}, progress=False).result
     for after in (5, 20):
         with pytest.raises(OSError, match="the disk is gone"):
             stream(
                 top,
-                {"x": Fails(x, after)},
+                Fails(x, after),
                 chunk={"n": 8},
                 checkpoint=path,
                 checkpoint_every=1,
                 progress=False,
                 retries=0,
             )
-    got = stream(top, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False).value
+    got = stream(top, x, chunk={"n": 8}, checkpoint=path, progress=False).result
     assert [float(a) for a in got] == [float(a) for a in want]
     assert got[0].dtype == jnp.bfloat16
 
@@ -430,7 +429,7 @@ def test_intervals_that_make_no_sense_are_refused(tmp_path, every):
     with pytest.raises(OptionError, match="checkpoint_every"):
         stream(
             moments,
-            {"x": rows(100)},
+            rows(100),
             chunk={"n": 8},
             checkpoint=tmp_path / "a",
             checkpoint_every=every,
@@ -442,9 +441,7 @@ def test_a_checkpoint_without_a_folder_is_refused(tmp_path):
     """Before anything is read."""
     data = Sliceable(rows(100))
     with pytest.raises(JitneyError, match="there is no folder"):
-        stream(
-            moments, {"x": data}, chunk={"n": 8}, checkpoint=tmp_path / "no" / "a", progress=False
-        )
+        stream(moments, data, chunk={"n": 8}, checkpoint=tmp_path / "no" / "a", progress=False)
     assert data.longest == 0
 
 
@@ -452,11 +449,11 @@ def test_a_reading_that_fails_is_made_again(monkeypatch):
     """So often as asked, then it is named: the argument, the rows, how often."""
     monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
     x = rows(100)
-    got = stream(moments, {"x": Fails(x, 3, times=2)}, chunk={"n": 8}, progress=False)
-    np.testing.assert_allclose(got.value[0], x.mean(), rtol=1e-5, atol=1e-7)
+    got = stream(moments, Fails(x, 3, times=2), chunk={"n": 8}, progress=False)
+    np.testing.assert_allclose(got.result[0], x.mean(), rtol=1e-5, atol=1e-7)
     assert got.stats.retries == 2
     with pytest.raises(OSError, match="the disk is gone") as error:
-        stream(moments, {"x": Fails(x, 3)}, chunk={"n": 8}, retries=1, progress=False)
+        stream(moments, Fails(x, 3), chunk={"n": 8}, retries=1, progress=False)
     assert error.value.__notes__ == ["Reading rows 24 to 32 of 'x' failed, 2 times."]
 
 
@@ -464,13 +461,13 @@ def test_other_errors_are_not_tried_again():
     """A mistake in a reader is none of the disk."""
     data = Fails(rows(100), 3, error=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        stream(moments, {"x": data}, chunk={"n": 8}, progress=False)
+        stream(moments, data, chunk={"n": 8}, progress=False)
     assert data.reads == 4
 
 
 def test_a_run_says_what_it_did():
     """Chunks over both passes, rows, seconds, rate."""
-    value, stats = stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
+    value, stats = stream(moments, rows(100), chunk={"n": 8}, progress=False)
     assert (stats.chunks, stats.rows, stats.passes, stats.retries, stats.saves) == (
         26,
         100,
@@ -480,7 +477,7 @@ def test_a_run_says_what_it_did():
     )
     assert stats.rate == pytest.approx(200 / stats.seconds)
     assert "100 rows in 26 chunks, 2 passes" in str(stats)
-    assert stream(moments, {"x": rows(5)}, chunk={"n": 8}, progress=False).stats.chunks == 1
+    assert stream(moments, rows(5), chunk={"n": 8}, progress=False).stats.chunks == 1
     assert len(value) == 2
 
 
@@ -489,7 +486,9 @@ def test_results_with_the_axis_have_no_checkpoint(tmp_path):
     with pytest.raises(JitneyError, match="a result has the axis 'n'"):
         stream(
             summary,
-            {"w": rows(3), "x": rows(9, 3), "y": rows(9)},
+            w=rows(3),
+            x=rows(9, 3),
+            y=rows(9),
             chunk={"n": 2},
             checkpoint=tmp_path / "a",
             progress=False,
@@ -500,7 +499,7 @@ def test_what_cannot_be_cut_is_an_error():
     """Before anything is read."""
     data = Sliceable(rows(50))
     with pytest.raises(AxisError, match="transforms"):
-        stream(waves, {"x": data}, chunk={"n": 8}, progress=False)
+        stream(waves, data, chunk={"n": 8}, progress=False)
     assert data.longest == 0
 
 
@@ -524,7 +523,7 @@ def waves(x: Float[Array, "n"]) -> Float[Array, "n"]:
 def test_data_that_cannot_be_read_are_refused(made, message, tmp_path):
     """With a sentence that names the argument."""
     with pytest.raises(ContractError, match=message):
-        stream(moments, {"x": made(rows(9), tmp_path)}, chunk={"n": 4}, progress=False)
+        stream(moments, made(rows(9), tmp_path), chunk={"n": 4}, progress=False)
 
 
 def iter_of(parts):
@@ -546,7 +545,7 @@ def test_chunks_that_become_fewer_are_an_error():
             return iter([rows(10)] * (4 - self.times))
 
     with pytest.raises(OSError, match="the rows of 'x' end after 20; there were 30"):
-        stream(moments, {"x": Shrinks()}, chunk={"n": 4}, progress=False, retries=0)
+        stream(moments, Shrinks(), chunk={"n": 4}, progress=False, retries=0)
 
 
 @pytest.mark.parametrize(
@@ -554,27 +553,27 @@ def test_chunks_that_become_fewer_are_an_error():
     [
         ({"m": 4}, "no array has an axis 'm'"),
         ({}, "does not say"),
-        (4, "does not say"),
+        ({"n": 4, "m": 4}, "does not say"),
+        (True, "does not say"),
+        ("all", "does not say"),
         ({"n": 0}, "does not say"),
     ],
 )
 def test_chunks_that_make_no_sense_are_refused(chunk, message):
     """With a sentence."""
     with pytest.raises(ContractError, match=message):
-        stream(moments, {"x": rows(9)}, chunk=chunk, progress=False)
+        stream(moments, rows(9), chunk=chunk, progress=False)
 
 
 def test_the_contract_holds():
     """Two lengths of one axis are an error that names both."""
     with pytest.raises(ContractError, match="two sizes"):
-        stream(
-            summary, {"w": rows(3), "x": rows(9, 3), "y": rows(8)}, chunk={"n": 2}, progress=False
-        )
+        stream(summary, w=rows(3), x=rows(9, 3), y=rows(8), chunk={"n": 2}, progress=False)
 
 
 def test_a_run_can_be_silent(capsys):
     """No word with progress=False."""
-    stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
+    stream(moments, rows(100), chunk={"n": 8}, progress=False)
     out = capsys.readouterr()
     assert out.out + out.err == ""
 
@@ -607,10 +606,10 @@ def test_a_pass_may_run_from_the_end(size, chunk):
         return jnp.cumsum(x), jax.lax.cumsum(x, reverse=True)
 
     x = rows(size)
-    got, stats = stream(remaining, {"x": x}, chunk={"n": chunk}, progress=False)
+    got, stats = stream(remaining, x, chunk={"n": chunk}, progress=False)
     np.testing.assert_allclose(got, whole(x), rtol=1e-4)
     assert (stats.passes, stats.chunks) == (2, 2 * -(-size // chunk))
-    value = stream(both, {"x": x}, chunk={"n": chunk}, progress=False).value
+    value = stream(both, x, chunk={"n": chunk}, progress=False).result
     np.testing.assert_allclose(
         value, (np.cumsum(x), np.cumsum(x[::-1])[::-1]), rtol=1e-3, atol=1e-4
     )
@@ -625,15 +624,15 @@ def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
     with pytest.raises(OSError, match="the disk is gone"):
         stream(
             remaining,
-            {"x": Fails(x, after)},
+            Fails(x, after),
             chunk={"n": 8},
             checkpoint=path,
             checkpoint_every=1,
             progress=False,
             retries=0,
         )
-    got, stats = stream(remaining, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
-    want = stream(remaining, {"x": x}, chunk={"n": 8}, progress=False).value
+    got, stats = stream(remaining, x, chunk={"n": 8}, checkpoint=path, progress=False)
+    want = stream(remaining, x, chunk={"n": 8}, progress=False).result
     assert [np.asarray(a).tobytes() for a in got] == [np.asarray(a).tobytes() for a in want]
     assert stats.chunks <= 26 - after + 2
 
@@ -645,7 +644,7 @@ def test_rows_that_come_in_order_cannot_be_read_from_the_end():
         AxisError,
         match="'x' can only be read from its first row on, and a pass over 'n' runs from the end",
     ):
-        stream(remaining, {"x": Chunks(rows(20), 4)}, chunk={"n": 8}, progress=False)
+        stream(remaining, Chunks(rows(20), 4), chunk={"n": 8}, progress=False)
 
 
 @pytest.mark.rest
@@ -660,7 +659,7 @@ def test_a_number_or_key_in_an_array_is_passed_whole():
 
     x, key = np.arange(5, dtype=np.float32), jax.random.key(0)
     data = {"x": x, "scale": jnp.float32(2), "offset": np.array(3, np.float32), "key": key}
-    got, _ = stream(f, data, chunk={"n": 2}, progress=False)
+    got, _ = stream(f, **data, chunk={"n": 2}, progress=False)
     np.testing.assert_allclose(got, 23 + jax.random.normal(key), rtol=1e-6)
 
 
@@ -674,7 +673,8 @@ def test_keys_along_the_axis_are_refused():
     with pytest.raises(ContractError, match="an array of random keys has the axis 'n'"):
         stream(
             f,
-            {"x": np.ones(5, np.float32), "key": jax.random.split(jax.random.key(0), 5)},
+            x=np.ones(5, np.float32),
+            key=jax.random.split(jax.random.key(0), 5),
             chunk={"n": 2},
         )
 
@@ -682,7 +682,7 @@ def test_keys_along_the_axis_are_refused():
 def test_progress_is_true_or_false():
     """An array has no truth of its own."""
     with pytest.raises(OptionError, match="progress="):
-        stream(moments, {"x": np.ones((8, 2), np.float32)}, chunk={"n": 8}, progress=np.ones(2))
+        stream(moments, np.ones((8, 2), np.float32), chunk={"n": 8}, progress=np.ones(2))
 
 
 @pytest.mark.parametrize("axis", [True, False], ids=["collected", "summed"])
@@ -693,7 +693,7 @@ def test_debug_nans_looks_at_the_results_of_a_stream(axis):
     def f(x: Float[Array, "n"]):
         return jnp.log(x) if axis else jnp.sum(jnp.log(x))
 
-    run = lambda x: stream(f, {"x": x}, chunk={"n": 3}, progress=False).value
+    run = lambda x: stream(f, x, chunk={"n": 3}, progress=False).result
     np.testing.assert_allclose(run(np.ones(8, F)), np.zeros(8) if axis else 0)
     with pytest.raises(
         NonFiniteError, match=r"a result has a NaN or an infinity.(.|\n)*on a part of the data"

@@ -44,7 +44,7 @@ def loss(w: Float[Array, "k k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
 @pytest.mark.core("5")
 @pytest.mark.parametrize("chunk", [5, 22])
 def test_orders_and_places_are_those_of_one_call(chunk):
-    value, stats = stream(optimize(summary), {"x": X}, chunk={"n": chunk}, progress=False)
+    value, stats = stream(optimize(summary), X, chunk={"n": chunk}, progress=False)
     for got, want in zip(jax.tree.leaves(value), jax.tree.leaves(jax.jit(summary)(X)), strict=True):
         np.testing.assert_array_equal(got, want)
     assert stats.passes <= 3
@@ -54,7 +54,7 @@ def test_orders_and_places_are_those_of_one_call(chunk):
 def test_backpropagation_through_a_loop_along_the_axis():
     """Forward from the first chunk, back from the last one."""
     program = optimize(loss).value_and_grad
-    value, stats = stream(program, {"w": W, "x": X}, chunk={"n": 5}, progress=False)
+    value, stats = stream(program, w=W, x=X, chunk={"n": 5}, progress=False)
     for got, want in zip(
         jax.tree.leaves(value), jax.tree.leaves(jax.value_and_grad(loss, (0, 1))(W, X)), strict=True
     ):
@@ -76,10 +76,10 @@ def test_the_whole_is_held_where_memory_allows(memory, refused):
         with pytest.raises(
             AxisError, match=r"median\) needs all of it at once \(`sort`\), .* of 1 KiB"
         ):
-            stream(median, {"x": data}, chunk={"n": 100}, progress=False)
+            stream(median, data, chunk={"n": 100}, progress=False)
     else:
         np.testing.assert_array_equal(
-            stream(median, {"x": data}, chunk={"n": 100}, progress=False).value, np.median(data, 0)
+            stream(median, data, chunk={"n": 100}, progress=False).result, np.median(data, 0)
         )
 
 
@@ -98,4 +98,4 @@ def middle(x: Float[Array, "n k"]) -> Float[Array, "k"]:
 def test_what_lies_in_memory_has_no_checkpoint(program, data, what, tmp_path):
     """It keeps what is accumulated only."""
     with pytest.raises(JitneyError, match=what):
-        stream(program, data, chunk={"n": 5}, checkpoint=tmp_path / "a", progress=False)
+        stream(program, **data, chunk={"n": 5}, checkpoint=tmp_path / "a", progress=False)

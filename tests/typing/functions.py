@@ -110,11 +110,11 @@ def tools(x: Array) -> None:
     assert_type(energy.grad.simulate(x, device="h200", mesh={"data": 8}), Simulation)
     assert_type(energy.simulate(x, device="h200", mesh=[{"data": 8}, {"data": 16}]), Sweep)
     assert_type(energy.strategy(sizes={"n": 10}, memory="auto"), Strategy)
-    assert_type(energy.stream({"x": x}, chunk={"n": 10}), Streamed[Array])
-    assert_type(raise_to.stream({"x": x}, chunk={"n": "auto"}).value, tuple[Array, str])
+    assert_type(energy.stream(x, chunk={"n": 10}), Streamed[Array])
+    assert_type(raise_to.stream(x=x, chunk="auto").result, tuple[Array, str])
     energy.simulate(x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    energy.stream({"x": x})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    energy.stream({"x": x}, chunk={"n": "all"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    energy.stream(x, retries="two")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    energy.stream(x, chunk={"n": "all"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
     del facts
 
 

@@ -20,7 +20,7 @@ from jitney._sparsity.directions import Linearized
 from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import CompiledSteps
-from jitney._switches import VERIFY
+from jitney._switches import SETTINGS
 from jitney._verify.difference import Allowed, compare_results
 from jitney.errors import VerificationError
 from tests._arrays import array
@@ -177,13 +177,13 @@ def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     found = CompiledSteps.pieces.fget
     monkeypatch.setattr(CompiledSteps, "pieces", property(lambda steps: found(steps)[:-1]))
     with pytest.raises(VerificationError, match="Under stream over 'n'"):
-        jitney.stream(total, {"x": Rows()}, chunk={"n": 7}, progress=False)
+        jitney.stream(total, Rows(), chunk={"n": 7}, progress=False)
 
 
 def test_a_stream_that_is_right_is_verified():
     """Its data are read once more, as a whole."""
     before = total.stats.verified
-    assert jitney.stream(total, {"x": Rows()}, chunk={"n": 8}, progress=False).value == 780
+    assert jitney.stream(total, Rows(), chunk={"n": 8}, progress=False).result == 780
     assert total.stats.verified == before + 1
 
 
@@ -191,7 +191,7 @@ def test_data_that_are_too_large_to_be_read_as_a_whole_are_left_out_with_a_warni
     """Never in silence."""
     monkeypatch.setattr(_verify_stream, "LIMIT", 100)
     with pytest.warns(jitney.JitneyWarning, match="a stream of 160 B is not verified"):
-        jitney.stream(total, {"x": Rows()}, chunk={"n": 9}, progress=False)
+        jitney.stream(total, Rows(), chunk={"n": 9}, progress=False)
 
 
 @pytest.mark.rest
@@ -385,7 +385,7 @@ def test_off_nothing_stands_around_the_call():
     f = optimize(lambda x: x + 1)
     f(X)
     (entry,) = f._core.entries.values()
-    assert entry.run is entry.jitted or VERIFY.on
+    assert entry.run is entry.jitted or SETTINGS.now.verify
 
 
 @pytest.mark.rest

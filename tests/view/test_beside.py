@@ -81,7 +81,7 @@ def test_an_argument_that_no_chunk_cuts_is_named_in_a_sentence(text):
     with pytest.raises(AxisError, match="axis 'n' cannot be cut into chunks: it has"):
         optimize(chunk={"n": 5})(of_size(text))(x, y)
     with pytest.raises(AxisError, match="axis 'n' cannot be cut into chunks: it has"):
-        jitney.stream(optimize(of_size(text)), {"x": x, "y": y}, chunk={"n": 5}, progress=False)
+        jitney.stream(optimize(of_size(text)), x=x, y=y, chunk={"n": 5}, progress=False)
 
 
 class Scale(eqx.Module):
@@ -201,9 +201,7 @@ def test_an_f64_function_inside_a_stream(chunk):
     """What is carried from chunk to chunk has 64 bits, and the arguments keep their 32."""
     x = rows(13)
     equals_in_f64(
-        jitney.stream(
-            optimize(with_f64), {"x": x, "s": 3.0}, chunk={"n": chunk}, progress=False
-        ).value,
+        jitney.stream(optimize(with_f64), x=x, s=3.0, chunk={"n": chunk}, progress=False).result,
         in_f64(x, 3.0),
     )
 
@@ -231,7 +229,7 @@ def test_a_budget_inside_a_padded_or_cut_function_that_all_of_it_keeps():
         np.testing.assert_allclose(optimize(pad={"n": "pow2"})(outer)(x), expected, rtol=1e-5)
     np.testing.assert_allclose(optimize(chunk={"n": 30})(outer)(x), expected, rtol=1e-5)
     np.testing.assert_allclose(
-        jitney.stream(optimize(outer), {"x": x}, chunk={"n": 30}, progress=False).value,
+        jitney.stream(optimize(outer), x, chunk={"n": 30}, progress=False).result,
         expected,
         rtol=1e-5,
     )
@@ -265,7 +263,7 @@ def scaled(x: Float[Array, "n"], s: float) -> Float[Array, ""]:
 def test_a_stream_of_what_does_not_depend_on_the_data(chunk):
     """No pass is made over them."""
     value, stats = jitney.stream(
-        optimize(scaled), {"x": rows(12), "s": 3.0}, chunk={"n": chunk}, progress=False
+        optimize(scaled), x=rows(12), s=3.0, chunk={"n": chunk}, progress=False
     )
     assert float(value) == 6
     assert stats.passes == 0 or stats.chunks == 1

@@ -30,7 +30,7 @@ WAYS = {
     "in chunks": lambda: optimize(chunk={"n": 2})(same),
     "under verify": lambda: optimize(verify=True)(same),
     "mapped": lambda: optimize(vmap={"row": {"x": 0}})(lambda x: x + 0),
-    "unchecked": lambda: optimize(check=False)(same),
+    "unchecked": lambda: optimize(contracts=False)(same),
     "on one device of a mesh": lambda: optimize(shard={"n": "d"}, mesh=jax.make_mesh((1,), ("d",)))(
         same
     ),
@@ -72,7 +72,7 @@ def test_a_stream_looks_at_each_chunk(tmp_path):
     np.save(tmp_path / "x.npy", x)
     for data in (x, tmp_path / "x.npy"):
         with pytest.raises(ContractError, match="'x' has dtype int64 and holds 8589934592"):
-            stream(optimize(total), {"x": data}, chunk={"n": 10}, progress=False)
+            stream(optimize(total), data, chunk={"n": 10}, progress=False)
 
 
 def test_with_64_bits_all_fits():

@@ -35,7 +35,7 @@ from .._precision import Policy
 from .._signature.attribute_reads import Statics
 from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
-from .._signature.options import OPTIONAL
+from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
@@ -47,7 +47,7 @@ from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
-from .function import FunctionInfo
+from .function import FunctionInfo, depends_on_nesting
 from .plain import plain_function, plain_options, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
@@ -71,6 +71,7 @@ class CallPlanner:
         layout: How its arguments split into arrays and static values.
         statics: The static values.
         key: Key of this body among those of the function.
+        options: Options with the settings of the process; by default those of now.
     """
 
     run: Callable[..., object]
@@ -82,8 +83,10 @@ class CallPlanner:
         layout: Layout,
         statics: Statics,
         key: Hashable,
+        options: Options | None = None,
     ):
         self.core = core
+        self.options = options or core.options.settled()
         self.layout = layout
         self.weak_statics = statics
         self.reads = statics.reads
@@ -97,12 +100,12 @@ class CallPlanner:
 
         self.key = key
         # `debug_nans` may run a call a second time, which needs its buffers.
-        donated = () if core.options.debug_nans else layout.donated
+        donated = () if self.options.debug_nans else layout.donated
         self.request = Request(
             core.where,
-            core.options,
+            self.options,
             donated,
-            nested=layout.nested and core.depends_on_nesting,
+            nested=layout.nested and depends_on_nesting(self.options),
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}
@@ -142,7 +145,7 @@ class CallPlanner:
         """Return whether this trace is of the function as it was written: in a plain run, or with
         `JITNEY_DISABLE`.
         """
-        options, run = self.core.options, plain_run()
+        options, run = self.options, plain_run()
         if run is None or options.verify is False:
             return options.disabled is not None
         run.add(options, self.core.fn())
@@ -206,7 +209,7 @@ class CallPlanner:
             request = replace(request, whole="un-jitted: all at once", single="un-jitted")
 
         plan = Plan.make(view, request)
-        if not self.core.options.check:
+        if not self.core.options.contracts:
             return Planned(view, plan)
 
         # Check the contract inside of Mask and `vmap`, on the shapes of the body.

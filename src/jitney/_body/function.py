@@ -123,24 +123,24 @@ class FunctionInfo:
         """Names that annotations use and that were undefined at decoration."""
         return self._namespace
 
-    @property
-    def depends_on_nesting(self) -> bool:
-        options = self.options
-        # Options that mean something else under an outer transform: such calls have an entry of
-        # their own.
-        nested = (
-            options.donate,
-            options.chunk,
-            options.pad,
-            options.shard is not None,
-            options.remat == AUTO,
-            options.roll == AUTO,
-            options.compiler == "fast",
-            options.debug_nans,
-            options.checks == "later",
-            options.cache == "program",
-        )
-        return any(map(bool, nested))
+
+def depends_on_nesting(options: Options) -> bool:
+    """Return whether some option means something else under an outer transform: such calls have an
+    entry of their own.
+    """
+    nested = (
+        options.donate,
+        options.chunk,
+        options.pad,
+        options.shard is not None,
+        options.remat == AUTO,
+        options.roll == AUTO,
+        options.compiler == "fast",
+        options.debug_nans,
+        options.runtime_checks == "later",
+        options.cache == "program",
+    )
+    return any(map(bool, nested))
 
 
 def _annotation_namespace(

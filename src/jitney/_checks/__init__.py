@@ -6,8 +6,9 @@
                                                # Equinox's error
 
 `evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `liveness.py`. `CheckTable`
-numbers the checks of a function. `PendingFlags` holds the numbers of calls under `checks="later"`
-until they are read. `with_checks` turns a number back into checks where an exported program is run.
+numbers the checks of a function. `PendingFlags` holds the numbers of calls under
+`runtime_checks="later"` until they are read. `with_checks` turns a number back into checks where an
+exported program is run.
 """
 
 from .flag_interpreter import Unflaggable as Unflaggable

@@ -1,4 +1,4 @@
-"""Unread check numbers of calls under `checks="later"`: one queue per thread.
+"""Unread check numbers of calls under `runtime_checks="later"`: one queue per thread.
 
 Each thread has its own queue, so that an error is raised in the thread that made the call, and not
 in another thread's `try`. Before each further call the thread reads the numbers that have arrived,
@@ -204,8 +204,8 @@ OUTSTANDING: Final = PendingFlags()
 
 @public
 def wait() -> None:
-    """Wait for all calls of functions with `checks="later"`, in all threads, and raise the error of
-    a run-time check that has failed.
+    """Wait for all calls of functions with `runtime_checks="later"`, in all threads, and raise the
+    error of a run-time check that has failed.
 
     Raises:
         EquinoxRuntimeError: A check has failed. It is the error of the call that was made first.
@@ -238,8 +238,8 @@ def _raise(failures: Sequence[Failure]) -> Never:
         first.fail()
     except Exception as error:
         error.add_note(
-            f'Found late, since checks="later": this is of {first.number.text}. What was made of'
-            " its results is wrong too."
+            f'Found late, since runtime_checks="later": this is of {first.number.text}. What was'
+            " made of its results is wrong too."
         )
         if others:
             texts = [f"{failure.number.text} ({_error_text(failure)})" for failure in others]

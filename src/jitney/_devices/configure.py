@@ -24,6 +24,7 @@ from .._jax.settings import platforms_setting
 from .._jax.trees import is_number, is_whole
 from .._limits import allowed_cores
 from .._owners import public, users_level
+from .._switches import SETTINGS, read_settings
 
 _THREADS = "PJRT_NPROC"
 """Variable that XLA's CPU client reads for the number of threads in each of its two pools (tried
@@ -61,24 +62,32 @@ def configure(
     cache_size: int | str | None = None,
     cache: bool | None = None,
     verify: bool | None = None,
+    debug_nans: bool | None = None,
+    compiler: Literal["default", "fast"] | None = None,
     threads: int | Literal["auto"] | None = None,
     memory: float | str | None = None,
     platform: str | None = None,
 ) -> None:
-    """Change settings of the whole process: the persistent cache, verification, and what JAX starts
-    with.
+    """Change settings of the whole process: the persistent cache, options of all functions, and
+    what JAX starts with.
 
     Settings that are left out stay as they were. Arguments take precedence over the environment
-    (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM).
-    Cache settings that were made in JAX itself take precedence over the arguments.
+    (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_DEBUG_NANS, JITNEY_COMPILER,
+    JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM). Cache settings that were made in JAX itself
+    take precedence over the arguments.
+
+    `verify`, `debug_nans` and `compiler` hold from the next call of each function whose decorator
+    does not give the option of that name. A function has its own programs under each value of the
+    last two, and finds them again after a change back.
 
     Args:
         cache_dir: A directory of the user; created with mode 0700 if it is missing.
         cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Beyond it, the least recently
             used entries are deleted.
         cache: Whether to cache compiled programs at all.
-        verify: Whether each new program is also run as plain `jax.jit` and compared, for functions
-            without the option of their own.
+        verify: Whether each new program is also run as plain `jax.jit` and compared.
+        debug_nans: Whether the first operation that produces a NaN or an infinity is named.
+        compiler: `"fast"` asks XLA for short compile times at the cost of run time.
         threads: Number of threads that XLA has for computing on the CPU. `"auto"` is the least of
             the machine's cores, the affinity of the process, the quota of its cgroup,
             SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
@@ -101,8 +110,10 @@ def configure(
             " JITNEY_PLATFORM.",
             code="J206",
         )
-    _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache, verify=verify)
+    settings = read_settings(verify=verify, debug_nans=debug_nans, compiler=compiler)
+    _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache)
     asked.set()
+    SETTINGS.configure(settings)
 
 
 _ONCE = "It is read once, when the first array is made or a device is asked for."

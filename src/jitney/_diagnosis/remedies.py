@@ -222,8 +222,14 @@ def for_structure(
     return f"pass {which} in each call, or in none"
 
 
+CONFIGURED = ("debug_nans", "compiler")
+"""Settings of `jitney.configure` under each of which a function has its own programs."""
+
+
 def for_setting(name: str, value: object) -> str:
-    """Remedy for a setting of JAX."""
+    """Remedy for a setting of JAX, or of jitney."""
+    if name in CONFIGURED:
+        return f"jitney.configure({name}=...), once, before the first call"
     if name == "jax_default_device" and value is not None:
         return "jax.config.update('jax_default_device', ...), once, before the first call"
     return f"jax.config.update({name!r}, {value!r}), once, before the first call"

@@ -16,13 +16,14 @@ import jax
 
 from .._jax.settings import settings_of_programs
 from .._signature.identity import kind_of
+from .._signature.options import Options
 from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
 from .._view.view import Leaf, View
 from . import remedies
 from .cause import Cause
-from .closures import cells, changed_cells, has_same_code, is_same, line_of
+from .closures import cells, changed_cells, has_same_code, is_same, place_of_code
 from .remedies import AuthorContext
 
 _UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
@@ -105,13 +106,14 @@ class TraceRecord:
         )
 
 
-def surroundings(*, nested: bool) -> tuple[tuple[str, str], ...]:
-    """Surroundings of a trace: settings of JAX, the mesh of the context, and whether an outer
-    transform traces.
+def surroundings(options: Options, *, nested: bool) -> tuple[tuple[str, str], ...]:
+    """Surroundings of a trace: settings of JAX and of jitney, the mesh of the context, and whether
+    an outer transform traces.
     """
     mesh = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
     told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
+    told += [(f"setting {name}", repr(getattr(options, name))) for name in remedies.CONFIGURED]
     return (
         *told,
         ("mesh", sizes),
@@ -421,8 +423,8 @@ def _texts(old: object, new: object) -> tuple[str, str]:
     a, b = static_text(old), static_text(new)
     if a != b:
         return a, b
-    if line_of(old) != line_of(new):
-        return f"{a}{line_of(old)}", f"{b}{line_of(new)}"
+    if place_of_code(old) != place_of_code(new):
+        return f"{a}{place_of_code(old)}", f"{b}{place_of_code(new)}"
     x, y = kind_of(old).__name__, kind_of(new).__name__
     return (f"{a} ({x})", f"{b} ({y})") if x != y else (a, f"another {b}")
 
@@ -436,7 +438,7 @@ def _of_function(path: str, old: object, new: object) -> Cause:
         ", ".join(f"{name}={was.get(name)}" for name in changed),
         ", ".join(f"{name}={now[name]}" for name in changed),
     )
-    words = texts if changed else (f"{static_text(old)}{line_of(old)}", "made anew")
+    words = texts if changed else (f"{static_text(old)}{place_of_code(old)}", "made anew")
     return Cause(
         "function", path, None, *words, remedy=remedies.for_function_argument(path, changed)
     )

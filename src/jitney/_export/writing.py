@@ -45,15 +45,17 @@ _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
     "pad": "sizes are those that were exported",
     "cache": "what is compiled is kept as JAX's settings say",
+    "debug_nans": "nothing looks at the results of a loaded program",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
-    "checks": "a loaded program waits for what its run-time checks find",
+    "runtime_checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that determine how calls run, not what they return. They are dropped, and the plan lists
 them.
 """
 
-_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans")
+_NO_SETTINGS: dict[str, object] = {"compiler": "default", "debug_nans": False}
+_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans", "settings")
 """Lines of a plan that do not describe the program: caches on this machine, and what happens on
 errors.
 """
@@ -199,7 +201,7 @@ def _checks(program: Program) -> bool:
     """Return whether a loaded call is checked against the annotations. With `vmap` it is not, since
     the annotations describe the arguments of the body.
     """
-    return program.options.check and not program.options.vmap
+    return program.options.contracts and not program.options.vmap
 
 
 def _check(program: Program, where: Where, vjp_order: object) -> None:
@@ -238,7 +240,8 @@ def _without_ways(program: Program) -> tuple[Program, list[str]]:
     """Return the program without options that are not exported, and their names. It has counters of
     its own.
     """
-    options, usual = program.options, Options()
+    # Settings of the process are left behind as options are.
+    options, usual = program.options.settled(), replace(Options().settled(), **_NO_SETTINGS)
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
 
     # A file can hold neither an eager fallback nor a second program to verify against.

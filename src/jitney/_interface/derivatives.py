@@ -91,21 +91,7 @@ class Derivative(Tools[G], Generic[P, G]):
         if self._usual is not None and wrt is None and has_aux is False:
             return self._usual(*args, **kwargs)
         try:
-            # Directions become arguments of the derivative's program.
-            names, single = self._names(wrt)
-            if self.what == "vjp":
-                kwargs[COTANGENT] = self._direction(
-                    kwargs, "cotangent", "a direction of the result"
-                )
-            elif self.what in ("jvp", "hvp"):
-                given = self._direction(
-                    kwargs, "tangents", "a direction of the one argument, or a dict by name"
-                )
-                tangents = {names[0]: given} if single and names else self._by_name(given, names)
-                names = tuple(tangents)
-                kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
-
-            made = self._program_for(names, single, aux=has_aux)
+            made = self._of_call(kwargs, wrt, aux=has_aux)
             if self._program.defaults.sparse:
                 return self._by_positions(
                     made, lambda program: program(*args, **kwargs), args, kwargs
@@ -116,6 +102,33 @@ class Derivative(Tools[G], Generic[P, G]):
         except Exception as error:
             shorten(error)
             raise
+
+    def program_of_call(self, kwargs: dict[str, Any]) -> AnyProgram:
+        """Return the program of a call, and replace what is the derivative's own among its
+        keywords.
+        """
+        wrt = kwargs.pop("wrt", None)
+        return self._of_call(kwargs, wrt, aux=kwargs.pop("has_aux", False))
+
+    def _of_call(
+        self,
+        kwargs: dict[str, object],
+        wrt: Wrt,
+        *,
+        aux: bool,
+    ) -> AnyProgram:
+        """Return the program of a call. Directions become arguments of it."""
+        names, single = self._names(wrt)
+        if self.what == "vjp":
+            kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
+        elif self.what in ("jvp", "hvp"):
+            given = self._direction(
+                kwargs, "tangents", "a direction of the one argument, or a dict by name"
+            )
+            tangents = {names[0]: given} if single and names else self._by_name(given, names)
+            names = tuple(tangents)
+            kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
+        return self._program_for(names, single, aux=aux)
 
     @property
     def function(self) -> AnyProgram:

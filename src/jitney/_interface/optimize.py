@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,8 @@ from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
-from .._switches import disable_switch
+from .._signature.renamed import with_present_names
+from .._switches import SETTINGS, disable_switch
 from .program import Program
 
 P = ParamSpec("P")
@@ -73,12 +73,12 @@ def optimize(
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
-    check: bool = True,
-    checks: Literal["now", "later"] = "now",
+    contracts: bool = True,
+    runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
-    compiler: Literal["default", "fast"] = "default",
-    debug_nans: bool = False,
+    compiler: Literal["default", "fast"] | None = None,
+    debug_nans: bool | None = None,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
@@ -98,12 +98,12 @@ def optimize(
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
-    check: bool = True,
-    checks: Literal["now", "later"] = "now",
+    contracts: bool = True,
+    runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
-    compiler: Literal["default", "fast"] = "default",
-    debug_nans: bool = False,
+    compiler: Literal["default", "fast"] | None = None,
+    debug_nans: bool | None = None,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
@@ -146,18 +146,19 @@ def optimize(fn: object = None, /, **options: object) -> object:
             stores the traced and lowered program, so that another process does neither, where both
             would certainly give the same; `plan` says why if it is not stored. New: see the page
             "Caching".
-        check: Whether calls are checked against the annotations, once for each new call key.
-        checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error: in the
-            call, which waits for it, or (`"later"`) in a later call of this thread that finds it,
-            in `jitney.wait()`, or at the end of Python.
+        contracts: Whether calls are checked against the annotations, once for each new call key.
+        runtime_checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error:
+            in the call, which waits for it, or (`"later"`) in a later call of this thread that
+            finds it, in `jitney.wait()`, or at the end of Python.
         on_trace_error: Reaction to a body that needs a concrete value: an error, or the same
             function un-jitted.
         max_compiles: How many programs this function may compile, including those from the
             persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
             `CompileError`, `"eager:3"` runs new kinds of calls un-jitted.
-        compiler: `"fast"` asks XLA for short compile times at the cost of run time.
-        debug_nans: Name the first operation that produces a NaN or an infinity in a result. Also
-            `JITNEY_DEBUG_NANS=1`.
+        compiler: `"fast"` asks XLA for short compile times at the cost of run time. None for the
+            setting of `jitney.configure(compiler=...)` or `JITNEY_COMPILER`.
+        debug_nans: Name the first operation that produces a NaN or an infinity in a result. None
+            for the setting of `jitney.configure(debug_nans=...)` or `JITNEY_DEBUG_NANS`.
         shard: Named axis -> the mesh axis (or several, or `"*"` for all) that it is sharded over,
             for arguments, results and fields of modules; `"fsdp"` to shard each parameter along its
             largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
@@ -165,7 +166,7 @@ def optimize(fn: object = None, /, **options: object) -> object:
             is used, and must exist; `"optional"` lets a call without one run as if there were no
             `shard`.
         verify: Whether each new program is also run as plain `jax.jit` and compared. None for the
-            setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY=1`.
+            setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY`.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.
@@ -174,10 +175,7 @@ def optimize(fn: object = None, /, **options: object) -> object:
         OptionError: An option is unknown, malformed, contradicts another or the signature, or is
             not implemented yet.
     """
-    if "debug_nans" not in options:
-        setting = os.environ.get("JITNEY_DEBUG_NANS", "").lower()
-        if setting in ("1", "true", "on", "yes"):
-            options["debug_nans"] = True
+    options = with_present_names("optimize()", options)
 
     # Local names that annotations may use. Two frames up, past the wrapper of `public`.
     namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
@@ -231,6 +229,7 @@ def _decorate(
         )
 
     chosen = read_options(where, options)
+    SETTINGS.read_environment(where)
     off = disable_switch(where)
     if off is not None:
         chosen = replace(plain_options(chosen), disabled=off)

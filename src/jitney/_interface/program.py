@@ -521,6 +521,11 @@ class Program(Tools[R], Generic[P, R]):
         names = [parameter.name for parameter in self._core.binder.parameters]
         return dict(zip(names, values, strict=True))
 
+    @property
+    def bound(self) -> Bound:
+        """Arguments that this program is bound to: by position, and by name."""
+        return self._args, self._kwargs
+
     def parted(self) -> tuple[tuple[object, ...], AnyProgram]:
         """Return the bound positional arguments, and the unbound program."""
         return self._args, self.bound_to((), {})
@@ -549,10 +554,20 @@ class Program(Tools[R], Generic[P, R]):
         warn: bool = True,
     ) -> tuple[Specialization, tuple[Any, ...]]:
         """Return the entry of a call, and its arrays or abstract values; see `compile`."""
-        core = self._core
         args = self._args + args
         named = {**self._kwargs, **kwargs}
-        values = core.bind(*abstract_values(core, args, named, sizes, warn=warn))
+        return self.found(*abstract_values(self._core, args, named, sizes, warn=warn))
+
+    def found(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> tuple[Specialization, tuple[Any, ...]]:
+        """Return the entry of a complete call, bound arguments included, and its arrays or abstract
+        values.
+        """
+        core = self._core
+        values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         entry = core.entry_of(layout, leaves)
@@ -641,12 +656,14 @@ _INSIDE = {
     "ahead",
     "arguments",
     "body",
+    "bound",
     "bound_as",
     "bound_to",
     "core",
     "defaults",
     "derivatives",
     "flattened",
+    "found",
     "kept",
     "parted",
     "positions",

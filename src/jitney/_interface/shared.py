@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .._owners import public
+from .._signature.renamed import with_present_names
 from .optimize import Names, optimize
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def shared(
     *,
     static: Names | None = None,
     remat: bool | str = False,
-    check: bool = True,
+    contracts: bool = True,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def shared(
@@ -32,7 +33,7 @@ def shared(
     *,
     static: Names | None = None,
     remat: bool | str = False,
-    check: bool = True,
+    contracts: bool = True,
 ) -> Program[P, R]: ...
 @public
 def shared(
@@ -41,7 +42,8 @@ def shared(
     *,
     static: Names | None = None,
     remat: bool | str = False,
-    check: bool = True,
+    contracts: bool | None = None,
+    check: bool | None = None,
 ) -> object:
     """Declare an intermediate computation that several functions use: traced once, differentiated
     once, and chained.
@@ -56,7 +58,8 @@ def shared(
         fn: A function or method.
         static: As for `optimize`.
         remat: As for `optimize`.
-        check: As for `optimize`.
+        contracts: As for `optimize`.
+        check: Name of `contracts` before version 0.3.0.
 
     Returns:
         A `Program`. Options of `optimize` that belong to the outermost program (`donate`, `pad`,
@@ -65,6 +68,8 @@ def shared(
     Raises:
         OptionError: An option is malformed, or contradicts the signature.
     """
-    if fn is None:
-        return functools.partial(shared, static=static, remat=remat, check=check)
-    return optimize(fn, static=static, remat=remat, check=check)
+    given = {"static": static, "remat": remat, "contracts": contracts, "check": check}
+    options: Any = with_present_names(
+        "shared()", {name: value for name, value in given.items() if value is not None}
+    )
+    return functools.partial(shared, **options) if fn is None else optimize(fn, **options)

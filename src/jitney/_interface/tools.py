@@ -167,24 +167,25 @@ class Tools(Generic[R]):
     @public
     def stream(
         self,
-        data: Mapping[str, object],
         /,
-        *,
-        chunk: Mapping[str, int | Literal["auto"]],
+        *args: object,
+        chunk: Mapping[str, int | Literal["auto"]] | int | Literal["auto"] | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_every: int | str | None = None,
-        retries: int = 2,
-        progress: bool = True,
+        retries: int | None = None,
+        progress: bool | None = None,
+        **kwargs: object,
     ) -> Streamed[R]:
         """Run the function over data of any length, a chunk at a time; see `jitney.stream`."""
         return _tool("jitney", "stream")(
             self,
-            data,
+            *args,
             chunk=chunk,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             retries=retries,
             progress=progress,
+            **kwargs,
         )
 
 

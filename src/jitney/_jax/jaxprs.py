@@ -27,6 +27,15 @@ def open_jaxpr(jaxpr: object) -> tuple[Jaxpr, Sequence[Any]]:
     return program, getattr(jaxpr, "consts", ())
 
 
+def has_its_constants(jaxpr: object) -> bool:
+    """Return whether a jaxpr comes with a value for each of its constants.
+
+    An open one of `jax.make_jaxpr` does not, as lineax holds it in a parameter of its primitive.
+    """
+    program, held = open_jaxpr(jaxpr)
+    return len(held) == len(program.constvars)
+
+
 def abstract(aval: Aval) -> jax.ShapeDtypeStruct:
     """Return an abstract value as JAX's functions take it, with its weak type."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)

@@ -60,7 +60,7 @@ def record_of(
         tuple(zip(layout.static_names(), body.weak_statics.held, strict=True)),
         body.key,
         None,
-        surroundings(nested=body.request.nested),
+        surroundings(body.options, nested=body.request.nested),
         tree=tuple(zip(names, children.children(), strict=True)),
         absent=frozenset(_absent(body, values)),
         fields=tuple(_static_fields(dict(zip(names, values, strict=True)))),

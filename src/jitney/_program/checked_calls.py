@@ -3,9 +3,9 @@
 A callback that raises cannot be exported, and Equinox translates its error in a function of its own
 around each call, which takes as long as a small program. So the program returns the number of the
 check that failed first (`_checks/flag_interpreter.py`), and the call waits for that number and
-raises the error. With `checks="later"` the call does not wait, and the number joins those that are
-looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its
-callbacks, and Equinox runs it.
+raises the error. With `runtime_checks="later"` the call does not wait, and the number joins those
+that are looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps
+its callbacks, and Equinox runs it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Run = Callable[..., Any]
 
 def waits(options: Options) -> str | None:
     """Return why calls wait for the result of their checks; None if it is looked at later."""
-    if options.checks == "now":
-        return 'no `checks="later"` given'
+    if options.runtime_checks == "now":
+        return 'no `runtime_checks="later"` given'
     if options.shard is not None:
         return "with `shard` Equinox runs a program that holds checks, and waits"
     if options.debug_nans:
@@ -143,7 +143,7 @@ def checked_calls(body: CallPlanner, jitted: Jitted) -> CheckedCalls:
     calls = body.checked_calls
     if not isinstance(calls, CheckedCalls) or calls.jitted is not jitted:
         calls = body.checked_calls = CheckedCalls(body, jitted)
-    calls.waits = waits(body.core.options) is not None
+    calls.waits = waits(body.options) is not None
     return calls
 
 
@@ -152,7 +152,7 @@ def translating(body: CallPlanner, jitted: Jitted) -> Run:
     them; it waits for the result to see them.
     """
     donated = frozenset(body.request.donated)
-    options = dict(FAST) if body.core.options.compiler == "fast" else None
+    options = dict(FAST) if body.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
     # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.

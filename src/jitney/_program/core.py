@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._body.function import FunctionInfo, can_be_weak
+from .._body.function import FunctionInfo, can_be_weak, depends_on_nesting
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
@@ -37,6 +37,7 @@ from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, static_key_error
 from .._signature.strict_keys import strict_key
 from .._stages.derive import Derived
+from .._switches import SETTINGS
 from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
@@ -103,6 +104,7 @@ class CompiledFunction(FunctionInfo):
         self.counters.advise = Advice(self)
         _check_names(self)
         LISTENER.register()
+        SETTINGS.notify(self)
 
     def adopt(self, fn: Callable[..., object]) -> CompiledFunction:
         """Serve another function that is equal to the first, and may outlive it."""
@@ -122,6 +124,7 @@ class CompiledFunction(FunctionInfo):
         # Nothing is shared here, as a layout knows its entry.
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
+        SETTINGS.notify(same)
         return same
 
     def bind(
@@ -242,9 +245,17 @@ class CompiledFunction(FunctionInfo):
         self,
         layout: Layout,
         leaves: Sequence[object],
+        options: Options | None = None,
     ) -> Specialization:
-        """Return the entry of a call, created if this is the first of its kind."""
-        key = (layout.form, layout.nested and self.depends_on_nesting, layout.key(leaves))
+        """Return the entry of a call, created if this is the first of its kind, under the settings
+        of now; or under those of `options`.
+        """
+        if options is None:
+            SETTINGS.read_environment(self.where)
+            options = self.options.settled()
+        under = (options.debug_nans, options.compiler)
+        is_nested = layout.nested and depends_on_nesting(options)
+        key = (layout.form, is_nested, under, layout.key(leaves))
         with self.lock, suspend_readers():
             # Entries of one key form a list, one for each state of the mutable objects, the newest
             # first.
@@ -266,7 +277,7 @@ class CompiledFunction(FunctionInfo):
                     self.where,
                 )
                 entry = self.entries[key] = Specialization(
-                    self, layout, statics, (layout.form, key[-1])
+                    self, layout, statics, (layout.form, key[-1]), options
                 )
                 entry.place = key
 
@@ -399,6 +410,10 @@ class CompiledFunction(FunctionInfo):
             for known in (*self._static_at.values(), *self._static_rest.values()):
                 known.forget()
             self.history.forget()
+
+    def reset_decision(self) -> None:
+        """Look for the entry of each call anew: a setting has changed, which is part of its key."""
+        self._drop_layouts()
 
     def _drop_layouts(self) -> None:
         self.layouts.clear()

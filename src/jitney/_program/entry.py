@@ -50,10 +50,10 @@ from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
-from .._signature.options import tolerance_of
+from .._signature.options import Options, tolerance_of
 from .._signature.read_hooks import suspend_readers
 from .._stages import Jit, Place
-from .._switches import VERIFY
+from .._switches import SETTINGS
 from .._verify import is_verified
 from .._view.layout import Layout, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
@@ -162,8 +162,9 @@ class Specialization(CallPlanner):
         layout: Layout,
         statics: Statics,
         key: Hashable,
+        options: Options | None = None,
     ):
-        super().__init__(core, layout, statics, key)
+        super().__init__(core, layout, statics, key, options)
         self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
         self.cuts: dict[Hashable, list[Cut]] = {}
@@ -204,7 +205,7 @@ class Specialization(CallPlanner):
         self.other: Specialization | None = None
         # The key of this entry in `CompiledFunction.entries`.
         self.place: tuple[Any, ...] = ()
-        VERIFY.turns(self)
+        SETTINGS.notify(self)
 
     def holds(self) -> bool:
         """Return whether the plain objects and static fields that its traces read are unchanged."""
@@ -321,7 +322,12 @@ class Specialization(CallPlanner):
         """
         if jit_is_off():
             return self._run_without_jit(arrays)
-        options = self.core.options
+        options = self.options
+        if self.core.options.settled() != options:
+            # A setting changed between the look-up of this entry and now.
+            core: Any = self.core
+            core.reset_decision()
+            raise Retry
         if options.disabled is not None:
             self._become(
                 "running", self.jitted if options.disabled == "jit" else self.run_without_jit
@@ -401,7 +407,7 @@ class Specialization(CallPlanner):
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
-            within = Specialization(self.core, layout, self.weak_statics, self.key)
+            within = Specialization(self.core, layout, self.weak_statics, self.key, self.options)
             within.flights, within.chosen, within._lock = self.flights, self.chosen, self._lock
             self._within = within
         return self._within
@@ -416,6 +422,7 @@ class Specialization(CallPlanner):
                 self.layout,
                 self.weak_statics,
                 self.key,
+                self.options,
             )
             self._derived.request = replace(self._derived.request, derived=True)
         try:
@@ -581,7 +588,7 @@ class Specialization(CallPlanner):
         """Run the same function without Jit; every other stage stays."""
         self.core.counters.eager += 1
         out = self._run_without_jit(arrays)
-        if not self.core.options.debug_nans:
+        if not self.options.debug_nans:
             return out
 
         if is_nested_trace(arrays) or is_nested_trace(jax.tree.leaves(out)):

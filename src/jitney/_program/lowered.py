@@ -87,7 +87,7 @@ class Compiled(_Around):
         # The program fits one entry: the same structure and static values.
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        if core.entry(layout, leaves) is not self._entry:
+        if core.entry(layout, leaves, self._entry.options) is not self._entry:
             raise StaticError(
                 core.where,
                 "a compiled program was called with another structure or other static values.",

@@ -143,7 +143,7 @@ def warn_missing_checks(body: CallPlanner) -> None:
     """Warn that nobody checks the results of a traced call, if an option asks for it and no outer
     program of jitney's does it.
     """
-    options, outer = body.core.options, _LOOKING.get()
+    options, outer = body.options, _LOOKING.get()
     if plain_run() is not None:
         return
 
@@ -182,7 +182,7 @@ def looking(body: CallPlanner) -> Generator[None]:
     """Scope in which a body is traced: programs that it calls are parts of a program whose results
     are checked, if the body's own results are.
     """
-    options = body.core.options
+    options = body.options
     looks = {"debug_nans": options.debug_nans, "verify": is_verified(options)}
     asked = (
         frozenset[str]()

@@ -37,7 +37,7 @@ def runner(
     jitted: Jitted,
 ) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
-    options = body.core.options
+    options = body.options
     ensure_cache()
     run: Run = jitted
 

@@ -671,7 +671,7 @@ class ContentHasher:
                 raise self.fail(
                     "is a program with `memory`, which is chosen by what the compiler counts"
                 )
-            self.say("program", repr(value.options), repr(value.core.contract))
+            self.say("program", repr(value.options.settled()), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
         if isinstance(value, Primitive) and not any(

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _precision, _verify
+from .._body.function import FunctionInfo
 from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import compiled_bytes, text
@@ -28,7 +29,7 @@ from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._public import public_in
 from .._shown import Shown
-from .._signature.options import AUTO
+from .._signature.options import AUTO, Options
 from .._stages import Chunk, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
@@ -38,6 +39,7 @@ from .._stages.precision import COMPUTE
 from .._stages.roll import NONE, Roll, rolls
 from .._stages.stage import Skip
 from .._svg import Picture
+from .._switches import SETTINGS, VARIABLES, Settings
 from .._verify import is_verified
 from .._view.layout import static_text
 from .._view.view import Leaf, View, is_array
@@ -65,8 +67,8 @@ class PlanLine:
         return self.taken or _NOT_ASKED.fullmatch(self.why) is None
 
 
-# Ratio of bytes with and without a policy, above which the policy gains nothing.
-_GAINS = 0.98
+# Ratios of bytes with and without a policy, above which the policy gains little, and nothing.
+_GAINS_LITTLE, _GAINS_NOTHING = 0.9, 0.98
 _ERROR = "an error names argument and line"
 # Reasons of decisions that nobody asked for.
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
@@ -219,7 +221,7 @@ def report(
             *stages,
             *donation,
             *_other_decisions(
-                core, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
+                entry, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
             ),
             *_serialized_line(core, entry, arrays),
         ),
@@ -329,11 +331,12 @@ def _remat_gain(
             compiled_bytes(each.run_inner_stages, avals, shardings) for each in (entry, plain)
         )
     both = f"; {text(with_it)} with it, {text(without)} without"
-    if with_it <= _GAINS * without:
+    if with_it <= _GAINS_LITTLE * without:
         return both
+    gains = "nothing" if with_it > _GAINS_NOTHING * without else "little"
     return (
-        f'{both}: it gains nothing around the whole body; remat="auto" with `memory` looks for'
-        " parts that do"
+        f"{both}: it gains {gains} around the whole body; `memory` in its place, or"
+        ' remat="auto" with `memory`, places checkpoints'
     )
 
 
@@ -539,17 +542,17 @@ def _listing(leaves: Sequence[Leaf]) -> str:
 
 
 def _other_decisions(
-    core: CompiledFunction,
+    entry: Specialization,
     notes: Sequence[str],
     verified: PlanLine,
     late: PlanLine,
 ) -> list[PlanLine]:
     """Return the decisions besides the stages."""
-    options = core.options
+    core, options = entry.core, entry.options
     contract = PlanLine(
         "contract",
-        options.check,
-        "checked once for each new call key" if options.check else "`check=False`",
+        options.contracts,
+        "checked once for each new call key" if options.contracts else "`contracts=False`",
     )
 
     unresolved = [
@@ -580,14 +583,33 @@ def _other_decisions(
         late,
         PlanLine(
             "debug_nans",
-            options.debug_nans,
+            bool(options.debug_nans),
             (
                 "every result is checked, which waits for it"
                 if options.debug_nans
                 else "not asked for"
             ),
         ),
+        *_settings_line(core.options),
     ]
+
+
+def _settings_line(options: Options) -> list[PlanLine]:
+    """Return where each setting of the process that is in effect comes from, or the option that
+    overrides it; none if all are as usual.
+    """
+    given = {name: getattr(options, name) for name in VARIABLES}
+    in_effect = asdict(SETTINGS.now)
+    if options.disabled is not None or (
+        set(given.values()) == {None} and SETTINGS.now == Settings()
+    ):
+        return []
+    told = [
+        f"{name}={in_effect[name] if value is None else value!r}"
+        f" by {SETTINGS.source(name) if value is None else 'the option'}"
+        for name, value in given.items()
+    ]
+    return [PlanLine("settings", taken=True, why=", ".join(told))]
 
 
 def _serialized_line(
@@ -640,7 +662,7 @@ def _verify_line(
 
 def _late(entry: Specialization) -> PlanLine:
     """Return who raises the error of a run-time check."""
-    why = waits(entry.core.options)
+    why = waits(entry.options)
     if why is None and entry.request.nested:
         why = "under an outer trace checks are Equinox's own callbacks"
     return PlanLine(
@@ -650,7 +672,7 @@ def _late(entry: Specialization) -> PlanLine:
     )
 
 
-def _compile_limit(core: CompiledFunction) -> str:
+def _compile_limit(core: FunctionInfo) -> str:
     limit = core.options.max_compiles
     return (
         "not asked for"

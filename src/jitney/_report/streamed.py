@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
+from .._errors import ContractError, format_error
+from .._owners import users_level
 from .._public import public_in
+from .._view.view import is_array
 
 R = TypeVar("R")
 
@@ -51,7 +55,72 @@ class StreamStats:
 
 @public_in("jitney.types")
 class Streamed(NamedTuple, Generic[R]):
-    """Result of a stream: `value, stats = jitney.stream(...)`."""
+    """Result of a stream, and statistics of the run.
 
-    value: R
+        total = f.stream(x, t).result
+        total, stats = f.stream(x, t)
+
+    It is not an array. What would take it for one is an error, since a tuple that is multiplied,
+    added, asked for its truth or cut by a slice gives something else than its first item does.
+    """
+
+    result: R
     stats: StreamStats
+
+    @property
+    def value(self) -> R:
+        """Former name of `result`; it goes in jitney 0.5.0."""
+        what = "`value` of a stream is called `result`."
+        rule = "The old name goes in jitney 0.5.0."
+        warnings.warn(
+            format_error("stream()", what, rule, "write .result."),
+            DeprecationWarning,
+            stacklevel=users_level(),
+        )
+        return self.result
+
+    def __getitem__(self, index: Any, /) -> Any:
+        if type(index) is int:
+            return tuple.__getitem__(self, index)
+        raise _not_an_array("cut")
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise _not_an_array("converted to an array")
+
+    def __jax_array__(self) -> NoReturn:
+        raise _not_an_array("converted to an array")
+
+    def __bool__(self) -> bool:
+        raise _not_an_array("asked for its truth")
+
+    def __eq__(self, other: object, /) -> bool:
+        if is_array(other) or isinstance(other, (int, float, complex)):
+            raise _not_an_array("compared")
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object, /) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __add__(self, other: object, /) -> NoReturn:
+        raise _not_an_array("added")
+
+    def __radd__(self, other: object, /) -> NoReturn:
+        raise _not_an_array("added")
+
+    def __mul__(self, other: object, /) -> NoReturn:
+        raise _not_an_array("multiplied")
+
+    def __rmul__(self, other: object, /) -> NoReturn:
+        raise _not_an_array("multiplied")
+
+
+def _not_an_array(done: str) -> ContractError:
+    return ContractError(
+        "stream()",
+        f"the pair of a result and its statistics is {done}.",
+        "A stream returns what the function gives, and statistics of the run.",
+        "take the result first: f.stream(x).result.",
+        code="J218",
+    )

@@ -94,7 +94,7 @@ class SerializedPrograms:
         """Return whether the program of a call on a mesh, padded if it is, is cached, and the
         reason if not.
         """
-        refused = cache_obstacle(self._body.core)
+        refused = cache_obstacle(self._body)
         if refused is not None:
             return False, f"not cached: {refused}"
         with self._body.numbers():

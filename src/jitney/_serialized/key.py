@@ -95,7 +95,7 @@ def key_of(
     Raises:
         NotDeterministic: Something that a trace may read has no reliable fingerprint.
     """
-    refused = cache_obstacle(body.core)
+    refused = cache_obstacle(body)
     if refused is not None:
         raise NotDeterministic(refused)
 
@@ -127,10 +127,10 @@ def key_of(
     )
 
 
-def cache_obstacle(core: FunctionInfo) -> str | None:
-    """Return why programs of a function are not cached; None if they are."""
-    options = core.options
-    if AUTO in _budgets(core):
+def cache_obstacle(body: CallPlanner) -> str | None:
+    """Return why programs of a body are not cached; None if they are."""
+    options = body.options
+    if AUTO in _budgets(body.core):
         return (
             'programs with `memory="auto"` are not cached: what is free is another number each time'
         )
@@ -197,7 +197,7 @@ def _add_call(
         repr(layout.names),
         body.core.name,
     )
-    walk.add(body.core.options, "options")
+    walk.add(body.options, "options")
     parameters = [(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters]
     walk.add(parameters, "annotations")
     walk.add((contract.result, contract.unresolved), "annotations")

@@ -23,8 +23,9 @@ from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import Disabled
+from .._switches import COMPILERS, SETTINGS, Disabled
 from .buckets import Bucket
+from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
@@ -110,6 +111,9 @@ class CompileLimit:
 class Options:
     """Options of one decoration. Two equal functions share programs if their options are equal too.
 
+    `compiler`, `debug_nans` and `verify` are None where the choice is left to the settings of the
+    process; `settled()` puts those in.
+
     Two fields are set by jitney instead of the user. They are here because they, too, determine
     which programs can be shared.
     """
@@ -124,21 +128,44 @@ class Options:
     roll: str | None = None
     precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool | Literal["program"] = True
-    check: bool = True
-    checks: str = "now"
+    contracts: bool = True
+    runtime_checks: str = "now"
     on_trace_error: str = "raise"
     max_compiles: CompileLimit | None = None
-    compiler: str = "default"
-    debug_nans: bool = False
+    compiler: str | None = None
+    debug_nans: bool | None = None
     shard: Sharding | None = None
     mesh: jax.sharding.Mesh | str | None = None
-    # None leaves the choice to `jitney.configure` or JITNEY_VERIFY.
     verify: bool | None = None
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
     # an outer trace too.
     accumulate: bool = field(default=False, metadata=_OWN)
+
+    def settled(self) -> Options:
+        """Return the options that a program has if it is compiled now, with the settings of the
+        process in place of options that are not given. `verify` does not change a program, and
+        stays open.
+        """
+        now = SETTINGS.now
+        return replace(
+            self,
+            debug_nans=now.debug_nans if self.debug_nans is None else self.debug_nans,
+            compiler=now.compiler if self.compiler is None else self.compiler,
+        )
+
+    @property
+    def check(self) -> bool:
+        """`contracts`, by its name before version 0.3.0."""
+        warn_renamed("Program.options", "check")
+        return self.contracts
+
+    @property
+    def checks(self) -> str:
+        """`runtime_checks`, by its name before version 0.3.0."""
+        warn_renamed("Program.options", "checks")
+        return self.runtime_checks
 
 
 NAMES = tuple(f.name for f in fields(Options) if not f.metadata)
@@ -171,10 +198,10 @@ _CONTRADICTIONS = (
         "name it in one of the two options.",
     ),
     _Contradiction(
-        lambda o: o.pad and not o.check,
-        "`pad` and check=False contradict each other.",
+        lambda o: o.pad and not o.contracts,
+        "`pad` and contracts=False contradict each other.",
         "The sizes of padded axes are those that the contract binds, so it is checked.",
-        "drop check=False.",
+        "drop contracts=False.",
     ),
     _Contradiction(
         lambda o: o.pad and o.chunk,
@@ -260,27 +287,26 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         roll=_roll(where, raw.get("roll")),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
-        check=_flag(where, "check", raw.get("check", True)),
-        checks=_choice(
+        contracts=_flag(where, "contracts", raw.get("contracts", True)),
+        runtime_checks=_choice(
             where,
-            "checks",
-            raw.get("checks", "now"),
+            "runtime_checks",
+            raw.get("runtime_checks", "now"),
             ("now", "later"),
         ),
         on_trace_error=_choice(
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
-        compiler=_choice(
-            where,
-            "compiler",
-            raw.get("compiler", "default"),
-            ("default", "fast"),
+        compiler=(
+            None
+            if raw.get("compiler") is None
+            else _choice(where, "compiler", raw["compiler"], COMPILERS)
         ),
-        debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
+        debug_nans=_setting(where, "debug_nans", raw),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
-        verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
+        verify=_setting(where, "verify", raw),
     )
 
     # Each option is valid by itself here.
@@ -699,6 +725,11 @@ def _flag(where: Where | str, option: str, value: object) -> bool:
             f"write {option}=True.",
         )
     return value
+
+
+def _setting(where: Where | str, option: str, raw: Mapping[str, object]) -> bool | None:
+    """Parse a flag that overrides a setting of the process; None leaves the choice to it."""
+    return None if raw.get(option) is None else _flag(where, option, raw[option])
 
 
 def _choice(

@@ -25,33 +25,35 @@ from .sources import Rows, check_slice, source_of, stamp_of
 T = TypeVar("T")
 
 
-def open_sources(
-    data: Mapping[str, object],
-    where: str,
-    retries: int,
-) -> tuple[dict[str, object], int]:
-    """Open the sources of all arguments; return them and the number of failed attempts.
+class SourceOpener:
+    """Opener of sources, which counts its failed attempts.
 
-    Raises:
-        ContractError: A value is not a source.
-        OSError: A source cannot be opened, or its rows cannot be counted.
+    Args:
+        where: The function, for messages.
+        retries: Number of times that opening one is tried again.
     """
-    failures = 0
 
-    def failed() -> None:
-        nonlocal failures
-        failures += 1
+    def __init__(self, where: str, retries: int):
+        self.failures = 0
+        self._where = where
+        self._retries = retries
 
-    def source(name: str, value: object) -> object:
-        note = f"Opening {name!r} failed"
+    def __call__(self, name: str, value: object) -> object:
+        """Open a source.
+
+        Raises:
+            ContractError: The value is not a source.
+            OSError: It cannot be opened, or its rows cannot be counted.
+        """
         return retry(
-            lambda: source_of(name, value, where),
-            retries,
-            note,
-            failed,
+            lambda: source_of(name, value, self._where),
+            self._retries,
+            f"Opening {name!r} failed",
+            self._count_failure,
         )
 
-    return {name: source(name, value) for name, value in data.items()}, failures
+    def _count_failure(self) -> None:
+        self.failures += 1
 
 
 def retry(

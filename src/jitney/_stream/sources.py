@@ -85,6 +85,11 @@ def is_sliceable(value: Any) -> TypeGuard[Rows]:
     )
 
 
+def is_read(value: object) -> TypeGuard[Rows]:
+    """Return whether a value is read by slices: it has rows, and is not an array in memory."""
+    return is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray))
+
+
 def _are_sources(value: object) -> TypeGuard[Sequence[str | Path | Rows]]:
     """Return whether the value is a list of files and arrays."""
     return (
@@ -96,7 +101,7 @@ def _are_sources(value: object) -> TypeGuard[Sequence[str | Path | Rows]]:
 
 def abstract(value: object) -> object:
     """Abstract value of a source; other values as they are."""
-    if is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray)):
+    if is_read(value):
         return jax.ShapeDtypeStruct(tuple(value.shape), canonicalize_dtype(value.dtype))
     return value
 
@@ -127,7 +132,7 @@ def check_slice(
 
 def read_whole(value: object, name: str) -> object:
     """Read all rows of a source; any other value stays as it is."""
-    if not is_sliceable(value) or isinstance(value, (jax.Array, np.ndarray)):
+    if not is_read(value):
         return value
     whole = value[0 : value.shape[0]]
     return check_slice(whole, tuple(value.shape), value.dtype, name)

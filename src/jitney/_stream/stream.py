@@ -8,8 +8,8 @@ Given
     def variance(x: Float[Array, "n"]):
         return jnp.mean((x - jnp.mean(x)) ** 2)
 
-and a file of 10 rows, `stream(variance, {"x": "x.npy"}, chunk={"n": 4})` reads rows 0:4, 4:8 and
-8:10 for the sum of `x`, then again for the sum of the squares: 2 passes, 6 chunks.
+and a file of 10 rows, `stream(variance, "x.npy", chunk={"n": 4})` reads rows 0:4, 4:8 and 8:10 for
+the sum of `x`, then again for the sum of the squares: 2 passes, 6 chunks.
 """
 
 from __future__ import annotations
@@ -19,37 +19,39 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
 
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives import Derivative
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.typed import Array, NumPyArray
 from .._owners import public
 from .._report.streamed import Streamed, StreamStats
-from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmix
-from .reading import ChunkReader, Source, open_sources
+from .._view.view import View
+from .arguments import StreamArguments, bind_call
+from .chunk_axis import ChunkOf, choose_axis, read_chunk
+from .reading import ChunkReader, Source
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
 from .run_key import platform, value_key
 from .serialized_steps import load_or_plan_steps
-from .sources import Rows, abstract, is_reversible, read_whole
+from .sources import Rows, is_read, is_reversible, read_whole
 from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, longest_chunk_steps
 from .stream_layout import StreamLayout
 from .verify import verify_stream
 
 if TYPE_CHECKING:
-    from .._interface.program import Program
+    from .._interface.program import AnyProgram, Program
     from .._program.entry import Specialization
 
 R = TypeVar("R")
@@ -57,37 +59,44 @@ R = TypeVar("R")
 
 @public
 def stream(
-    program: Program[..., R] | Derivative[..., Any],
-    data: Mapping[str, object],
+    program: Program[..., R] | Derivative[..., R],
     /,
-    *,
-    chunk: Mapping[str, int | Literal["auto"]],
+    *args: object,
+    chunk: ChunkOf | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | str | None = None,
-    retries: int = 2,
-    progress: bool = True,
+    retries: int | None = None,
+    progress: bool | None = None,
+    **kwargs: object,
 ) -> Streamed[R]:
     """Run a decorated function over data of any length, a chunk at a time.
 
-    The results are those of one call on all of it, up to the order in which sums are added. As many
-    passes are made over the data as the function needs: one for a mean, two for a variance. Memory
-    holds two chunks, and results that have the axis.
+    The arguments are those of a call: `stream(f, x, t)` gives what `f(x, t)` gives, up to the order
+    in which sums are added. In place of an array there may be a file or anything else that is read
+    by slices. As many passes are made over the data as the function needs: one for a mean, two for
+    a variance. Memory holds two chunks, and results that have the axis.
+
+    The keywords below belong to the stream, all others to the function. A parameter of the function
+    that is named like one of them is passed by position.
 
     Args:
         program: A function under `@optimize`, without `pad`; or a derivative of one, such as
             `f.grad`.
-        data: Argument name -> value. For an array with the axis, anything that has `shape` and
-            `dtype` and can be sliced: a NumPy array or memory map, a Zarr or HDF5 array; the path
-            of an `.npy` file, or of an `.npz` file that holds an array of the argument's name; a
-            sequence of these, concatenated; or an object whose `__iter__` starts anew each time and
-            gives chunks of any length, which is read once more, for its length. Everything else is
-            passed whole.
-        chunk: Axis name -> number of its elements that are read at a time; `"auto"` for as many as
-            keep a step of the run under the program's `memory=` (256 MiB if it has none), by the
-            compiler's count on one device. If the axis is sharded over a mesh, each device takes
-            its part of a chunk, and the chunk size is rounded up to a multiple of the devices. The
-            rest at the end is one chunk of the largest multiple of the devices, and another of the
-            fewer elements that remain, which one device accumulates.
+        args: Arguments of the function. Where its annotation is an array, anything that has `shape`
+            and `dtype` and can be sliced: a NumPy array or memory map, a Zarr or HDF5 array; the
+            path of an `.npy` file, or of an `.npz` file that holds an array of the parameter's
+            name; a sequence of these, concatenated; or an object whose `__iter__` starts anew each
+            time and gives chunks of any length, which is read once more, for its length. An array
+            without the axis, and everything else, is passed whole.
+        chunk: Number of elements that are read at a time, and their axis: `{"n": 4096}`. A size
+            alone, or nothing, is for the axis that the program's own `chunk=` names, else for the
+            longest named axis that all sources have (all arrays, if none is read from elsewhere).
+            The size `"auto"`, which is the default, is as many as keep a step of the run under the
+            program's `memory=` (256 MiB if it has none), by the compiler's count on one device. If
+            the axis is sharded over a mesh, each device takes its part of a chunk, and the chunk
+            size is rounded up to a multiple of the devices. The rest at the end is one chunk of the
+            largest multiple of the devices, and another of the fewer elements that remain, which
+            one device accumulates.
         checkpoint: Path of a file that stores the accumulated values. If it exists, the run resumes
             from it, to the same bits as an unbroken run; when the run is over, the file is removed.
             It belongs to one computation (comments and line numbers do not count), chunk size and
@@ -100,20 +109,23 @@ def stream(
             default at most once a second, and at most a hundredth of the run's time. Ctrl-C writes
             the file too.
         retries: Number of times that a chunk is read again after its reading failed (`OSError`),
-            after 0.1 s, 0.2 s, 0.4 s, ...; the same holds for opening the data. An object that is
-            iterated, and a compressed `.npz`, are read again from their first row, up to the row
-            that was reached.
-        progress: Whether a bar shows the progress of the run, its rate, and the time left; in a
-            notebook by ipywidgets.
+            after 0.1 s, 0.2 s, 0.4 s, ...; the same holds for opening the data. By default 2. An
+            object that is iterated, and a compressed `.npz`, are read again from their first row,
+            up to the row that was reached.
+        progress: Whether a bar shows the progress of the run, its rate, and the time left.
+            By default it does.
+        kwargs: Arguments of the function by name; for a derivative also its own, such as `wrt`.
 
     Returns:
-        The function's results, in which arrays that have the axis are NumPy arrays, and statistics
-        of the run.
+        The function's result, in which arrays that have the axis are NumPy arrays, as `.result`,
+        and statistics of the run as `.stats`.
 
     Raises:
         AxisError: An operation combines elements along the axis in a way that cannot be carried
             from chunk to chunk.
-        ContractError: The data do not fit the contract, or no array has the axis.
+        ContractError: The arguments do not fit the parameters or their annotations, no array has
+            the axis, or without `chunk` it is not clear which axis is meant.
+        OptionError: A keyword of the stream is malformed, or is a parameter of the function too.
         MeshError: The program has `shard`, and there is no mesh, or another axis than the one that
             is cut does not divide.
         JitneyError: The checkpoint is damaged or of another run; or it is requested for a run whose
@@ -123,9 +135,30 @@ def stream(
             checkpoint was written.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
-    began = time.perf_counter()
-    program = program_of("jitney.stream()", program)
-    axis, size = _axis_and_size(program, chunk)
+    own = {
+        "chunk": chunk,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "retries": retries,
+        "progress": progress,
+    }
+    called, values = bind_call(program, args, kwargs, own)
+    axis, size = read_chunk(called.core.where, chunk, called.core.contract.axes)
+    retries = 2 if retries is None else retries
+    progress = True if progress is None else progress
+    _check_keywords(called, retries, progress)
+    return _run(
+        called,
+        values,
+        _Settings(axis, size, checkpoint, checkpoint_every, retries, progress),
+    )
+
+
+def _check_keywords(
+    program: AnyProgram,
+    retries: object,
+    progress: object,
+) -> None:
     if program.options.roll is not None:
         raise OptionError(
             str(program),
@@ -150,38 +183,35 @@ def stream(
             "write progress=False, or leave it out.",
             code="J220",
         )
-    where = str(program.core.where)
-    if not isinstance(data, Mapping):
-        raise OptionError(
-            where,
-            f"the data are a {type(data).__name__}.",
-            "Data are given by the names of arguments.",
-            'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).',
-            code="J220",
-        )
 
-    sources, failures = open_sources(data, where, retries)
-    entry, arrays = program.abstract(
-        (), {name: abstract(value) for name, value in sources.items()}, None
-    )
+
+@dataclass(frozen=True)
+class _Settings:
+    """Keywords of a stream. Without an axis, one is chosen; without a size, it is "auto"."""
+
+    axis: str | None
+    size: int | None
+    checkpoint: str | Path | None = None
+    checkpoint_every: int | str | None = None
+    retries: int = 2
+    progress: bool = True
+
+
+def _run(
+    program: AnyProgram,
+    values: tuple[object, ...],
+    settings: _Settings,
+) -> Streamed[Any]:
+    """Stream a program that is not bound to anything, given one value for each parameter."""
+    began = time.perf_counter()
+    size = settings.size
+    arguments = StreamArguments.opened(program.core, values, settings.retries)
+    sources = arguments.sources
+    entry, arrays = program.found(*arguments.abstract())
     with entry.numbers(), entry.scope():
         view = entry.plan_call(arrays, jit=False).view
-        stage = Chunk.of(
-            view,
-            replace(entry.request, nested=False, single="read in chunks"),
-            axis,
-            size,
-            "stream",
-        )
-        if stage is None:
-            raise ContractError(
-                entry.core.where,
-                f"no array has an axis {axis!r}.",
-                "Data are cut along an axis that annotations name.",
-                "pass an array with it, or correct the name.",
-                code="J218",
-            )
-
+        stage = _stage(entry, view, settings, sources)
+        axis = stage.axis
         laid = StreamLayout.of(entry, stage)
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
@@ -194,45 +224,37 @@ def stream(
                 size,
             )
             names = [leaf.path for leaf in view.leaves]
-            values = [sources.get(name, x) for name, x in zip(names, arrays, strict=True)]
+            data = [
+                sources[name] if is_read(sources.get(name)) else x
+                for name, x in zip(names, arrays, strict=True)
+            ]
 
             run = _StreamRun(
                 steps,
                 names,
-                values,
-                retries,
-                kept=checkpoint is not None,
+                data,
+                settings.retries,
+                kept=settings.checkpoint is not None,
             )
             kept = None
-            if checkpoint is not None:
+            if settings.checkpoint is not None:
                 kept = Checkpoint(
-                    checkpoint,
+                    settings.checkpoint,
                     run.key(),
-                    checkpoint_every,
+                    settings.checkpoint_every,
                     str(entry.core.where),
                 )
             with steps.schedule.width:
                 # Wait: after the return the caller may overwrite the data.
-                value = jax.block_until_ready(run(kept, progress=progress))
+                value = jax.block_until_ready(run(kept, progress=settings.progress))
 
-            if entry.core.options.debug_nans:
-                unknown = (
-                    "Which operation made it is known of calls only, not of a stream of several"
-                    " chunks."
-                )
-                refuse_nonfinite(
-                    entry.core.where,
-                    value,
-                    unknown,
-                    "call the function itself on a part of the data",
-                )
-
+            _refuse_nonfinite(entry, value)
             verify_stream(
                 entry,
                 (axis, steps.size),
-                values,
+                data,
                 value,
-                partial(_unverified_value, program, {axis: size or AUTO}),
+                partial(_unverified_value, program, axis, size),
             )
 
             stats = StreamStats(
@@ -240,7 +262,7 @@ def stream(
                 stage.size,
                 len(steps.schedule.turns),
                 time.perf_counter() - began,
-                failures + run.reader.failures,
+                arguments.failures + run.reader.failures,
                 kept.saves if kept is not None else 0,
                 steps.kept,
             )
@@ -250,8 +272,8 @@ def stream(
     if stage.size == 1:
         program = _on_one_device(program)
 
-    arguments = {name: read_whole(value, name) for name, value in sources.items()}
-    whole = jax.block_until_ready(program(**arguments))
+    args, kwargs = arguments.whole()
+    whole = jax.block_until_ready(program(*args, **kwargs))
     took = time.perf_counter() - began
     return Streamed(
         whole,
@@ -260,10 +282,50 @@ def stream(
             stage.size,
             1,
             took,
-            failures,
+            arguments.failures,
             0,
         ),
     )
+
+
+def _refuse_nonfinite(entry: Specialization, value: object) -> None:
+    if not entry.core.options.debug_nans:
+        return
+    unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
+    refuse_nonfinite(
+        entry.core.where,
+        value,
+        unknown,
+        "call the function itself on a part of the data",
+    )
+
+
+def _stage(
+    entry: Specialization,
+    view: View,
+    settings: _Settings,
+    sources: Mapping[str, object],
+) -> Chunk:
+    """The stage that cuts the axis of the stream.
+
+    Raises:
+        ContractError: No array has the axis, or it is not clear which axis is meant.
+    """
+    request = replace(entry.request, nested=False, single="read in chunks")
+    axis = settings.axis
+    if axis is None:
+        read = {name: source for name, source in sources.items() if is_read(source)}
+        axis = choose_axis(view, request, read)
+    stage = Chunk.of(view, request, axis, settings.size, "stream")
+    if stage is None:
+        raise ContractError(
+            entry.core.where,
+            f"no array has an axis {axis!r}.",
+            "Data are cut along an axis that annotations name.",
+            "pass an array with it, or correct the name.",
+            code="J218",
+        )
+    return stage
 
 
 def _on_one_device(program: Program[..., R]) -> Program[..., R]:
@@ -275,36 +337,14 @@ def _on_one_device(program: Program[..., R]) -> Program[..., R]:
 
 
 def _unverified_value(
-    program: Program[..., R],
-    chunk: Mapping[str, int | Literal["auto"]],
-    data: Mapping[str, object],
-) -> R:
-    """Value of a stream of other data, without verification."""
+    program: AnyProgram,
+    axis: str,
+    size: int | None,
+    values: tuple[object, ...],
+) -> object:
+    """Result of a stream of other data, without verification."""
     unverified = program.with_body(program.body, replace(program.options, verify=False))
-    return stream(
-        unverified.bound_to((), {}),
-        data,
-        chunk=chunk,
-        progress=False,
-    ).value
-
-
-def _axis_and_size(program: object, chunk: object) -> tuple[str, int | None]:
-    """Axis and chunk size; None for "auto"."""
-    if isinstance(chunk, Mapping) and len(chunk) == 1:
-        ((axis, size),) = chunk.items()
-        if isinstance(axis, str):
-            if size == AUTO:
-                return axis, None
-            if isinstance(size, int) and not isinstance(size, bool) and size > 0:
-                return axis, size
-    raise ContractError(
-        str(program),
-        f"chunk={chunk!r} does not say which axis is read how many elements at a time.",
-        "One axis is cut.",
-        'write chunk={"points": 65536}.',
-        code="J218",
-    )
+    return _run(unverified, values, _Settings(axis, size, progress=False)).result
 
 
 def _steps(

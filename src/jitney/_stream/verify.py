@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from .._body.plain import ProgramChange, changes_of
@@ -17,7 +16,7 @@ from .._jax.memory import text
 from .._jax.typed import Array
 from .._owners import users_level
 from .._verify import Verification, is_verified
-from .sources import Rows, is_sliceable
+from .sources import is_read
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
@@ -31,7 +30,7 @@ def verify_stream(
     chunk: tuple[str, int],
     values: Sequence[Any],
     result: object,
-    again: Callable[[Mapping[str, object]], object],
+    again: Callable[[tuple[object, ...]], object],
 ) -> None:
     """Compare the result of a stream, once for each length of data and chunk size.
 
@@ -40,7 +39,7 @@ def verify_stream(
         chunk: The axis, and the number of its elements that are read at a time.
         values: The arrays of the call, and the sources of those that are read.
         result: The result of the stream.
-        again: Streams other data, by argument name, without verification.
+        again: Streams other data, one value for each parameter, without verification.
 
     Raises:
         VerificationError: The result differs from that of the plain function.
@@ -50,7 +49,7 @@ def verify_stream(
     key = ("stream", chunk, *types)
     if not is_verified(core.options) or key in entry.verified:
         return
-    read = [x for x in values if _is_read(x)]
+    read = [x for x in values if is_read(x)]
     size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
     if size > LIMIT:
         entry.verified[key] = "left out"
@@ -68,11 +67,10 @@ def verify_stream(
         return
 
     def streamed(arrays: Sequence[Array]) -> object:
-        arguments = entry.layout.values(arrays, entry.statics)
-        return again(core.binder.values_by_name(arguments))
+        return again(entry.layout.values(arrays, entry.statics))
 
     # The changes set the tolerance; options that a stream replaces are not among them.
-    arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
+    arrays = [np.asarray(x[0 : x.shape[0]]) if is_read(x) else x for x in values]
     options = replace(core.options, chunk=(chunk,), memory=None)
     others = replace(
         core.options,
@@ -87,7 +85,3 @@ def verify_stream(
         changes,
         options,
     ).verify(arrays, result)
-
-
-def _is_read(value: object) -> TypeGuard[Rows]:
-    return is_sliceable(value) and not isinstance(value, (jax.Array, np.ndarray))

@@ -5,11 +5,11 @@ those is the machinery (`verification.py`) imported.
 from __future__ import annotations
 
 from .._signature.options import Options
-from .._switches import VERIFY
+from .._switches import SETTINGS
 
 
 def is_verified(options: Options) -> bool:
     """Return whether programs with these options are run twice."""
     return options.disabled is None and (
-        options.verify if options.verify is not None else VERIFY.on
+        options.verify if options.verify is not None else SETTINGS.now.verify
     )

@@ -225,15 +225,12 @@ def _call(
         if directions:
             kwargs["tangents"] = next(iter(directions.values())) if fn.single else directions
 
-    if stream is not None:
-        names = [parameter.name for parameter in core.binder.parameters]
-        named = {**dict(zip(names, args, strict=False)), **kwargs}
-        chunk = dict(verification.options.chunk)
-        arguments = f"program, {given.text(named)}, chunk={chunk!r}, progress=False"
-        return [*lines, f"result, _ = jitney.stream({arguments})"]
-
     values = [given.text(value) for value in args]
     values += [f"{key}={given.text(value)}" for key, value in kwargs.items()]
+    if stream is not None:
+        chunk = dict(verification.options.chunk)
+        values += [f"chunk={chunk!r}", "progress=False"]
+        return [*lines, f"result = program.stream({', '.join(values)}).result"]
     return [*lines, f"result = program({', '.join(values)})"]
 
 
@@ -291,8 +288,8 @@ def _option_texts(options: Options) -> dict[str, str]:
         written["shard"] = repr(shard)
         sizes = [f"{name}={size}" for name, size in mesh.shape.items()]
         written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
-    if not options.check:
-        written["check"] = "False"
+    if not options.contracts:
+        written["contracts"] = "False"
     return written
 
 

@@ -181,8 +181,7 @@ class VerifiedRunner:
         )
 
     def _changes(self, arrays: Sequence[Array]) -> tuple[ProgramChange, ...]:
-        core = self.body.core
-        options = core.options
+        core, options = self.body.core, self.body.options
         if self.pads is not None and not self.pads(arrays):
             options = replace(options, pad=())
         return changes_of(options, core.fn())
@@ -208,7 +207,7 @@ class Verification:
         self.body = body
         self.again = again
         self.changes = tuple(changes)
-        self.options = options or body.core.options
+        self.options = options or body.options
 
     def of(self, fn: Callable[..., object]) -> Verification:
         """Return the verification of another function of the same arguments."""
@@ -358,7 +357,7 @@ def _on_one_device(array: Array) -> Array | None:
 def forecast(body: CallPlanner, arrays: Sequence[Array]) -> tuple[bool, str]:
     """Return whether a call with such arrays will be verified, and why, for its plan."""
     plain = PlainProgram(body, arrays)
-    own = changes_of(body.core.options, body.core.fn())
+    own = changes_of(body.options, body.core.fn())
     changes = dict.fromkeys((*own, *plain.stripped.changes))
     if plain.effects is not None:
         return False, f"left out: {plain.effects}"

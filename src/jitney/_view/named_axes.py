@@ -110,7 +110,7 @@ def clash_of(
 ) -> Mismatch | None:
     """Mismatch of two arrays in the size of an axis, or None.
 
-    All arrays are cut alike along a chunked axis, so this check runs with `check=False` too.
+    All arrays are cut alike along a chunked axis, so this check runs with `contracts=False` too.
     """
     first: tuple[int, str] | None = None
     for leaf, axes in zip(view.leaves, named, strict=True):

@@ -142,7 +142,7 @@ def _run(
     if of == "gradient":
         program = program.value_and_grad.program(wrt=model.wrt, **extra)
     if way == "stream":
-        return jitney.stream(program, arguments, chunk={axis: CHUNK}, progress=False).value, None
+        return jitney.stream(program, **arguments, chunk={axis: CHUNK}, progress=False).result, None
     got = program(**arguments)
     return got, _unfilled(program.plan(**arguments)) if way == "pad" else None
 

@@ -24,7 +24,14 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..._jax.jaxprs import open_jaxpr, programs, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import (
+    has_its_constants,
+    open_jaxpr,
+    programs,
+    scan_parts,
+    solve_operands,
+    while_parts,
+)
 from ..._jax.trees import words_of_keys
 from ..._jax.typed import Array, NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
@@ -279,6 +286,8 @@ class Witness:
         if len(inner) != len(other_inner):
             self._differ(a, b)
         for one, two in zip(inner, other_inner, strict=True):
+            if not (has_its_constants(one) and has_its_constants(two)):
+                self._differ(a, b, what=f"holds a program without its constants (`{a.name}`)")
             self._bodies(a, b, (one, []), (two, []))
 
     def _pairs(

@@ -40,7 +40,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._public import public_in
-from ..._switches import VERIFY
 from .entries import NAME, FolderObserver
 from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
 from .limit import trim
@@ -343,16 +342,12 @@ def configure(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
     cache: bool | None = None,
-    verify: bool | None = None,
 ) -> None:
-    """Configure the persistent cache and the verification of programs, as a part of
-    `jitney.configure`.
+    """Configure the persistent cache, as a part of `jitney.configure`.
 
     Raises:
         OptionError: A value is malformed.
     """
-    if _read_flag("verify", verify) is not None:
-        VERIFY.turn(verify)
     given = _GivenSettings(
         _read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size)
     )

@@ -1,0 +1,300 @@
+"""Arguments of a stream: those of a call, in which sources may stand for arrays.
+
+    f.stream("x.npy", t, chunk={"n": 4096})     binds as f(x, t) does
+
+The keywords of `stream` are its own, and all others are the function's. A function with a parameter
+of such a name takes it by position, or is bound to it by a `functools.partial`; where a keyword
+could be either, the call is refused. The other design, two containers `args=` and `kwargs=`, never
+collides, but then no stream reads as the call that it stands for.
+
+A source stands for an array: it is opened where the annotation is an array, also as an item of an
+annotated container. Any other value is what it is in a call, since a text may be a static argument
+and a list of arrays a pytree.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._contract.kinds import accepts, children_of, flatten_to
+from .._errors import OptionError, format_error
+from .._interface.derivatives import Derivative, program_of
+from .._owners import users_level
+from .._signature.binding import Default
+from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
+from .reading import SourceOpener
+from .sources import abstract, is_sliceable, read_whole
+
+if TYPE_CHECKING:
+    from .._interface.program import AnyProgram
+    from .._program.core import CompiledFunction
+
+Given = tuple[tuple[object, ...], dict[str, object]]
+"""Arguments of a call: by position, and by name."""
+_Act = Callable[[Hint, object, str], object]
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def bind_call(
+    function: object,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    own: Mapping[str, object],
+) -> tuple[AnyProgram, tuple[object, ...]]:
+    """Bind the arguments of a stream as those of a call.
+
+    Args:
+        function: A program, or a derivative of one.
+        args: Its arguments by position.
+        kwargs: Its arguments by name; for a derivative also `wrt` and its directions.
+        own: Keywords of `stream` -> their values, None where they are left out.
+
+    Returns:
+        The program, not bound to anything, and one value for each of its parameters.
+
+    Raises:
+        OptionError: The function is not a program, or a keyword of the stream is also a parameter.
+        ContractError: The arguments do not fit the parameters.
+    """
+    program = program_of("jitney.stream()", function)
+    named = dict(kwargs)
+    by_names = _data_by_names(program, args, kwargs)
+    if by_names is not None:
+        _warn_by_names(program, list(by_names))
+        args, named = (), by_names
+    elif isinstance(function, Derivative):
+        program = function.program_of_call(named)
+
+    _refuse_ambiguous(program, args, own)
+    bound_args, bound_kwargs = program.bound
+    values = program.core.binder.bind((*bound_args, *args), {**bound_kwargs, **named})
+    return program.bound_to((), {}), values
+
+
+@dataclass(frozen=True)
+class StreamArguments:
+    """Arguments of a stream with their sources open.
+
+    Args:
+        core: The function.
+        values: One for each of its parameters.
+        sources: The sources, and other values where one could stand, by the paths of messages.
+        failures: Number of failed attempts to open one.
+    """
+
+    core: CompiledFunction
+    values: tuple[object, ...]
+    sources: Mapping[str, object]
+    failures: int
+
+    @classmethod
+    def opened(
+        cls,
+        core: CompiledFunction,
+        values: tuple[object, ...],
+        retries: int,
+    ) -> StreamArguments:
+        """Open the sources among the arguments.
+
+        Raises:
+            ContractError: A value is not a source.
+            OSError: A source cannot be opened, or its rows cannot be counted.
+        """
+        with core.lock:
+            # Names that the annotations use may have been defined since the decoration.
+            if core.contract.unresolved:
+                core.resolve()
+
+        opener = SourceOpener(str(core.where), retries)
+        sources: dict[str, object] = {}
+
+        def act(hint: Hint, value: object, path: str) -> object:
+            is_source = isinstance(hint, ArrayHint) or _is_file_or_map(value)
+            sources[path] = opener(path, value) if is_source else value
+            return sources[path]
+
+        opened = _mapped(core, values, act)
+        return cls(core, opened, sources, opener.failures)
+
+    def abstract(self) -> Given:
+        """Arguments of a call in which abstract values stand for the sources."""
+        return self._given(lambda hint, value, path: abstract(value))
+
+    def whole(self) -> Given:
+        """Arguments of a call, with all rows of the sources."""
+        return self._given(lambda hint, value, path: read_whole(value, path))
+
+    def _given(self, act: _Act) -> Given:
+        return self.core.binder.call(
+            lambda *args, **kwargs: (args, kwargs), _mapped(self.core, self.values, act)
+        )
+
+
+def _mapped(
+    core: CompiledFunction,
+    values: tuple[object, ...],
+    act: _Act,
+) -> tuple[object, ...]:
+    """Arguments in normal form with each value changed where a source may stand."""
+    hints = {parameter.name: parameter.hint for parameter in core.contract.parameters}
+    static = core.options.static
+    changed: list[object] = []
+    for parameter, value in zip(core.binder.parameters, values, strict=True):
+        name, hint = parameter.name, hints[parameter.name]
+        new: object = value
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts: Any = value
+            new = tuple(_at(hint, part, f"{name}[{i}]", act) for i, part in enumerate(parts))
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            items: Any = value
+            new = {
+                key: item if key in static else _at(hint, item, key, act)
+                for key, item in items.items()
+            }
+        elif name not in static and value is not Default.OWN:
+            new = _at(hint, value, name, act)
+        changed.append(new)
+    return tuple(changed)
+
+
+def _at(
+    hint: Hint,
+    value: Any,
+    path: str,
+    act: _Act,
+) -> object:
+    """Change a value where its annotation is an array, or the items of a container of such."""
+    if isinstance(hint, UnionHint):
+        hint = _alternative(hint, value)
+    if isinstance(hint, (ArrayHint, AnyHint)):
+        return act(hint, value, path)
+    if isinstance(hint, TreeHint):
+        leaves, treedef = flatten_to(hint.leaf, value)
+        new = [_at(hint.leaf, leaf, path + jax.tree_util.keystr(at), act) for at, leaf in leaves]
+        return jax.tree.unflatten(treedef, new)
+
+    children = list(children_of(hint, value, path)) if isinstance(hint, ContainerHint) else []
+    # Items that the annotation does not name are refused by the call.
+    if not children or len(children) != len(value):
+        return value
+    items = [_at(*child, act) for child in children]
+    if isinstance(value, Mapping):
+        return dict(zip(value, items, strict=True))
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+def _alternative(hint: UnionHint, value: object) -> Hint:
+    """Alternative of a union that the value has; that of an array if it has none."""
+    arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
+    fitting = [option for option in hint.options if accepts(option, value)]
+    return next(iter([*fitting, *arrays, *hint.options]))
+
+
+def _is_file_or_map(value: object) -> bool:
+    """Return whether a value without annotation is a file of an array, or a list with such."""
+    if isinstance(value, (str, Path)):
+        return Path(value).suffix in (".npy", ".npz")
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(part, (str, Path)) for part in value) and all(
+            is_sliceable(part) or _is_file_or_map(part) for part in value
+        )
+    return isinstance(value, np.ndarray)
+
+
+# Keywords of the stream that are parameters, too.
+
+
+def _refuse_ambiguous(
+    program: AnyProgram,
+    args: tuple[object, ...],
+    own: Mapping[str, object],
+) -> None:
+    """Check that no keyword of the stream may as well be an argument of the function."""
+    bound_args, bound_kwargs = program.bound
+    free = program.core.binder.parameters[len(bound_args) :]
+    by_position = [parameter.name for parameter in free if parameter.kind in _BY_POSITION]
+    for parameter in free:
+        name = parameter.name
+        if own.get(name) is None or name in bound_kwargs or name in by_position[: len(args)]:
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            what = f"jitney.optimize(functools.partial({program.core.name}, {name}=...))"
+            fix = f"bind it first, with {what}, and stream that."
+        else:
+            before = by_position[: by_position.index(name) + 1]
+            fix = f"write {program.core.name}.stream({', '.join(before)}, ...)."
+        raise OptionError(
+            program.core.where,
+            f"{name}= is a keyword of `stream`, and a parameter of the function.",
+            "A keyword of `stream` is the stream's; a parameter of the same name is passed by"
+            " position.",
+            fix,
+            code="J220",
+        )
+
+
+# The form of versions before 0.3.0, one dict by names. To be removed in 0.5.0.
+
+
+def _data_by_names(
+    program: AnyProgram,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> dict[str, object] | None:
+    """Return the one argument if it maps the names of parameters to their values.
+
+    Where the annotation of the first parameter takes a mapping, it is data. Without an annotation
+    it is data unless it names that parameter.
+    """
+    if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
+        return None
+    data = {name: value for name, value in args[0].items() if isinstance(name, str)}
+    bound_args, bound_kwargs = program.bound
+    free = [
+        parameter.name
+        for parameter in program.core.binder.parameters[len(bound_args) :]
+        if parameter.name not in bound_kwargs
+    ]
+    if not free or len(data) < len(args[0]):
+        return None
+    hints = {parameter.name: parameter.hint for parameter in program.core.contract.parameters}
+    first = hints[free[0]]
+    if isinstance(first, AnyHint):
+        return data if free[0] in data else None
+    is_named = not _takes_mapping(first, args[0]) and not data.keys().isdisjoint(free)
+    return data if is_named else None
+
+
+def _takes_mapping(hint: Hint, data: object) -> bool:
+    """Return whether an annotation takes a mapping, whatever its items are: a path may stand for an
+    array.
+    """
+    match hint:
+        case AnyHint() | TreeHint():
+            return True
+        case ContainerHint(kind=kind):
+            return isinstance(data, kind)
+        case UnionHint(options=options):
+            return any(_takes_mapping(option, data) for option in options)
+        case _:
+            return accepts(hint, data)
+
+
+def _warn_by_names(program: AnyProgram, names: Sequence[str]) -> None:
+    what = "the arguments are given as one dict by their names."
+    rule = "A stream takes its arguments as a call does; the dict goes in jitney 0.5.0."
+    named = ", ".join(f"{name}=..." for name in names)
+    fix = f"write {program.core.name}.stream({named}), or pass them by position."
+    warnings.warn(
+        format_error(program.core.where, what, rule, fix),
+        DeprecationWarning,
+        stacklevel=users_level(),
+    )
