@@ -580,7 +580,7 @@ def _other_decisions(
         late,
         PlanLine(
             "debug_nans",
-            options.debug_nans,
+            bool(options.debug_nans),
             (
                 "every result is checked, which waits for it"
                 if options.debug_nans
