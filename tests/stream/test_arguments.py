@@ -12,7 +12,8 @@ import pytest
 from jaxtyping import Array, Float, PyTree
 
 import jitney
-from jitney import ContractError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, OptionError
 from tests.stream._sources import SOURCES, F, of_rows
 from tests.stream.test_stream import Chunks, Sliceable, rows, saved
 
