@@ -57,7 +57,7 @@ def shards(names: dict[str, object]) -> str:
 
 def sizes() -> str:
     """The table of `docs/axes.md` as bars: seconds of a thousand calls, each of a size of its own."""
-    from jitney._svg import box, picture, words
+    from jitney._svg import A, B, C, box, picture, words
 
     rows = re.findall(
         r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",
@@ -72,7 +72,7 @@ def sizes() -> str:
         wide = max(1.5, (WIDE - LEFT - 150) * seconds / most)
         parts += [
             words(LEFT - 8, y + 14, name, "", "end"),
-            box(LEFT, y, wide, 20, f"var(--{'bac'[i]})", "none"),
+            box(LEFT, y, wide, 20, (B, A, C)[i], "none"),
             words(LEFT + wide + 8, y + 14, f"{seconds:g} s, {count} programs", "soft"),
         ]
     y = 34 + len(rows) * HIGH + 12

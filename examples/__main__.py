@@ -1,95 +1,118 @@
-"""The end of the demo: what jitney did in the main jobs that were run, and where their pictures
-are: `python -m examples`.
+"""The end of the demo: what jitney gained and did, and a page of it with the pictures of the main
+jobs: `python -m examples`. `--only sizes` measures one gain.
 """
 
 import argparse
+import importlib
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
+# before NumPy loads it: threads that contend for two cores slow LAPACK 40 times
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from rich.console import Console
-from rich.table import Table
 
-from examples._summary import FILE
+from examples._page import page
+from examples._tables import NOT_GAINED, baselines, figure, gains, jobs, warm
+from examples.gains import NAMES, TAKES
+from examples.gains._gain import Gain
 
-JOBS = ("trf", "homodyne", "equilibrium", "surrogate")
+FILE = "summary.json"
+RAN = ("trf", "homodyne", "equilibrium", "surrogate")
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m examples", description=__doc__)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out"),
+        help="folder of the jobs' folders, and of the page (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=NAMES,
+        metavar="GAIN",
+        help=f"measure these alone, of {', '.join(NAMES)}, whatever ran before",
+    )
+    return parser.parse_args()
 
 
 def found(folder: Path) -> dict[str, dict[str, Any]]:
     """The summaries that main jobs have left, by name."""
     return {
         name: json.loads((folder / name / FILE).read_text())
-        for name in JOBS
+        for name in RAN
         if (folder / name / FILE).exists()
     }
 
 
-def jobs(summaries: dict[str, dict[str, Any]]) -> Table:
-    """Programs, cache and memory of each job."""
-    table = Table(title="What jitney did", box=SIMPLE_HEAD, pad_edge=False)
-    for name in (
-        "job",
-        "in all, s",
-        "programs compiled",
-        "from the persistent cache",
-        "compiling and loading, s",
-        "peak memory, MiB",
-    ):
-        table.add_column(name, justify="left" if name == "job" else "right")
-    for name, each in summaries.items():
-        counts = (f"{each['compiled']:,}", f"{each['from the cache']:,}")
-        peak = "-" if each["peak MiB"] is None else f"{each['peak MiB']:,.0f}"
-        table.add_row(name, f"{each['seconds']:.1f}", *counts, f"{each['compiling']:.1f}", peak)
-    return table
+def kept(folder: Path) -> list[Gain]:
+    """The gains that were measured, here or before."""
+    files = [folder / "gains" / f"{name}.json" for name in NAMES]
+    return [Gain.read(file) for file in files if file.exists()]
 
 
-def times(summaries: dict[str, dict[str, Any]]) -> Table:
-    """Warm calls beside plain JAX."""
-    table = Table(
-        title="Warm calls, ms, the shortest of several; results are the same",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for name in ("job", "what", "jitney", "plain jax.jit"):
-        table.add_column(name, justify="left" if name in ("job", "what") else "right")
-    for name, each in summaries.items():
-        for pair in each["pairs"]:
-            table.add_row(
-                name, pair["what"], f"{1e3 * pair['jitney']:.3g}", f"{1e3 * pair['plain']:.3g}"
-            )
-    return table
+def measure(names: tuple[str, ...], folder: Path, console: Console) -> None:
+    """Measure each, and keep it. First calls are to be compiled, so the persistent cache is off."""
+    import jitney
+
+    jitney.configure(cache=False)
+    for i, name in enumerate(names):
+        console.print(
+            f"{i + 1} of {len(names)}, {name}: {TAKES[name]}", highlight=False, soft_wrap=True
+        )
+        began = time.perf_counter()
+        gain = importlib.import_module(f"examples.gains.{name}").measure()
+        gain.write(folder / "gains")
+        first = gain.lines[0]
+        console.print(
+            f"  {first.what}; jitney {figure(first.jitney)}, today {figure(first.today)}, by hand"
+            f" {figure(first.by_hand)}. Measured in {time.perf_counter() - began:.0f} s.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def main() -> int:
-    """Print the summary; the exit code is 1 where no job has left one."""
-    parser = argparse.ArgumentParser(prog="python -m examples", description=__doc__)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("out"),
-        help="folder of the jobs' folders (default: %(default)s)",
-    )
-    folder, console = parser.parse_args().out, Console()
+    """Measure, print, write the page; the exit code is 1 where no job has left a summary."""
+    chosen, console = options(), Console()
+    folder, names = chosen.out, tuple(chosen.only or NAMES)
     summaries = found(folder)
-    if not summaries:
+    if not summaries and not chosen.only:
         console.print(
             f"No job has left a summary in {folder.resolve()}: run `python -m nox -s demo` first.",
             soft_wrap=True,
         )
         return 1
-    console.print(jobs(summaries))
-    console.print(times(summaries))
-    for name in summaries:
-        pictures = sorted((folder / name).glob("*.png"))
-        shown = pictures[0] if len(pictures) == 1 else folder / name
-        console.print(
-            f"{len(pictures)} picture{'' if len(pictures) == 1 else 's'} of {name}:"
-            f" {shown.resolve()}",
-            soft_wrap=True,
-        )
+    measure(names, folder, console)
+    report(folder, summaries, names, console)
     return 0
+
+
+def report(
+    folder: Path, summaries: dict[str, dict[str, Any]], names: tuple[str, ...], console: Console
+) -> None:
+    """Print the tables, and write the page of all that the folder holds."""
+    measured = kept(folder)
+    shown = [gain for gain in measured if gain.name in names]
+    if summaries and names == NAMES:
+        console.print(jobs(summaries), warm(summaries))
+    console.print(gains(shown))
+    for line in (*baselines(shown), NOT_GAINED):
+        console.print(f"{line}\n", highlight=False, markup=False)
+    pictures = {name: sorted((folder / name).glob("*.png")) for name in summaries}
+    file = folder / "index.html"
+    file.write_text(page(folder, measured, summaries, pictures), encoding="utf-8")
+    count = sum(map(len, pictures.values()))
+    pictured = f"{count} picture{'' if count == 1 else 's'}"
+    console.print(f"The page with all of it and {pictured}: {file.resolve()}", soft_wrap=True)
 
 
 if __name__ == "__main__":

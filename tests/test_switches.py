@@ -12,8 +12,9 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import NonFiniteError, OptionError, optimize
+from jitney import optimize
 from jitney._switches import SETTINGS, VARIABLES
+from jitney.errors import NonFiniteError, OptionError
 from tests._switched import configured, environment
 from tests._tracing import count_traces
 

@@ -16,14 +16,8 @@ DEVICES = "--xla_force_host_platform_device_count=8"
 
 
 STYLE = (
-    "body{font:15px sans-serif;max-width:60em;margin:2em"
-    " auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
-)
-
-
-STYLE = (
-    "body{font:15px sans-serif;max-width:60em;margin:2em"
-    " auto}pre{background:#f5f5f5;padding:.7em;overflow:auto;font-size:12px}"
+    ":root{color-scheme:light dark}body{font:15px sans-serif;max-width:60em;margin:2em"
+    " auto}pre{background:#8882;padding:.7em;overflow:auto;font-size:12px}"
 )
 
 

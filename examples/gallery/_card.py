@@ -36,6 +36,22 @@ STYLE = {
 }
 
 
+# Of a file that is looked at by itself or in an `<img>`, which does not see the page around it.
+SCHEME = (
+    "svg { color: #1c1e21; background: #fff; } @media (prefers-color-scheme: dark) { svg { color:"
+    " #e6e8ea; background: #16181b; } }"
+)
+
+
+def in_the_readers_scheme(svg: str) -> str:
+    """A picture of matplotlib with text and axes that are light where the reader's system is dark.
+
+    What is black takes the colour of the text. The other colours of the gallery read on both.
+    """
+    svg = svg.replace("#000000", "currentColor").replace("<svg ", '<svg fill="currentColor" ', 1)
+    return svg.replace("</style>", f" {SCHEME}</style>", 1)
+
+
 @dataclass(frozen=True)
 class Card:
     """One example, run."""
@@ -74,10 +90,11 @@ def run(name: str, out: Path, *, full: bool) -> Card:
         figure = Figure(figsize=(7, 2.8), layout="constrained")
         module.draw(figure, full=full)
         out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file := out / f"{name}.svg", metadata={"Date": None, "Creator": None})
-    file.write_text(
-        re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", file.read_text())
-    )  # a hundredth of a point is seen by nobody
+        file = out / f"{name}.svg"
+        figure.savefig(file, transparent=True, metadata={"Date": None, "Creator": None})
+    # A hundredth of a point is seen by nobody.
+    drawn = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", file.read_text())
+    file.write_text(in_the_readers_scheme(drawn))
     card = Card(
         name,
         full,

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 import jitney
@@ -120,9 +121,10 @@ def draw(figure: Figure, *, full: bool = False) -> None:
         net, state, _ = in_bf16(net, state, *pictures(256 if full else 8, i + 1))
     images, labels = pictures(10, seed=10**6)
     said = np.argmax(jax.vmap(net)(images), 1)
+    ink = LinearSegmentedColormap.from_list("ink", ["#2f7fd800", "#2f7fd8"])
     for axes, image, one, truth in zip(
         figure.subplots(2, 5).flat, images, said, labels, strict=True
     ):
-        axes.imshow(image, cmap="gray_r")
-        axes.set_title(SHAPES[one], color="#4b7f2c" if one == truth else "#c2571a")
+        axes.imshow(image, cmap=ink)
+        axes.set_title(SHAPES[one] if one == truth else f"{SHAPES[one]}, wrong")
         axes.axis("off")

@@ -116,16 +116,16 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     new = np.linspace(-1.4, 1.4, 120, dtype=np.float32)[:, None]
     said = np.asarray(eqx.filter_vmap(lambda net: jax.vmap(net)(new))(nets))
     axes = figure.subplots()
-    axes.plot(new, said[:10].T, color="#0b6e99", alpha=0.3, linewidth=0.8)
+    axes.plot(new, said[:10].T, color="#2f7fd8", linewidth=0.5)
     axes.fill_between(
         new[:, 0],
         said.mean(0) - 2 * said.std(0),
         said.mean(0) + 2 * said.std(0),
-        color="#0b6e99",
+        color="#2f7fd8",
         alpha=0.15,
         linewidth=0,
     )
-    axes.plot(*data(), ".", color="#1b1b1b", markersize=3)
+    axes.plot(*data(), ".", color="black", markersize=3)
     axes.set(
         xlabel="x",
         ylabel="y",

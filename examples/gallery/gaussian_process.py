@@ -117,8 +117,8 @@ def draw(figure: Figure, *, full: bool = False) -> None:
         x, y = survey(number)
         mean, spread = posterior(fit(x, y), x, y, new)
         axes.fill_between(
-            new, mean - 2 * spread, mean + 2 * spread, color="#0b6e99", alpha=0.2, linewidth=0
+            new, mean - 2 * spread, mean + 2 * spread, color="#2f7fd8", alpha=0.2, linewidth=0
         )
-        axes.plot(new, mean, color="#0b6e99", label="mean and two standard deviations")
-        axes.plot(x, y, ".", color="#1b1b1b", markersize=3)
+        axes.plot(new, mean, color="#2f7fd8", label="mean and two standard deviations")
+        axes.plot(x, y, ".", color="black", markersize=3)
         axes.set(title=f"{number} points", xlabel="x")

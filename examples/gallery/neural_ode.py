@@ -125,13 +125,13 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     axes = figure.subplots()
     angle, velocity = np.meshgrid(*2 * [np.linspace(-2.2, 2.2, 11, dtype=np.float32)])
     slope = jax.vmap(jax.vmap(field))(jnp.stack([angle, velocity], -1))
-    axes.quiver(angle, velocity, slope[..., 0], slope[..., 1], color="#9a9a9a", width=0.003)
-    axes.plot(*trajectories(6, seed=10**6).T, color="#c2571a")
+    axes.quiver(angle, velocity, slope[..., 0], slope[..., 1], color="#808080", width=0.003)
+    axes.plot(*trajectories(6, seed=10**6).T, color="#d9742b")
     paths = [
         scipy.integrate.solve_ivp(lambda t, y: field(y), (0, 2), path[0], t_eval=TIMES).y
         for path in trajectories(6, seed=10**6)
     ]
-    axes.plot(*np.stack(paths, 2), "--", color="#0b6e99")
+    axes.plot(*np.stack(paths, 2), "--", color="#2f7fd8")
     axes.set(
         xlabel="angle",
         ylabel="velocity",

@@ -12,13 +12,24 @@ from examples.gallery._card import NAMES
 
 HERE = Path(__file__).parent
 SHOWN = """\
-import matplotlib.pyplot as plt
-
 for part in plan():
     print(part)
 for what, figures in compare().items():
-    print(what, figures, sep="\\n")
-draw(plt.figure(figsize=(7, 2.8), layout="constrained"))"""
+    print(what, figures, sep="\\n")"""
+# Inside of a page, what is black in an SVG can take the colour of the page's text.
+DRAWN = """\
+import io
+
+import matplotlib as mpl
+from IPython.display import HTML
+
+figure, file = Figure(figsize=(7, 2.8), layout="constrained"), io.StringIO()
+draw(figure)
+with mpl.rc_context({"svg.fonttype": "none"}):
+    figure.savefig(file, format="svg", transparent=True)
+svg = file.getvalue().replace("#000000", "currentColor")
+HTML(svg[svg.index("<svg") :].replace("<svg", '<svg fill="currentColor"', 1))"""
+LAST = (("Run it", SHOWN), ("See it, on a light or a dark page", DRAWN))
 
 
 def cells(source: str) -> list[tuple[str, str]]:
@@ -32,11 +43,9 @@ def cells(source: str) -> list[tuple[str, str]]:
 
 
 def notebook(name: str) -> dict[str, Any]:
-    """One example as nbformat has it; the last cell runs it with small sizes."""
+    """One example as nbformat has it; the last cells run it with small sizes."""
     made: list[dict[str, Any]] = []
-    for number, (words, code) in enumerate(
-        [*cells((HERE / f"{name}.py").read_text()), ("Run it", SHOWN)]
-    ):
+    for number, (words, code) in enumerate([*cells((HERE / f"{name}.py").read_text()), *LAST]):
         heading = f"## {words}" if code else f"# {words}"
         made.append(
             {

@@ -112,7 +112,7 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     ):
         sequences, truth = waves(length, 64)
         said = jax.vmap(net)(sequences)
-        axes.plot([0, 1], [0, 1], color="#9a9a9a", linewidth=0.8)
-        axes.plot(truth, said, ".", color="#0b6e99", markersize=4)
+        axes.plot([0, 1], [0, 1], color="#808080", linewidth=0.8)
+        axes.plot(truth, said, ".", color="#2f7fd8", markersize=4)
         axes.set(title=f"waves of {length}", xlabel="frequency")
     figure.axes[0].set_ylabel("read")

@@ -36,8 +36,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--angles", type=int, default=8, help="how many (default: %(default)s)")
     parser.add_argument(
         "--memory",
-        default="auto",
-        help="for the report of what fits into it, such as 2GiB (default: what is free)",
+        help="such as 2GiB, or auto: print first which way fits into it, from compiled programs"
+        " (15 s for a million points)",
     )
     parser.add_argument(
         "--only", choices=("in memory", "chunked", "streamed"), help="one way instead of all three"
@@ -96,13 +96,15 @@ def fits(
     }
     found: list[Fit] = []
     for way in [only] if only else list(ways):
-        with console.status("") as status, mesh if way == "streamed" else nullcontext():
+        console.print(f"{way}: compiling, then about a dozen evaluations of all points")
+        with console.status(way) as status, mesh if way == "streamed" else nullcontext():
             began = time.perf_counter()
             show = lambda count, cost, way=way, status=status: status.update(  # noqa: E731
                 f"{way}: evaluation {count}, cost {cost:.6g}"
             )
             result = fit(ways[way](), data, show)
             found.append(Fit(way, result, time.perf_counter() - began))
+        console.print(f"  {result.nfev} evaluations, {found[-1].seconds:.1f} s", highlight=False)
     journal.remove()
     return found
 
@@ -152,7 +154,9 @@ def main() -> int:
         f" {data.folder}",
         soft_wrap=True,
     )
-    console.print(strategy(data, chosen.memory))
+    if chosen.memory:
+        console.print("Compiling to see which way fits ...")
+        console.print(strategy(data, chosen.memory))
     try:
         found = fits(data, chosen.only, console, chosen.mesh)
     except KeyboardInterrupt:
@@ -172,6 +176,7 @@ def main() -> int:
         console.print(
             f"Largest relative difference between the ways: {difference:.1e} (limit {AGREE:g})."
         )
+    console.print("Drawing, and timing warm calls beside plain jax.jit ...")
     draw(data, found[-1].result.x, chosen.out / "fit.png")
     if chosen.only != "streamed":
         compared(watch, data)
@@ -213,11 +218,16 @@ def compared(watch: Watch, data: Data) -> None:
 
 def strategy(data: Data, memory: str) -> jitney.types.Strategy:
     """What the sizes at hand take, by the compiler."""
+    times = jax.ShapeDtypeStruct((data.pairs,), np.float32)  # which all angles share
+    measured = jax.ShapeDtypeStruct((data.angles, data.pairs), np.float32)
     return jitney.analysis.strategy(
         at_once,
         np.zeros(9),
         Setup(),
         data.phi.astype(np.float32),
+        times,
+        times,
+        measured,
         sizes={"points": data.pairs, "phi": data.angles},
         memory=memory,
     )

@@ -280,6 +280,7 @@ def demo(console: Console) -> int:
     loss.
     """
     watch, run = Watch(), Run(hidden=16, depth=1)
+    console.print("A causal model of five variables, and the exact posterior of its samples ...")
     data = batch(np.random.default_rng(7), 1, 5, run.samples)
     out = Table(
         box=SIMPLE_HEAD,
@@ -309,6 +310,7 @@ def demo(console: Console) -> int:
         int(np.flatnonzero(order == data.truth[0])[0]) if data.truth[0] in order else None,
         LOOK,
     )
+    console.print("Timing warm calls beside plain jax.jit ...")
     compared(watch, run)
     watch.keep(LOOK.parent)
     console.print(f"Picture: {LOOK.resolve()}", soft_wrap=True)

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.optimize
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from examples._steps import steps
 from examples._summary import Watch
 from examples.trf import Result, curve_fit
 from examples.trf._curve import Residual
@@ -214,26 +214,17 @@ def until_interrupted() -> Iterator[Callable[[], bool]]:
 def fits(
     names: list[str], out: Path, console: Console, interrupted: Callable[[], bool]
 ) -> Iterator[Row]:
-    """Fit each set from both starts and draw it, under a progress bar."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=2 * len(names))
+    """Fit each set from both starts and draw it."""
+    with steps(console, len(names)) as begins:
         for name in names:
-            progress.update(task, description=f"{name:9}")
+            begins(f"fits of {name:9}")
             reference = load(name)
             for start in range(2):
                 row = fit(reference, start)
-                progress.advance(task)
                 yield row
                 if interrupted():
                     return
             draw(reference, row.result, out / f"{name}.png")
-        progress.update(task, description="all fits ")
 
 
 def main() -> int:
@@ -254,6 +245,7 @@ def main() -> int:
         " with a jitted exact Jacobian."
     )
     if rows and not stopped:
+        console.print("Timing warm calls beside plain jax.jit ...")
         compared(watch, rows[-1].reference)
     watch.keep(chosen.out)
     console.print(f"Pictures of the fits: {chosen.out.resolve()}", soft_wrap=True)

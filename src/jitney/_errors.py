@@ -268,7 +268,7 @@ class UpdateWarning(JitneyWarning):
 
 @public_in("jitney.errors")
 class SettingWarning(JitneyWarning):
-    """A setting of the process comes too late, or a progress bar lacks its package."""
+    """A setting of the environment comes too late: JAX has started."""
 
     code: ClassVar[str] = "J131"
 

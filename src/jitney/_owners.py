@@ -140,14 +140,31 @@ def is_users(file: str) -> bool:
 
 def short(file: str) -> str:
     """Short name of a file for messages: its base name, with the folder if the base name alone is
-    uninformative.
+    uninformative. A cell of a notebook is named as the notebook shows it, `In[3]`.
     """
+    cell = _cell(file)
+    if cell is not None:
+        return cell
     path = Path(file)
     return (
         f"{path.parent.name}/{path.name}"
         if path.name in ("__init__.py", "__main__.py")
         else path.name
     )
+
+
+def _cell(file: str) -> str | None:
+    """Name of a cell of IPython or Jupyter, or None if the file is not one.
+
+    Both name the file of a cell after a hash of its text, `859649049.py`. The compiler of the shell
+    has the number of the newest cell with that text, and IPython's own tracebacks ask it too.
+    """
+    # In a process that has not imported IPython there are no cells, so it is not imported here.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    # Before IPython 8 its compiler did not tell.
+    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = None if name is None else name(file)
+    return None if named is None else named[1]
 
 
 def package(file: str) -> str | None:
@@ -289,11 +306,18 @@ def shorten(error: BaseException) -> None:
 
 
 def _drop_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    theirs: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while trace is not None:
-        if owner(trace.tb_frame.f_code.co_filename) != "jitney":
-            theirs.append(trace)
+        frames.append(trace)
         trace = trace.tb_next
+    owners = [owner(each.tb_frame.f_code.co_filename) for each in frames]
+    # An error that jitney raises while JAX traces ends at the user's line, not at the line of JAX
+    # that called jitney: IPython shows the last frame even if JAX has marked it as hidden.
+    end = len(frames)
+    if owners and owners[-1] == "jitney":
+        while end and owners[end - 1] in _BETWEEN:
+            end -= 1
+    theirs = [each for each, whose in zip(frames[:end], owners, strict=False) if whose != "jitney"]
     # The chain links from the outermost frame inwards, so it is rebuilt from its end.
     kept = None
     for each in reversed(theirs):

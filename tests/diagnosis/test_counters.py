@@ -310,7 +310,7 @@ def test_stats_are_a_table():
         "compiles",
         "trace",
     ]
-    assert f.stats._repr_html_().startswith("<pre>")
+    assert f.stats._repr_html_().startswith('<div class="jitney-report">')
 
 
 def test_a_program_of_plain_jax_that_is_kept_is_no_hit_of_the_next_program():

@@ -68,6 +68,15 @@ def with_setting(**settings):
         return optimize(energy)(POINTS)
 
 
+def changed_setting(first, second):
+    # another function each time, since equal ones share their count of programs
+    f = optimize(max_compiles="raise:1")(lambda points: jnp.sum(points**2, axis=0))
+    with configured(compiler=first):
+        f(POINTS)
+        jitney.configure(compiler=second)
+        return f(POINTS)
+
+
 def with_variable(text):
     with environment(JITNEY_COMPILER=text):
         return optimize(energy)(POINTS)
@@ -133,6 +142,13 @@ CASES = [
         "correct or remove `…`",
         lambda: jitney.configure(compiler="O3"),
         lambda: with_setting(compiler="default"),
+        plainly(0),
+    ),
+    Remedy(
+        "_diagnosis/remedies.py:for_setting",
+        "jitney.configure(…=...), once, before the first call",
+        lambda: changed_setting("default", "fast"),
+        lambda: changed_setting("fast", "fast"),
         plainly(0),
     ),
     Remedy(

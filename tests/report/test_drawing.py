@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jitney import optimize
+from jitney._svg import A
 from tests._arrays import array
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,7 +54,7 @@ def test_each_frame_holds_those_inside_of_it():
     boxes = [
         rect
         for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect")
-        if rect.get("stroke") == "var(--line)"
+        if rect.get("stroke") == "currentColor"
     ]
     spans = sorted((float(b.get("y")), float(b.get("y")) + float(b.get("height"))) for b in boxes)
     assert len(spans) == 4
@@ -62,12 +63,12 @@ def test_each_frame_holds_those_inside_of_it():
 
 def test_the_valid_part_of_a_bucket_is_drawn_to_scale():
     """100 of 128."""
-    wide = {
-        rect.get("fill"): float(rect.get("width"))
+    valid, whole = (
+        float(rect.get("width"))
         for rect in ElementTree.fromstring(PADDED.draw()).iter(f"{SVG}rect")
-        if "var(--a)" in (rect.get("fill"), rect.get("stroke"))
-    }
-    assert abs(wide["var(--a)"] / wide["none"] - 100 / 128) < 1e-3
+        if A in (rect.get("fill"), rect.get("stroke"))
+    )
+    assert abs(valid / whole - 100 / 128) < 1e-3
     assert any("Sizes 65 to 128 share" in text for text in texts(PADDED.draw()))
 
 
@@ -109,7 +110,9 @@ def test_no_line_is_longer_than_the_picture():
 
 def test_a_notebook_shows_it():
     """By itself, and above the table of a plan."""
-    assert PADDED.draw()._repr_svg_() == str(PADDED.draw())
+    picture = PADDED.draw()
+    assert picture._repr_svg_() == picture._repr_html_() == str(picture) == f"{picture}"
+    assert repr(picture).startswith("<picture: plan of residual() at test_drawing.py:")
     html = PADDED._repr_html_()
     assert html.startswith("<svg ")
     assert "<pre>" in html

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from rich.console import Console
 
 import jitney
-from jitney import JitneyWarning, optimize, stream
+from jitney import JitneyWarning, _console, optimize, stream
 from jitney._command.arguments import main
 from jitney.errors import ContractError
 from tests._arrays import array
@@ -171,7 +171,7 @@ def test_html_is_for_notebooks():
     html = f.plan(jnp.ones(3), "<b>&")._repr_html_()
     assert html.startswith("<svg ")
     assert "<pre>" in html
-    assert "style=" in html
+    assert 'class="green"' in html
     assert "&lt;b&gt;&amp;" in html
     assert "<b>" not in html
 
@@ -216,17 +216,36 @@ def test_commands_are_text_in_a_notebook(displayed, capsys):
     assert displayed == []
 
 
-def test_a_notebook_without_widgets_has_no_bar(displayed, monkeypatch):
-    """A warning says so, once and at the user's line, and nothing empty is displayed."""
+def test_a_notebook_has_a_bar_that_is_empty_in_the_end(displayed, monkeypatch):
+    """One display that is replaced, without ipywidgets; a run that is done at once has none."""
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    updates = []
+
+    def display(contents, *, raw, display_id):
+        displayed.append(contents["text/plain"])
+        update = lambda contents, *, raw: updates.append(contents)
+        return types.SimpleNamespace(update=update)
+
+    monkeypatch.setattr(sys.modules["IPython.display"], "display", display)
+    monkeypatch.setattr(_console, "_REDRAWN_AFTER", 0)
 
     @optimize
     def total(x: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x)
 
-    with pytest.warns(JitneyWarning, match="pip install ipywidgets") as told:
-        stream(total, np.ones(16, np.float32), chunk={"n": 8})
-    assert [each.filename for each in told] == [__file__]
+    stream(total, np.ones(24, np.float32), chunk={"n": 8})
+    assert [text.partition(",")[0] for text in displayed] == ["total 1/3 chunks"]
+    assert [each["text/plain"].partition(",")[0] for each in updates] == [
+        "total 2/3 chunks",
+        "total 3/3 chunks",
+        "",
+    ]
+    assert '<progress value="3" max="3">' in updates[1]["text/html"]
+    assert updates[-1]["text/html"] == ""
+
+    displayed.clear()
+    monkeypatch.setattr(_console, "_REDRAWN_AFTER", 1e9)
+    stream(total, np.ones(24, np.float32), chunk={"n": 8})
     assert displayed == []
 
 

@@ -9,7 +9,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import OptionError, optimize
+from jitney import optimize
+from jitney.errors import OptionError
 
 PAIRS = [("check", "contracts", False), ("checks", "runtime_checks", "later")]
 WAYS = {

@@ -12,7 +12,8 @@ import pytest
 from jaxtyping import Array, Float, PyTree
 
 import jitney
-from jitney import ContractError, OptionError, optimize
+from jitney import optimize
+from jitney.errors import ContractError, OptionError
 from tests.stream._sources import SOURCES, F, of_rows
 from tests.stream.test_stream import Chunks, Sliceable, rows, saved
 
@@ -110,7 +111,7 @@ def test_directions_of_a_derivative_are_those_of_a_call():
         energy.vjp.stream(w, X, cotangent=jnp.float32(2), chunk=6, **QUIET).result,
         energy.vjp(w, X, cotangent=jnp.float32(2)),
     )
-    with pytest.raises(jitney.DerivativeError, match=r"missing tangents=\.\.\."):
+    with pytest.raises(jitney.errors.DerivativeError, match=r"missing tangents=\.\.\."):
         energy.jvp.stream(w, X)
 
 

@@ -181,11 +181,8 @@ def test_a_place_is_that_of_its_pair(frames_and_places):
 @pytest.mark.slow  # `nox -s demo` runs it too
 def test_the_demo_fits_three_ways_and_draws(data, tmp_path, monkeypatch, capsys):
     """Exit code 0 says that the ways agree."""
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["homodyne", "--points", "40000", "--angles", str(data.angles), "--out", str(tmp_path)],
-    )
+    words = f"homodyne --points 40000 --angles {data.angles} --memory auto --out".split()
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path)])
     assert __main__.main() == 0
     said = capsys.readouterr().out
     assert "->  in memory" in said

@@ -26,16 +26,18 @@ def demo(monkeypatch, *arguments):
 @pytest.mark.rest
 def test_demo_reports_draws_and_sums_up(tmp_path, monkeypatch, capsys):
     """The demo fits a set from both starts, reports its digits and leaves a picture; the summary
-    has its times and says where that is.
+    has its times, and a page with that picture.
     """
     assert demo(monkeypatch, "--out", tmp_path / "trf", "Misra1a") == 0
     assert "2 of 2 fits" in capsys.readouterr().out
     assert (tmp_path / "trf" / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(sys, "argv", ["examples", "--out", str(tmp_path)])
+    monkeypatch.setattr(summary, "measure", lambda *_: None)
     assert summary.main() == 0
     out = capsys.readouterr().out
     assert re.search(r"a fit of Misra1a +[0-9.]+ +[0-9.]+", out)
-    assert f"1 picture of trf: {tmp_path / 'trf' / 'Misra1a.png'}" in out
+    assert f"1 picture: {tmp_path / 'index.html'}" in out
+    assert 'src="trf/Misra1a.png"' in (tmp_path / "index.html").read_text()
 
 
 def test_a_summary_of_nothing_says_what_to_run(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._jax.trees import attribute
+from .._owners import short
 from .._signature.identity import Identity
 from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import static_text
@@ -90,7 +91,7 @@ def changed_cells(
     return [name for name, value in new if before.get(name) != value]
 
 
-def line_of(fn: object) -> str:
-    """Line of a function as ` of line 12`; empty if it has no code."""
+def place_of_code(fn: object) -> str:
+    """Place of a function as ` at fit.py:12`; empty if it has no code."""
     code = attribute(fn, "__code__", None)
-    return "" if code is None else f" of line {code.co_firstlineno}"
+    return "" if code is None else f" at {short(code.co_filename)}:{code.co_firstlineno}"

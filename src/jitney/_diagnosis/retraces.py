@@ -23,7 +23,7 @@ from .._view.layout import static_text
 from .._view.view import Leaf, View
 from . import remedies
 from .cause import Cause
-from .closures import cells, changed_cells, has_same_code, is_same, line_of
+from .closures import cells, changed_cells, has_same_code, is_same, place_of_code
 from .remedies import AuthorContext
 
 _UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
@@ -423,8 +423,8 @@ def _texts(old: object, new: object) -> tuple[str, str]:
     a, b = static_text(old), static_text(new)
     if a != b:
         return a, b
-    if line_of(old) != line_of(new):
-        return f"{a}{line_of(old)}", f"{b}{line_of(new)}"
+    if place_of_code(old) != place_of_code(new):
+        return f"{a}{place_of_code(old)}", f"{b}{place_of_code(new)}"
     x, y = kind_of(old).__name__, kind_of(new).__name__
     return (f"{a} ({x})", f"{b} ({y})") if x != y else (a, f"another {b}")
 
@@ -438,7 +438,7 @@ def _of_function(path: str, old: object, new: object) -> Cause:
         ", ".join(f"{name}={was.get(name)}" for name in changed),
         ", ".join(f"{name}={now[name]}" for name in changed),
     )
-    words = texts if changed else (f"{static_text(old)}{line_of(old)}", "made anew")
+    words = texts if changed else (f"{static_text(old)}{place_of_code(old)}", "made anew")
     return Cause(
         "function", path, None, *words, remedy=remedies.for_function_argument(path, changed)
     )

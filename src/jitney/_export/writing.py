@@ -54,7 +54,7 @@ _LEFT = {
 them.
 """
 
-_NO_SETTINGS: dict[str, Any] = {"compiler": "default", "debug_nans": False}
+_NO_SETTINGS: dict[str, object] = {"compiler": "default", "debug_nans": False}
 _OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans", "settings")
 """Lines of a plan that do not describe the program: caches on this machine, and what happens on
 errors.

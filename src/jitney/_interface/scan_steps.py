@@ -60,7 +60,7 @@ def scan_steps(
         over: The arguments of which each step gets its own element, along a new first axis of size
             `n`: batches, keys.
         progress: Whether a bar shows the progress of a call. It is drawn by callbacks, a hundred of
-            them at most; in a notebook by ipywidgets.
+            them at most.
         options: Of `jitney.optimize`, for the whole program.
 
     Returns:

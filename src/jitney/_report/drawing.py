@@ -14,7 +14,7 @@ from .._stages import AutoRemat, Chunk, Fill, Jit, Place
 from .._stages.chunk import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
-from .._svg import Picture, box, picture, words, wrap_text
+from .._svg import C, Picture, area, box, picture, words, wrap_text
 from .._view.named_axes import is_count
 from .._view.view import View
 from .sketches import Sketch, bucket, chunks, shards
@@ -129,9 +129,7 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     pen.inset -= _INSET
     at = pen.inset + _INSET
     # The first part of the drawing, so that its fill is below all text.
-    pen.parts.insert(
-        0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"')
-    )
+    pen.parts.insert(0, area(at, top, WIDE - 2 * at, pen.y - top, C))
 
 
 def _second_step(stage: Stage) -> str:

@@ -12,7 +12,7 @@ from .._jax.memory import text
 from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown
-from .._svg import picture, words
+from .._svg import FRAME, LINE, A, B, C, Picture, picture, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -100,7 +100,7 @@ class Frontier(Shown):
         kept = f" in {text(self.memory)}" if self.memory is not None else ""
         return table(f"what the gradient of {self.function} saves{kept}", rows)
 
-    def svg(self) -> str:
+    def svg(self) -> Picture:
         """Draw the frontier as SVG text.
 
         Memory is to the right and recomputation upwards, with the frontier as a line, and the
@@ -121,7 +121,7 @@ class Frontier(Shown):
         marks = [
             f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}"'
             f' r="{6 if way == self.chosen else 4}"'
-            f' fill="var({"--c" if way == self.chosen else "--a" if way.best else "--line"})">'
+            f" {_fill(chosen=way == self.chosen, best=way.best)}>"
             f"<title>{escape(way.saved)}: {text(way.bytes)},"
             f" {flops_text(way.recomputed)} recomputed</title></circle>"
             for way in sorted(self.ways, key=lambda way: way.best)
@@ -132,7 +132,7 @@ class Frontier(Shown):
         if self.memory is not None and self.memory < most:
             at = x(self.memory)
             limit = (
-                f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="var(--b)"'
+                f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="{B}"'
                 ' stroke-dasharray="4"/>'
             )
         ticks = [
@@ -141,10 +141,10 @@ class Frontier(Shown):
             for part in (0, 0.5, 0.95)
         ]
         parts = [
-            f'<path d="M{_LEFT} 10V{y(0):.1f}H{_WIDTH - 10}" fill="none" stroke="var(--soft)"/>',
+            f'<path d="M{_LEFT} 10V{y(0):.1f}H{_WIDTH - 10}" fill="none" {FRAME}/>',
             words((_LEFT + _WIDTH) / 2, _HEIGHT - 6, "memory of the gradient", "", "middle"),
             words(_LEFT + 8, 20, "recomputed"),
-            f'{limit}<polyline points="{line}" fill="none" stroke="var(--a)"/>',
+            f'{limit}<polyline points="{line}" fill="none" stroke="{A}"/>',
         ]
         return picture(
             "jitney-frontier",
@@ -158,3 +158,10 @@ class Frontier(Shown):
         from .._console import html_of
 
         return self.svg() + html_of(self)
+
+
+def _fill(*, chosen: bool, best: bool) -> str:
+    """Return the attributes of a point: the choice, those on the frontier, and the others."""
+    if not (chosen or best):
+        return f'fill="currentColor" fill-opacity="{LINE}"'
+    return f'fill="{C if chosen else A}"'

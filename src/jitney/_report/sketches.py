@@ -15,7 +15,7 @@ from .._jax.primitives import public_name
 from .._stages.chunk import Cut
 from .._stages.fill import PaddedAxis
 from .._stages.sharding import Place
-from .._svg import box, words, wrap_text
+from .._svg import AREA, COLOURS, A, area, box, words, wrap_text
 from .._view.view import View
 
 Sketch = tuple[list[str], float]
@@ -26,7 +26,6 @@ _CELLS = 32
 _CHUNKS = 9
 _DEVICES = 8
 _ARRAYS = 4
-_COLOURS = "abcd"
 _LABEL = 84
 
 
@@ -36,9 +35,9 @@ def bucket(axis: PaddedAxis, x: float, y: float, wide: float) -> Sketch:
     cells = min(axis.high, _CELLS)
     cuts = "".join(f"M{x + wide * i / cells:.1f} {y:g}v{_HIGH}" for i in range(1, cells))
     parts = [
-        box(x, y, valid, _HIGH, "var(--a)", "none"),
-        box(x, y, wide, _HIGH, "none", "var(--a)", ' stroke-dasharray="3 2"'),
-        f'<path d="{cuts}" stroke="var(--ground)" stroke-width="1" opacity=".7"/>',
+        box(x, y, valid, _HIGH, A, "none", f' fill-opacity="{AREA}"'),
+        box(x, y, wide, _HIGH, "none", A, ' stroke-dasharray="3 2"'),
+        f'<path d="{cuts}" stroke="{A}"/>',
     ]
 
     filled = (
@@ -82,14 +81,12 @@ def chunks(
             # The last chunk may be shorter than the others.
             share = min(1.0, (part - (chunk - 1) * cut.width) / cut.width)
             parts.append(
-                box(
+                area(
                     left + 1,
                     top,
                     (step - 2) * share,
                     _HIGH,
-                    f"var(--{_COLOURS[(number - 1) % 4]})",
-                    "none",
-                    ' opacity=".75"',
+                    COLOURS[(number - 1) % len(COLOURS)],
                 )
             )
             if share * step > 7 * len(str(chunk)):
@@ -154,16 +151,13 @@ def shards(
         parts.append(words(x, top + 12, wrap_text(leaf.path, _LABEL - 4, 1)[0], "code"))
         for i in shown:
             number = _part(i, sizes, along)
-            colour = f"var(--{_COLOURS[number % 4]})"
             parts.append(
-                box(
+                area(
                     x + _LABEL + step * i + 1,
                     top,
                     step - 2,
                     _HIGH,
-                    colour,
-                    "none",
-                    ' opacity=".75"',
+                    COLOURS[number % len(COLOURS)],
                 )
             )
             parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from .._errors import ContractError, format_error
 from .._owners import users_level
@@ -84,10 +84,10 @@ class Streamed(NamedTuple, Generic[R]):
             return tuple.__getitem__(self, index)
         raise _not_an_array("cut")
 
-    def __array__(self, *_: object, **__: object) -> Any:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         raise _not_an_array("converted to an array")
 
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> NoReturn:
         raise _not_an_array("converted to an array")
 
     def __bool__(self) -> bool:
@@ -103,16 +103,16 @@ class Streamed(NamedTuple, Generic[R]):
 
     __hash__ = tuple.__hash__
 
-    def __add__(self, other: object, /) -> Any:
+    def __add__(self, other: object, /) -> NoReturn:
         raise _not_an_array("added")
 
-    def __radd__(self, other: object, /) -> Any:
+    def __radd__(self, other: object, /) -> NoReturn:
         raise _not_an_array("added")
 
-    def __mul__(self, other: object, /) -> Any:
+    def __mul__(self, other: object, /) -> NoReturn:
         raise _not_an_array("multiplied")
 
-    def __rmul__(self, other: object, /) -> Any:
+    def __rmul__(self, other: object, /) -> NoReturn:
         raise _not_an_array("multiplied")
 
 

@@ -112,8 +112,8 @@ def stream(
             after 0.1 s, 0.2 s, 0.4 s, ...; the same holds for opening the data. By default 2. An
             object that is iterated, and a compressed `.npz`, are read again from their first row,
             up to the row that was reached.
-        progress: Whether a bar shows the progress of the run, its rate, and the time left; in a
-            notebook by ipywidgets. By default it does.
+        progress: Whether a bar shows the progress of the run, its rate, and the time left.
+            By default it does.
         kwargs: Arguments of the function by name; for a derivative also its own, such as `wrt`.
 
     Returns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ..._jax.memory import text as bytes_text
-from ..._svg import picture, words
+from ..._svg import FRAME, A, B, C, D, picture, words
 from .growth import Growth
 from .measuring import SizeRun
 
@@ -20,18 +20,18 @@ _SHOWN: tuple[
         "time",
         "s",
         (
-            ("warm call", "a", lambda run: run.quartiles[1]),
-            ("compile", "b", lambda run: run.making if run.programs else None),
+            ("warm call", A, lambda run: run.quartiles[1]),
+            ("compile", B, lambda run: run.making if run.programs else None),
         ),
     ),
     (
         "memory",
         "B",
         (
-            ("total", "a", lambda run: run.memory and run.memory.total),
-            ("arguments", "b", lambda run: run.memory and run.memory.arguments),
-            ("outputs", "c", lambda run: run.memory and run.memory.outputs),
-            ("temporaries", "d", lambda run: run.memory and run.memory.temporaries),
+            ("total", A, lambda run: run.memory and run.memory.total),
+            ("arguments", B, lambda run: run.memory and run.memory.arguments),
+            ("outputs", C, lambda run: run.memory and run.memory.outputs),
+            ("temporaries", D, lambda run: run.memory and run.memory.temporaries),
         ),
     ),
 )
@@ -122,20 +122,17 @@ def _panel(
         [
             _legend(top, shown, growths, axis, what),
             *(
-                f'<path d="M{_LEFT} {y(at):.1f}H{_WIDE - _RIGHT}" stroke="var(--line)"/><text'
+                f'<path d="M{_LEFT} {y(at):.1f}H{_WIDE - _RIGHT}" {FRAME}/><text'
                 f' class="soft" x="{_LEFT - 8}" y="{y(at) + 4:.1f}"'
                 f' text-anchor="end">{_figure(at, unit)}</text>'
                 for at in y.ticks(2 if unit == "B" or max(values) < 20 * min(values) else 10)
             ),
             *(
-                f'<path d="M{x(at):.1f} {y.start:.1f}v5" stroke="var(--soft)"/><text class="soft"'
+                f'<path d="M{x(at):.1f} {y.start:.1f}v5" {FRAME}/><text class="soft"'
                 f' x="{x(at):.1f}" y="{y.start + 19:.1f}" text-anchor="middle">{_count(at)}</text>'
                 for at in x.ticks(10 if x.high >= 20 * x.low else 2)
             ),
-            (
-                f'<path d="M{_LEFT} {y.end}V{y.start:.1f}H{_WIDE - _RIGHT}" fill="none"'
-                ' stroke="var(--soft)"/>'
-            ),
+            (f'<path d="M{_LEFT} {y.end}V{y.start:.1f}H{_WIDE - _RIGHT}" fill="none" {FRAME}/>'),
             (
                 f'<text class="soft" x="{_WIDE - _RIGHT}" y="{y.start + 34:.1f}"'
                 f' text-anchor="end">{escape(axis)}</text>'
@@ -165,7 +162,7 @@ def _legend(
             else name
         )
         parts += (
-            f'<circle cx="{at + 5}" cy="{top + 22}" r="5" fill="var(--{colour})"/><text'
+            f'<circle cx="{at + 5}" cy="{top + 22}" r="5" fill="{colour}"/><text'
             f' x="{at + 15}" y="{top + 26}">{escape(label)}</text>'
         )
         at += 30 + 7 * len(label)
@@ -199,7 +196,7 @@ def _line(
         with_others = "".join(f", {other}={size}" for other, size in others)
         line = " ".join(f"{x(run.sizes[axis]):.1f},{y(value):.1f}" for run, value in points)
         parts.append(
-            f'<polyline points="{line}" fill="none" stroke="var(--{colour})" stroke-width="1.5"/>'
+            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
         )
         for run, value in points:
             place = x(run.sizes[axis])
@@ -207,13 +204,13 @@ def _line(
                 low, _, high = run.quartiles
                 top, bottom = max(y.end, y(high)), min(y.start, y(low))
                 parts.append(
-                    f'<path d="M{place:.1f} {top:.1f}V{bottom:.1f}" stroke="var(--{colour})"'
-                    ' stroke-width="3" opacity=".45"/>'
+                    f'<path d="M{place:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}"'
+                    ' stroke-width="3"/>'
                 )
             told = escape(f"{name}, {axis}={run.sizes[axis]}{with_others}: {_figure(value, unit)}")
             parts.append(
                 f'<circle cx="{place:.1f}" cy="{y(value):.1f}" r="3.5"'
-                f' fill="var(--{colour})"><title>{told}</title></circle>'
+                f' fill="{colour}"><title>{told}</title></circle>'
             )
     return "".join(parts)
 
