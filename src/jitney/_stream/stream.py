@@ -289,7 +289,7 @@ def _run(
 
 
 def _refuse_nonfinite(entry: Specialization, value: object) -> None:
-    if not entry.core.options.debug_nans:
+    if not entry.options.debug_nans:
         return
     unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
     refuse_nonfinite(
