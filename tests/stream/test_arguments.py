@@ -170,6 +170,25 @@ def test_a_text_is_a_file_only_where_an_array_is_expected(tmp_path):
     )
 
 
+def test_a_text_without_an_annotation_is_what_it_is_in_a_call(tmp_path):
+    """Given, by default, or in a dict; whether or not there is such a file."""
+    path = str(saved(X, tmp_path))
+
+    @optimize
+    def total(x: Float[Array, "n"], label="missing.npy", names: dict = {"a": "b.npz"}):  # noqa: B006
+        return jnp.sum(x), label, names["a"]
+
+    for more in ((), (path,), ("other.npy", {"a": path})):
+        close(total.stream(X, *more, chunk=6, **QUIET).result, total(X, *more))
+
+
+def test_a_path_stands_for_an_array_that_vmap_names(tmp_path):
+    """Without an annotation too."""
+    squares = optimize(vmap={"n": {"x": 0}})(lambda x, unit="s.npy": x**2)
+    got = squares.stream(saved(X, tmp_path), chunk=6, **QUIET).result
+    np.testing.assert_allclose(got, X**2, rtol=1e-6)
+
+
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_data_of_one_chunk_or_none(size):
     """One plain call."""

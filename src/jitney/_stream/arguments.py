@@ -8,8 +8,8 @@ could be either, the call is refused. The other design, two containers `args=` a
 collides, but then no stream reads as the call that it stands for.
 
 A source stands for an array: it is opened where the annotation is an array, also as an item of an
-annotated container. Any other value is what it is in a call, since a text may be a static argument
-and a list of arrays a pytree.
+annotated container, or where `vmap` names a parameter without annotation. Any other value is what
+it is in a call, since a text may be a static argument and a list of arrays a pytree.
 """
 
 from __future__ import annotations
@@ -115,9 +115,14 @@ class StreamArguments:
 
         opener = SourceOpener(str(core.where), retries)
         sources: dict[str, object] = {}
+        mapped = {name for axis in core.options.vmap for name, _ in axis.dims or ()}
 
         def act(hint: Hint, value: object, path: str) -> object:
-            is_source = isinstance(hint, ArrayHint) or _is_file_or_map(value)
+            is_source = (
+                isinstance(hint, ArrayHint)
+                or isinstance(value, np.ndarray)
+                or (path in mapped and _is_file(value))
+            )
             sources[path] = opener(path, value) if is_source else value
             return sources[path]
 
@@ -198,15 +203,17 @@ def _alternative(hint: UnionHint, value: object) -> Hint:
     return next(iter([*fitting, *arrays, *hint.options]))
 
 
-def _is_file_or_map(value: object) -> bool:
-    """Return whether a value without annotation is a file of an array, or a list with such."""
+def _is_file(value: object) -> bool:
+    """Return whether a value that `vmap` maps, without annotation, is a file of an array, or a list
+    with such.
+    """
     if isinstance(value, (str, Path)):
         return Path(value).suffix in (".npy", ".npz")
     if isinstance(value, (list, tuple)):
         return any(isinstance(part, (str, Path)) for part in value) and all(
-            is_sliceable(part) or _is_file_or_map(part) for part in value
+            is_sliceable(part) or _is_file(part) for part in value
         )
-    return isinstance(value, np.ndarray)
+    return False
 
 
 # Keywords of the stream that are parameters, too.
