@@ -25,13 +25,14 @@ import jax
 import numpy as np
 
 from .._contract.kinds import accepts, children_of, flatten_to
-from .._errors import OptionError, format_error
+from .._diagnosis.tracer_errors import no_number
+from .._errors import OptionError, Where, format_error
 from .._interface.derivatives import Derivative, program_of
 from .._owners import users_level
 from .._signature.binding import Default
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
 from .reading import SourceOpener
-from .sources import abstract, is_sliceable, read_whole
+from .sources import abstract, is_read, is_sliceable, read_whole
 
 if TYPE_CHECKING:
     from .._interface.program import AnyProgram
@@ -123,8 +124,10 @@ class StreamArguments:
                 or isinstance(value, np.ndarray)
                 or (path in mapped and _is_file(value))
             )
-            sources[path] = opener(path, value) if is_source else value
-            return sources[path]
+            opened = sources[path] = opener(path, value) if is_source else value
+            if is_source:
+                _demand_numbers(core.where, opened, path)
+            return opened
 
         opened = _mapped(core, values, act)
         return cls(core, opened, sources, opener.failures)
@@ -201,6 +204,20 @@ def _alternative(hint: UnionHint, value: object) -> Hint:
     arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
     fitting = [option for option in hint.options if accepts(option, value)]
     return next(iter([*fitting, *arrays, *hint.options]))
+
+
+def _demand_numbers(where: Where, source: object, path: str) -> None:
+    """Check that JAX computes with what is read, as a call checks it of an array.
+
+    Raises:
+        ContractError: It is text, or in the byte order of other machines, or there is only a shape.
+    """
+    if is_read(source) and isinstance(source.dtype, np.dtype):
+        source = np.empty(0, source.dtype)
+    if isinstance(source, (np.ndarray, jax.ShapeDtypeStruct)):
+        unfit = no_number(where, [source], [path])
+        if unfit is not None:
+            raise unfit
 
 
 def _is_file(value: object) -> bool:
