@@ -360,6 +360,18 @@ def test_the_axis_is_chosen(options, args, keywords, chunks):
     assert stats.chunks == chunks
 
 
+def test_the_functions_own_axis_may_be_of_arguments_that_are_left_out():
+    """Then it is the longest that is there."""
+
+    @optimize(chunk={"m": 4})
+    def total(x: Float[Array, "n"], y: Float[Array, "m"] | None = None):
+        return jnp.sum(x) + (0 if y is None else jnp.sum(y))
+
+    got, stats = total.stream(X, chunk=6, **QUIET)
+    np.testing.assert_allclose(got, X.sum(), rtol=1e-5)
+    assert stats.chunks == 4
+
+
 def test_an_axis_that_is_mapped_can_be_the_one():
     """`vmap` names it, and no annotation."""
 

@@ -80,8 +80,6 @@ def choose_axis(
     Raises:
         ContractError: No axis has a name, or several can be meant.
     """
-    if request.options.chunk:
-        return request.options.chunk[0][0]
     inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
     named = named_axes(inside, levels_of(view, request))
     sizes = sizes_of(inside, named)
@@ -93,6 +91,11 @@ def choose_axis(
             'annotate the arrays: x: Float[Array, "points"].',
             code="J218",
         )
+
+    # Arguments that have the axis of the program's own `chunk=` may be left out.
+    for name, _ in request.options.chunk:
+        if name in sizes:
+            return name
 
     common = set(sizes)
     for leaf, axes in zip(inside.leaves, named, strict=True):
