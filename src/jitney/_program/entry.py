@@ -496,7 +496,7 @@ class Specialization(CallPlanner):
         """
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                pads = bool(self.core.options.pad)
+                pads = self.options.pad and not self.options.debug_nans
                 given = PaddedCalls(self).ahead(arrays) if pads else arrays
                 return self.lower(given, "run").compile()
             except Refused as refused:
