@@ -53,12 +53,6 @@ ELSEWHERE = [
         "",
         f"{_FAULT}; tests/diagnosis/test_tracer_errors.py looks when it is said",
     ),
-    (
-        "_console.py:bar",
-        "",
-        "a package is installed and a notebook started again:"
-        " tests/report/test_plan_report.py looks when it is said",
-    ),
     ("_command/doctor.py", "", _SHELL),
     ("_command/faults.py", "", _SHELL),
     ("_command/machine.py", "", _SHELL),

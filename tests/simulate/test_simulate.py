@@ -253,8 +253,8 @@ from jaxtyping import Array, Float
 def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
     return jnp.sin(x)
 
-answers = other_process._asked
-other_process._asked = lambda other, content: (print(other.pid, flush=True), answers(other, content))[1]
+answers = other_process._ask
+other_process._ask = lambda other, content: (print(other.pid, flush=True), answers(other, content))[1]
 jitney.simulation.simulate(f, sizes={"n": 10}, device="h200")
 print("over", flush=True)
 """

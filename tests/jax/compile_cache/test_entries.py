@@ -121,7 +121,7 @@ AT_ONCE = """
         jax.monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
         jax.monitoring.record_event("/jax/compilation_cache/cache_misses")
         if name:
-            (old.parent / f"{name}-cache").write_bytes(CODEC.made(b"program"))
+            (old.parent / f"{name}-cache").write_bytes(CODEC.compress(b"program"))
         if at_once:
             both.wait()
         jax.monitoring.record_event_duration_secs("/jax/core/compile/backend_compile_duration", 0.0)
@@ -169,7 +169,7 @@ def test_a_folder_of_many_is_listed_after_several_writes(tmp_path):
     """Each name in it takes its time. What is damaged is found then too."""
     code = f"""{AT_ONCE}
     for i in range(2500):
-        (old.parent / f"{{i}}-cache").write_bytes(CODEC.made(b"program"))
+        (old.parent / f"{{i}}-cache").write_bytes(CODEC.compress(b"program"))
     _cache.ensure()
     written("first", at_once=False)
     listed, listdir = [], os.listdir
