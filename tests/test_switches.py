@@ -13,7 +13,9 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._program import entry
 from jitney._switches import SETTINGS, VARIABLES
+from jitney._verify import is_verified
 from jitney.errors import NonFiniteError, OptionError
 from tests._switched import configured, environment
 from tests._tracing import count_traces
@@ -172,6 +174,37 @@ def test_a_derivative_follows_the_setting():
     assert np.isinf(f.grad(zero, wrt="x")).all()
 
 
+def test_a_stream_follows_the_setting():
+    """What it returns is looked at, that of a derivative too; not any more after a change back."""
+
+    @optimize
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sqrt(x))
+
+    zeros = np.zeros(6, np.float32)
+    with configured(debug_nans=True):
+        with pytest.raises(NonFiniteError, match="a result has a NaN"):
+            total.stream(zeros - 1, chunk={"n": 2}, progress=False)
+        with pytest.raises(NonFiniteError):
+            total.grad.stream(zeros, chunk={"n": 2}, progress=False)
+    assert np.isnan(total.stream(zeros - 1, chunk={"n": 2}, progress=False).result)
+
+
+def test_a_change_by_another_thread_while_a_call_decides_is_not_lost(monkeypatch):
+    """The setting changes after the decision has read it: later calls follow the new one."""
+    f = optimize(pad={"n": "pow2"})(fresh())
+
+    def changed_after_reading(options):
+        before = is_verified(options)
+        jitney.configure(verify=True)
+        return before
+
+    with configured(verify=False):
+        monkeypatch.setattr(entry, "is_verified", changed_after_reading)
+        f(X), f(X)
+        assert f.stats.verified
+
+
 def test_a_function_that_calls_another_follows_the_setting_by_its_own_option():
     """With debug_nans=False it keeps its program, whatever the inner function does alone."""
     inner = optimize(fresh())
@@ -283,7 +316,7 @@ def test_a_warm_call_runs_the_compiled_function_itself():
     with configured(compiler="fast"):
         f(X)
     f(X), f(X)
-    entry, _ = f.core.usual
+    specialization, _ = f.core.usual
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert entry.run is entry.jitted
+        assert specialization.run is specialization.jitted

@@ -145,7 +145,7 @@ _RULES: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 def _of_text(where: Where | str, name: str, text: str) -> object:
     """Return the value that a variable gives; None if it is empty."""
-    text = text.strip().lower()
+    given, text = text, text.strip().lower()
     rule = "It is default or fast."
     if text == "":
         return None
@@ -157,7 +157,7 @@ def _of_text(where: Where | str, name: str, text: str) -> object:
         return text
     raise OptionError(
         where,
-        f"{VARIABLES[name]}={text!r} is not known.",
+        f"{VARIABLES[name]}={given!r} is not known.",
         rule,
         f"correct {VARIABLES[name]}, or unset it.",
         code="J206",

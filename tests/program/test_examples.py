@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Complex64, Float, Float16, Int, PRNGKeyArray
 
+import jitney
 from jitney import JitneyWarning, optimize
 from jitney.errors import ContractError
 from tests._monitor import listening
+from tests._switched import configured
 from tests._tracing import count_traces
 
 
@@ -61,6 +63,18 @@ def test_exact_dtypes_are_as_annotated():
         {"n": 2},
     )
     assert [leaf.dtype for leaf in out] == [jnp.float16, jnp.complex64, jnp.float32]
+
+
+@pytest.mark.parametrize("by", ["the option", "the setting"])
+def test_a_padded_function_is_compiled_at_exact_size_where_debug_nans_runs_it_so(by):
+    """Ahead as in the call."""
+    options = {"debug_nans": True} if by == "the option" else {}
+    with configured(debug_nans=True):
+        f = optimize(pad={"n": "pow2"}, **options)(square)
+        f.compile(sizes={"n": 3})
+        given = ones(3)
+        with jitney.no_compiles():
+            f(given)
 
 
 def test_the_default_float_follows_x64():

@@ -48,6 +48,18 @@ def test_other_static_values_are_an_error():
         compiled(X, 3)
 
 
+def test_a_program_that_was_compiled_ahead_outlives_the_functions_memory():
+    """`clear_cache` forgets its entry; the caller holds the program. Other values are refused."""
+    f = optimize(lambda x, k=2: k * x)
+    compiled = f.lower(X).compile()
+    f.clear_cache()
+    np.testing.assert_allclose(compiled(X), 2 * np.asarray(X))
+    f(X)
+    np.testing.assert_allclose(compiled(X), 2 * np.asarray(X))
+    with pytest.raises(StaticError, match="another structure or other static values"):
+        compiled(X, 3)
+
+
 def test_other_shapes_are_jax_own_error():
     """As of `jax.jit(...).lower(...).compile()`."""
     with pytest.raises(TypeError):

@@ -9,6 +9,7 @@ import pathlib
 from typing import Any
 from unittest.mock import patch
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -149,6 +150,13 @@ CASES = [
         lambda: stream(ROWS, smallest, checkpoint="run.ckpt"),
         lambda: stream(ROWS, smallest),
         ROWS[0],
+    ),
+    Remedy(
+        f"{STREAM}:_StreamRun.__init__",
+        "call the function itself there",
+        lambda: jax.jit(stream)(ROWS),
+        lambda: jax.jit(optimize(energy))(ROWS),
+        SQUARES,
     ),
     Remedy(
         f"{STREAM}:_refuse_nonfinite",

@@ -170,6 +170,86 @@ def test_a_text_is_a_file_only_where_an_array_is_expected(tmp_path):
     )
 
 
+def test_a_text_without_an_annotation_is_what_it_is_in_a_call(tmp_path):
+    """Given, by default, or in a dict; whether or not there is such a file."""
+    path = str(saved(X, tmp_path))
+
+    @optimize
+    def total(x: Float[Array, "n"], label="missing.npy", names: dict = {"a": "b.npz"}):  # noqa: B006
+        return jnp.sum(x), label, names["a"]
+
+    for more in ((), (path,), ("other.npy", {"a": path})):
+        close(total.stream(X, *more, chunk=6, **QUIET).result, total(X, *more))
+
+
+def test_a_path_stands_for_an_array_that_vmap_names(tmp_path):
+    """Without an annotation too."""
+    squares = optimize(vmap={"n": {"x": 0}})(lambda x, unit="s.npy": x**2)
+    got = squares.stream(saved(X, tmp_path), chunk=6, **QUIET).result
+    np.testing.assert_allclose(got, X**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed])
+def test_a_file_of_one_number_is_passed_whole(save, tmp_path):
+    """Where the annotation is an array without axes."""
+
+    @optimize
+    def scaled(x: Float[Array, "n"], a: Float[Array, ""]):
+        return a * jnp.sum(x)
+
+    path = tmp_path / ("a.npy" if save is np.save else "a.npz")
+    save(path, *([F(3)] if save is np.save else []), **({} if save is np.save else {"a": F(3)}))
+    got = scaled.stream(X, path, chunk=6, **QUIET).result
+    np.testing.assert_allclose(got, 3 * X.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["path", "chunks", "slices", "list"])
+def test_data_in_another_byte_order_are_refused_as_in_a_call(kind, tmp_path):
+    """From a file too, before anything is compiled."""
+    other = X.astype(">f4")
+    given = {
+        "path": saved(other, tmp_path),
+        "chunks": Chunks(other, 5),
+        "slices": Sliceable(other),
+        "list": [other, saved(other, tmp_path)],
+    }
+    with pytest.raises(ContractError, match="in the byte order of other machines"):
+        decay.stream(given[kind], T, chunk=6, **QUIET)
+
+
+def test_a_shape_is_not_data():
+    """As in a call."""
+    with pytest.raises(ContractError, match="'x' is a shape, and no array"):
+        decay.stream(jax.ShapeDtypeStruct(X.shape, F), T, chunk=6, **QUIET)
+
+
+def test_an_argument_without_the_axis_may_be_traced():
+    """By `jax.grad` for one; nobody looks at the result then, which is said."""
+
+    @optimize(debug_nans=True)
+    def energy(w: Float[Array, ""], x: Float[Array, "n"]):
+        return jnp.sum((w * x) ** 2)
+
+    with pytest.warns(jitney.JitneyWarning, match="looks at nothing under an outer transform"):
+        slope = jax.grad(lambda w: energy.stream(w, X, chunk=6, **QUIET).result)(F(3))
+    np.testing.assert_allclose(slope, 6 * np.sum(X**2), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "traced",
+    [
+        lambda f, w: jax.jit(lambda x: f.stream(w, x, chunk=6, **QUIET).result)(X),
+        lambda f, w: jax.jit(lambda w: f.stream(w, X, chunk=6, **QUIET).result)(w),
+    ],
+    ids=["data", "an argument of a result with the axis"],
+)
+def test_what_becomes_numbers_on_the_host_is_not_traced(traced):
+    """It is said by name."""
+    scaled = optimize(vmap={"n": {"x": 0}})(lambda w, x: w * x)
+    with pytest.raises(ContractError, match="is traced by an outer transform"):
+        traced(scaled, F(3))
+
+
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_data_of_one_chunk_or_none(size):
     """One plain call."""
@@ -280,6 +360,18 @@ def test_the_axis_is_chosen(options, args, keywords, chunks):
     assert stats.chunks == chunks
 
 
+def test_the_functions_own_axis_may_be_of_arguments_that_are_left_out():
+    """Then it is the longest that is there."""
+
+    @optimize(chunk={"m": 4})
+    def total(x: Float[Array, "n"], y: Float[Array, "m"] | None = None):
+        return jnp.sum(x) + (0 if y is None else jnp.sum(y))
+
+    got, stats = total.stream(X, chunk=6, **QUIET)
+    np.testing.assert_allclose(got, X.sum(), rtol=1e-5)
+    assert stats.chunks == 4
+
+
 def test_an_axis_that_is_mapped_can_be_the_one():
     """`vmap` names it, and no annotation."""
 
@@ -291,6 +383,28 @@ def test_an_axis_that_is_mapped_can_be_the_one():
     got, stats = energy.stream(x, chunk=6, **QUIET)
     np.testing.assert_allclose(got, (x**2).sum(1), rtol=1e-5)
     assert stats.chunks == 4
+
+
+def test_an_axis_that_was_chosen_and_cannot_be_cut_names_another():
+    """The longest may be one that the function looks along."""
+
+    @optimize
+    def spectrum(x: Float[Array, "n k"]):
+        return jnp.fft.fft(x, axis=1)
+
+    with pytest.raises(jitney.errors.AxisError, match="axis 'k' cannot be cut") as error:
+        spectrum.stream(rows(4, 20), chunk=3, **QUIET)
+    note = 'No axis was named, so \'k\' was chosen; chunk={"n": "auto"} names another.'
+    assert note in error.value.__notes__
+    with pytest.raises(jitney.errors.AxisError) as error:
+        spectrum.stream(rows(4, 20), chunk={"k": 3}, **QUIET)
+    assert note not in error.value.__notes__
+
+
+def test_the_size_of_a_chunk_may_be_an_integer_of_numpy():
+    """As computed sizes are."""
+    assert decay.stream(X, T, chunk=np.int64(6), **QUIET).stats.chunks == 4
+    assert decay.stream(X, T, chunk={"n": np.int32(6)}, **QUIET).stats.chunks == 4
 
 
 def test_an_axis_that_is_not_clear_is_an_error_with_the_candidates():

@@ -21,6 +21,7 @@ from jitney.types import (
     PrecisionReport,
     Strategy,
     Streamed,
+    StreamStats,
 )
 
 
@@ -112,6 +113,9 @@ def tools(x: Array) -> None:
     assert_type(energy.strategy(sizes={"n": 10}, memory="auto"), Strategy)
     assert_type(energy.stream(x, chunk={"n": 10}), Streamed[Array])
     assert_type(raise_to.stream(x=x, chunk="auto").result, tuple[Array, str])
+    total, stats = energy.stream(x)
+    assert_type(total, Array)
+    assert_type(stats, StreamStats)
     energy.simulate(x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     energy.stream(x, retries="two")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     energy.stream(x, chunk={"n": "all"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]

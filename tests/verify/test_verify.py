@@ -2,6 +2,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -504,6 +505,20 @@ def test_the_script_imports_what_can_be_imported(unmasked):
 @optimize(pad={"n": "pow2"}, verify=True)
 def model_sum(model: eqx.nn.Linear, x: Float[Array, "n 3"]) -> Float[Array, "3"]:
     return jnp.sum(jax.vmap(model)(x), axis=0)
+
+
+@pytest.mark.parametrize("by", ["the option", "the setting"])
+def test_the_script_compiles_as_the_program_was_compiled(by, unmasked):
+    """By the option or by the setting of the process."""
+    unmasked("reduce_sum")
+    options = {"compiler": "fast"} if by == "the option" else {}
+    f = optimize(pad={"n": "pow2"}, verify=True, **options)(fresh())
+    with (
+        configured(compiler="fast" if by == "the setting" else "default"),
+        pytest.raises(VerificationError) as error,
+    ):
+        f(X[:5])
+    assert "compiler='fast')" in Path(error.value.script).read_text()
 
 
 def test_a_program_compiled_with_less_effort_is_held_to_rounding():

@@ -148,7 +148,7 @@ def _static(path: str) -> str:
 
 def no_number(
     where: Where,
-    arrays: Sequence[Array],
+    arrays: Sequence[object],
     paths: Sequence[str],
     *,
     called: bool = True,

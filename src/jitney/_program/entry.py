@@ -322,7 +322,7 @@ class Specialization(CallPlanner):
         """
         if jit_is_off():
             return self._run_without_jit(arrays)
-        options = self.options
+        options, settings = self.options, SETTINGS.now
         if self.core.options.settled() != options:
             # A setting changed between the look-up of this entry and now.
             core: Any = self.core
@@ -367,6 +367,10 @@ class Specialization(CallPlanner):
                 partial(warn_missing_checks, self),
             )
         self._become("running", run)
+
+        # Another thread may have changed a setting meanwhile, and its reset came before.
+        if SETTINGS.now != settings:
+            self.reset_decision()
         return self.run(*arrays)
 
     def _become(self, state: State, run: Callable[..., object]) -> None:
@@ -492,7 +496,7 @@ class Specialization(CallPlanner):
         """
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                pads = bool(self.core.options.pad)
+                pads = self.options.pad and not self.options.debug_nans
                 given = PaddedCalls(self).ahead(arrays) if pads else arrays
                 return self.lower(given, "run").compile()
             except Refused as refused:

@@ -87,7 +87,10 @@ class Compiled(_Around):
         # The program fits one entry: the same structure and static values.
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        if core.entry(layout, leaves, self._entry.options) is not self._entry:
+        entry = core.entry(layout, leaves, self._entry.options)
+        # The function may have forgotten its entry meanwhile, and has another of the same place.
+        fits = entry.place == self._entry.place and self._entry.holds()
+        if entry is not self._entry and not fits:
             raise StaticError(
                 core.where,
                 "a compiled program was called with another structure or other static values.",

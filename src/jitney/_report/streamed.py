@@ -101,7 +101,9 @@ class Streamed(NamedTuple, Generic[R]):
     def __ne__(self, other: object, /) -> bool:
         return not self == other
 
-    __hash__ = tuple.__hash__
+    # A function: mypy takes an assignment for a third field.
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
 
     def __add__(self, other: object, /) -> NoReturn:
         raise _not_an_array("added")

@@ -8,8 +8,8 @@ could be either, the call is refused. The other design, two containers `args=` a
 collides, but then no stream reads as the call that it stands for.
 
 A source stands for an array: it is opened where the annotation is an array, also as an item of an
-annotated container. Any other value is what it is in a call, since a text may be a static argument
-and a list of arrays a pytree.
+annotated container, or where `vmap` names a parameter without annotation. Any other value is what
+it is in a call, since a text may be a static argument and a list of arrays a pytree.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import jax
 import numpy as np
 
 from .._contract.kinds import accepts, children_of, flatten_to
-from .._errors import OptionError, format_error
+from .._diagnosis.tracer_errors import no_number
+from .._errors import OptionError, Where, format_error
 from .._interface.derivatives import Derivative, program_of
 from .._owners import users_level
 from .._signature.binding import Default
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
 from .reading import SourceOpener
-from .sources import abstract, is_sliceable, read_whole
+from .sources import abstract, is_read, is_sliceable, read_whole
 
 if TYPE_CHECKING:
     from .._interface.program import AnyProgram
@@ -115,11 +116,18 @@ class StreamArguments:
 
         opener = SourceOpener(str(core.where), retries)
         sources: dict[str, object] = {}
+        mapped = {name for axis in core.options.vmap for name, _ in axis.dims or ()}
 
         def act(hint: Hint, value: object, path: str) -> object:
-            is_source = isinstance(hint, ArrayHint) or _is_file_or_map(value)
-            sources[path] = opener(path, value) if is_source else value
-            return sources[path]
+            is_source = (
+                isinstance(hint, ArrayHint)
+                or isinstance(value, np.ndarray)
+                or (path in mapped and _is_file(value))
+            )
+            opened = sources[path] = opener(path, value) if is_source else value
+            if is_source:
+                _demand_numbers(core.where, opened, path)
+            return opened
 
         opened = _mapped(core, values, act)
         return cls(core, opened, sources, opener.failures)
@@ -198,15 +206,31 @@ def _alternative(hint: UnionHint, value: object) -> Hint:
     return next(iter([*fitting, *arrays, *hint.options]))
 
 
-def _is_file_or_map(value: object) -> bool:
-    """Return whether a value without annotation is a file of an array, or a list with such."""
+def _demand_numbers(where: Where, source: object, path: str) -> None:
+    """Check that JAX computes with what is read, as a call checks it of an array.
+
+    Raises:
+        ContractError: It is text, or in the byte order of other machines, or there is only a shape.
+    """
+    if is_read(source) and isinstance(source.dtype, np.dtype):
+        source = np.empty(0, source.dtype)
+    if isinstance(source, (np.ndarray, jax.ShapeDtypeStruct)):
+        unfit = no_number(where, [source], [path])
+        if unfit is not None:
+            raise unfit
+
+
+def _is_file(value: object) -> bool:
+    """Return whether a value that `vmap` maps, without annotation, is a file of an array, or a list
+    with such.
+    """
     if isinstance(value, (str, Path)):
         return Path(value).suffix in (".npy", ".npz")
     if isinstance(value, (list, tuple)):
         return any(isinstance(part, (str, Path)) for part in value) and all(
-            is_sliceable(part) or _is_file_or_map(part) for part in value
+            is_sliceable(part) or _is_file(part) for part in value
         )
-    return isinstance(value, np.ndarray)
+    return False
 
 
 # Keywords of the stream that are parameters, too.

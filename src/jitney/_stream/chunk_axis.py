@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import numpy as np
+
 from .._errors import ContractError, Where, repr_of
 from .._signature.options import AUTO
 from .._stages.vmap import levels_of
@@ -52,8 +54,8 @@ def read_chunk(
     if axis is None or isinstance(axis, str):
         if isinstance(size, str) and size == AUTO:
             return axis, None
-        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
-            return axis, size
+        if isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size > 0:
+            return axis, int(size)
     raise ContractError(
         where,
         f"chunk={repr_of(chunk)} does not say how many elements of which axis are read at a time.",
@@ -78,8 +80,6 @@ def choose_axis(
     Raises:
         ContractError: No axis has a name, or several can be meant.
     """
-    if request.options.chunk:
-        return request.options.chunk[0][0]
     inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
     named = named_axes(inside, levels_of(view, request))
     sizes = sizes_of(inside, named)
@@ -91,6 +91,11 @@ def choose_axis(
             'annotate the arrays: x: Float[Array, "points"].',
             code="J218",
         )
+
+    # Arguments that have the axis of the program's own `chunk=` may be left out.
+    for name, _ in request.options.chunk:
+        if name in sizes:
+            return name
 
     common = set(sizes)
     for leaf, axes in zip(inside.leaves, named, strict=True):

@@ -490,7 +490,7 @@ def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
     return Sequential(lambda: iter(value), shape, first.dtype, name)
 
 
-def _file(name: str, path: Path, where: str) -> FileSource:
+def _file(name: str, path: Path, where: str) -> FileSource | NumPyArray:
     if path.suffix in (".npy", ".npz"):
         stamp = Stamp.of(path)
         try:
@@ -506,6 +506,9 @@ def _file(name: str, path: Path, where: str) -> FileSource:
                 "write it again, with np.save or np.savez.",
                 code="J313",
             ) from error
+        if not array.shape:
+            # Without rows it is passed whole.
+            return np.array(array[()])
         return FileSource(array, path.absolute(), stamp, name)
     raise ContractError(
         where,
@@ -535,6 +538,8 @@ def _member(name: str, path: Path, where: str) -> Rows:
         with archive.open(info) as file:
             shape, by_column, dtype = _header(file)
             start = file.tell()
+            if not shape:
+                return np.frombuffer(file.read(dtype.itemsize), dtype).reshape(())
     if info.compress_type == zipfile.ZIP_STORED:
         # Offset of the data in the archive. The local header has 30 bytes, then the name and an
         # extra field, whose lengths are at byte 26. The central directory may give another extra

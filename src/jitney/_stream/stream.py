@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of
@@ -34,8 +35,10 @@ from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.typed import Array, NumPyArray
 from .._owners import public
+from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
 from .._stages import Chunk
+from .._view.layout import is_nested_trace
 from .._view.result import unmix
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
@@ -216,13 +219,14 @@ def _run(
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            steps = _steps(
-                entry,
-                arrays,
-                replace(stage, devices=laid.devices),
-                laid,
-                size,
-            )
+            with _naming_choice(entry, axis, chosen=settings.axis is None):
+                steps = _steps(
+                    entry,
+                    arrays,
+                    replace(stage, devices=laid.devices),
+                    laid,
+                    size,
+                )
             names = [leaf.path for leaf in view.leaves]
             data = [
                 sources[name] if is_read(sources.get(name)) else x
@@ -248,14 +252,17 @@ def _run(
                 # Wait: after the return the caller may overwrite the data.
                 value = jax.block_until_ready(run(kept, progress=settings.progress))
 
-            _refuse_nonfinite(entry, value)
-            verify_stream(
-                entry,
-                (axis, steps.size),
-                data,
-                value,
-                partial(_unverified_value, program, axis, size),
-            )
+            if is_nested_trace(jax.tree.leaves(value)):
+                warn_missing_checks(entry)
+            else:
+                _refuse_nonfinite(entry, value)
+                verify_stream(
+                    entry,
+                    (axis, steps.size),
+                    data,
+                    value,
+                    partial(_unverified_value, program, axis, size),
+                )
 
             stats = StreamStats(
                 run.chunks,
@@ -289,7 +296,7 @@ def _run(
 
 
 def _refuse_nonfinite(entry: Specialization, value: object) -> None:
-    if not entry.core.options.debug_nans:
+    if not entry.options.debug_nans:
         return
     unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
     refuse_nonfinite(
@@ -326,6 +333,21 @@ def _stage(
             code="J218",
         )
     return stage
+
+
+@contextmanager
+def _naming_choice(entry: Specialization, axis: str, *, chosen: bool) -> Generator[None]:
+    """Scope in which an error about an axis that nobody named says how to name another."""
+    try:
+        yield
+    except AxisError as error:
+        others = [name for name in entry.core.contract.axes if name != axis]
+        if chosen and others:
+            error.add_note(
+                f'No axis was named, so {axis!r} was chosen; chunk={{"{others[0]}": "auto"}} names'
+                " another."
+            )
+        raise
 
 
 def _on_one_device(program: Program[..., R]) -> Program[..., R]:
@@ -427,6 +449,24 @@ class _StreamRun:
         self.steps = steps
         self.schedule = plan = steps.schedule
         self.chunks = 0
+        where = str(steps.entry.core.where)
+        writes = kept or any(turn.emits for turn in plan.turns)
+        for n, name, x in zip(
+            plan.takes,
+            names,
+            values,
+            strict=True,
+        ):
+            if isinstance(x, Tracer) and (writes or n in plan.streamed):
+                raise ContractError(
+                    where,
+                    f"{name!r} is traced by an outer transform, in a stream of several chunks.",
+                    "Chunks, results with the axis and checkpoints are numbers on the host, which"
+                    " do not exist yet in a trace.",
+                    "call the function itself there.",
+                    code="J218",
+                )
+
         sources: dict[int, Source] = {}
         self.fixed: dict[int, object] = {}
         for n, name, x in zip(
@@ -447,7 +487,6 @@ class _StreamRun:
         # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
         # dtypes.
         self.given = {n: jax.numpy.asarray(x) for n, x in self.fixed.items()}
-        where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
         self.reader = ChunkReader(
             sources,

@@ -204,7 +204,7 @@ def _call(
     """Return the lines that compute `result`."""
     core = verification.body.core
     fn = core.fn()
-    options = _option_texts(core.options)
+    options = _option_texts(verification.body.options)
     keywords = [f"{key}={value}" for key, value in options.items()]
     lines = [f"program = jitney.optimize({', '.join([name, *keywords])})"]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
@@ -290,6 +290,8 @@ def _option_texts(options: Options) -> dict[str, str]:
         written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
     if not options.contracts:
         written["contracts"] = "False"
+    if options.compiler == "fast":
+        written["compiler"] = repr(options.compiler)
     return written
 
 
