@@ -334,7 +334,7 @@ CASES = [
     # Under other transforms.
     Remedy(
         f"{OUTER}:is_padded",
-        "pad the outer function: @jitney.optimize(",
+        "call it outside of `jit`",
         lambda: in_jit(optimize(pad={"n": "pow2"})(total), X),
         lambda: optimize(pad={"n": "pow2"})(total)(X),
         HOST @ HOST,

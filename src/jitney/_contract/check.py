@@ -179,6 +179,11 @@ def _not_an_array(
         )
     elif value is None:
         fix = f"pass an array, or annotate `{hint.text} | None`."
+    elif isinstance(value, list | tuple) and _shape_of(value) is None:
+        fix = (
+            "call it once for each row: with `pad`, rows of unlike lengths share a program"
+            " (docs/problems/ragged.md)."
+        )
     elif isinstance(value, list | tuple):
         fix = "pass `jnp.asarray(...)` of it, or annotate what it is: `list`, `tuple`."
     else:
@@ -189,6 +194,17 @@ def _not_an_array(
         fix,
         "J213",
     )
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    """Shape of the array that nested lists make; None if their rows have unlike shapes."""
+    if not isinstance(value, list | tuple):
+        return tuple(value.shape) if is_array(value) else ()
+    rows: Any = value
+    shapes = {_shape_of(row) for row in rows}
+    if None in shapes or len(shapes) > 1:
+        return None
+    return (len(rows), *(next(iter(shapes), None) or ()))
 
 
 def _as_array(hint: ArrayHint, value: Any) -> str:

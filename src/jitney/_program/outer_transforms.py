@@ -58,9 +58,10 @@ def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
         where, fix = (
             _STAGED,
             (
-                "pad the outer function:"
-                f" @jitney.optimize({option_texts(Options(pad=options.pad))[0]})"
-                " in place of its `jit`."
+                "call it outside of `jit` (`f.value_and_grad` for a gradient), or, if the outer"
+                " function's annotations name the axis, pad that:"
+                f" @jitney.optimize({option_texts(Options(pad=options.pad))[0]}) in place of its"
+                " `jit`."
             ),
         )
     elif times_differentiated(arrays) > 1:
