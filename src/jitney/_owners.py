@@ -168,8 +168,8 @@ def _cell(file: str) -> str | None:
 
 
 def is_naming_cell(frame: FrameType | None) -> bool:
-    """Return whether a frame runs because jitney asks IPython for the name of a cell, for a message:
-    no function of the user's does.
+    """Return whether a frame runs because jitney asks IPython for the name of a cell, which is for
+    messages and no part of what the user calls.
     """
     if "IPython" not in sys.modules:
         return False

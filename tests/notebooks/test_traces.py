@@ -1,5 +1,5 @@
-"""In a notebook a function is traced as in a script: that jitney asks IPython for the name of a cell
-is no part of a trace.
+"""In a notebook a function is traced as in a script: the name of a cell, for which jitney asks
+IPython, is no part of a trace.
 """
 
 import pytest
