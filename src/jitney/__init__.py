@@ -9,9 +9,6 @@ chooses how its derivatives are computed; `f.plan(...)` has each decision with i
 `f.stats` the cause of each trace. `configure` has the settings of the process. The modules
 `analysis`, `errors`, `processes`, `simulation`, `states`, `testing` and `types` hold the rest.
 
-The names of every day are here; the others are in `jitney.analysis`, `errors`, `processes`,
-`simulation`, `states`, `testing` and `types`.
-
 Each name is imported on first access, and JAX with it: `import jitney` alone takes almost no time,
 and `python -m jitney` parses its arguments before JAX is loaded.
 
