@@ -173,7 +173,11 @@ class PaddedCalls:
         # gets them, as arguments, and the call is repeated.
         if stopped is not None:
             self.entry.proofs[padded.key] = stopped.proof
-            self.known = {}
+            self.known = {
+                shapes: recipe
+                for shapes, recipe in [*self.known.items()]
+                if recipe is None or recipe.key != padded.key
+            }
             return self._run(arrays, whole=whole)
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
@@ -192,6 +196,13 @@ class PaddedCalls:
         except SizeRefused as refused:
             return refused
         return padded
+
+    def recipes(self) -> dict[Hashable, PaddingRecipe | None]:
+        """Return how calls were padded, by their shapes; None for those at exact size.
+
+        It is for functions that are not on a mesh, where shapes alone are the keys.
+        """
+        return dict(self.known)
 
     def pads(self, arrays: Sequence[Array]) -> bool:
         """Return whether calls of these shapes are padded; there has been one."""
