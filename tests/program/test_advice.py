@@ -193,7 +193,7 @@ def test_calls_before_clear_cache_leave_sizes_that_nothing_is_proven_for():
     called(f, 20, 31, 33)
     assert not any("pad=" in remedy for remedy in remedies(f))
     called(f, 70, 129, 264, 270, 293)
-    assert 'pad={"n": [36, 73, 146, 293]}' in remedies(f) or any("pad=" in r for r in remedies(f))
+    assert any(remedy.endswith("293]}") for remedy in remedies(f))
 
 
 def test_an_array_for_a_static_number_counts_programs_and_not_sizes():
@@ -203,11 +203,10 @@ def test_an_array_for_a_static_number_counts_programs_and_not_sizes():
         return jnp.sum(x * p)
 
     f = fresh(scaled, pad={"n": "pow2"}, static="p")
-    for p, n in itertools.product((1, 2, 3), (5, 6, 7, 9, 10)):
+    for p, n in itertools.product((1.0, 2.0, 3.0), (5, 6, 7, 9, 10)):
         f(ones(n), p)
     assert f.stats.traces == 6
-    assert "pass an array (" in (said := " ".join(str(f.stats).split()))
-    assert "2 programs instead of 6" in said
+    assert "2 programs instead of 6" in " ".join(str(f.stats).split())
 
 
 def test_more_traces_than_are_kept_are_the_latest(monkeypatch):

@@ -62,6 +62,7 @@ _LOOPS = (
 # all of its programs `_fun`.
 _WHOLE = {*_LOOPS, "pmap", "shard_map", "_fun"}
 _BOUND = True
+_Shapes = tuple[tuple[int, ...], ...]
 # Values of `CompileRecord.code_owner` under which the compiled function is the user's: JAX reports
 # the wrapper of jitney or of Equinox as the place of definition.
 _WRAPPED = ("user", "jitney", "equinox")
@@ -246,13 +247,13 @@ def _bucket(several: Sequence[Any], i: int, d: int, size: int) -> int:
 
 
 def _axes(
-    several: Sequence[Any], own: Mapping[tuple[int, int], str]
+    several: Sequence[_Shapes], own: Mapping[tuple[int, int], str]
 ) -> dict[tuple[int, int], str]:
     """Name each dimension that changes, as the function's annotations do (`own`); others with equal
     sizes in all programs share a name.
     """
     changing = _changing_sizes(several)
-    names = {changing[at]: axis for at, axis in reversed(own.items())}
+    names = {changing[at]: axis for at, axis in reversed([*own.items()])}
     possible = itertools.chain(_AXES, (f"n{i}" for i in itertools.count(len(_AXES))))
     free = (name for name in possible if name not in own.values())
     found: dict[tuple[int, int], str] = {}
@@ -263,7 +264,7 @@ def _axes(
     return found
 
 
-def _changing_sizes(several: Sequence[Any]) -> dict[tuple[int, int], tuple[int, ...]]:
+def _changing_sizes(several: Sequence[_Shapes]) -> dict[tuple[int, int], tuple[int, ...]]:
     """Return the sizes of each dimension (argument, dimension) that changes, by program."""
     found: dict[tuple[int, int], tuple[int, ...]] = {}
     for i, shape in enumerate(several[0]):
@@ -275,7 +276,7 @@ def _changing_sizes(several: Sequence[Any]) -> dict[tuple[int, int], tuple[int, 
 
 
 def _own_names(
-    name: str, several: Sequence[Any], programs: Sequence[CompileRecord]
+    name: str, several: Sequence[_Shapes], programs: Sequence[CompileRecord]
 ) -> dict[tuple[int, int], str]:
     """Return the names that the function's annotations give to dimensions that change."""
     changing = _changing_sizes(several)
@@ -288,9 +289,12 @@ def _own_names(
     dims = {i: annotated.get(path, ()) for i, path in zip(arguments, paths, strict=True)}
     # Under a transform an array has other dimensions than the parameter.
     fits = {i: names for i, names in dims.items() if len(names) == len(several[0][i])}
-    return {
-        (i, d): fits[i][d] for i, d in changing if i in fits and fits[i][d].isidentifier()
-    }
+    own = {(i, d): fits[i][d] for i, d in changing if i in fits and fits[i][d].isidentifier()}
+    # Nothing checks annotations under `jax.jit`: one name for other sizes names nothing.
+    columns: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for at, axis in own.items():
+        columns[axis].add(changing[at])
+    return {at: axis for at, axis in own.items() if len(columns[axis]) == 1}
 
 
 def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:

@@ -177,8 +177,10 @@ def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
     for trace in core.log.traces:
         if trace.arrays is not None and trace.key in entries:
             entry = entries[trace.key]
-            padded = None if entry.padded is None else entry.padded.recipes().get(
-                tuple(map(aval_parts, trace.arrays))
+            padded = (
+                None
+                if entry.padded is None
+                else entry.padded.recipes().get(tuple(map(aval_parts, trace.arrays)))
             )
             call = _RecordedCall(entry, trace.arrays, trace.sizes, trace.true, padded)
             traced[call.key] = call
@@ -193,7 +195,8 @@ def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
             arrays = tuple(
                 jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in avals
             )
-            true = {} if padded is None else padded.counts.sizes
+            axes = () if padded is None else padded.fill.axes
+            true = {axis.name: axis.size for axis in axes}
             call = _RecordedCall(entry, arrays, {}, true, padded)
             seen.setdefault(call.key, replace(call, sizes=sizes.get(call.program, {})))
     return [*seen.values()]

@@ -1,8 +1,8 @@
 """Names of axes that a function's own annotations have, read off its source.
 
-    def misfit(t: Float[Array, "points"], y: Float[Array, "points 3"]):
+def misfit(t: Float[Array, "points"], y: Float[Array, "points 3"]):
 
-    -> {"t": ("points",), "y": ("points", "3")}
+-> {"t": ("points",), "y": ("points", "3")}
 """
 
 from __future__ import annotations
