@@ -518,6 +518,13 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
+        "_stream/arguments.py:_refuse_misspelt",
+        "did you mean the keyword … of `stream`?",
+        lambda: stream(ROWS, checkpiont="run.ckpt"),
+        lambda: stream(ROWS, checkpoint="run.ckpt"),
+        PLAINLY,
+    ),
+    Remedy(
         "_stages/chunk.py:_WITHOUT",
         "stream along another axis",
         lambda: stream(ROWS, transformed),

@@ -437,6 +437,17 @@ def test_intervals_that_make_no_sense_are_refused(tmp_path, every):
         )
 
 
+def test_a_wrong_size_of_a_chunk_is_mended_along_its_axis():
+    """The fix names the axis that was given, not the first of the signature."""
+
+    @optimize
+    def energy(x: Float[Array, "row k"]) -> Float[Array, ""]:
+        return jnp.sum(x**2)
+
+    with pytest.raises(ContractError, match=r'Fix: write chunk=\{"row": 65536\}'):
+        stream(energy, rows(9, 3), chunk={"row": 0}, progress=False)
+
+
 def test_a_checkpoint_without_a_folder_is_refused(tmp_path):
     """Before anything is read."""
     data = Sliceable(rows(100))
@@ -479,6 +490,17 @@ def test_a_run_says_what_it_did():
     assert "100 rows in 26 chunks, 2 passes" in str(stats)
     assert stream(moments, rows(5), chunk={"n": 8}, progress=False).stats.chunks == 1
     assert len(value) == 2
+
+
+def test_the_rate_of_a_run_that_resumed_counts_its_own_rows(tmp_path):
+    """Of 26 chunks 13, a whole pass, and 7 more were done before."""
+    path, x = tmp_path / "run", rows(100)
+    broken(path, x, 20, checkpoint_every=1)
+    stats = stream(moments, x, chunk={"n": 8}, checkpoint=path, progress=False).stats
+    assert (stats.rows, stats.passes) == (100, 2)
+    assert 0 < stats.read <= 8 * stats.chunks < 100
+    assert stats.rate == pytest.approx(stats.read / stats.seconds)
+    assert "2 passes, resumed, " in str(stats)
 
 
 def test_results_with_the_axis_have_no_checkpoint(tmp_path):

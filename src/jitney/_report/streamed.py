@@ -24,6 +24,8 @@ class StreamStats:
             resumed from.
         rows: Length of the axis.
         passes: Passes over the data.
+        read: Rows that this run computed, over all passes, without those before a checkpoint that
+            it resumed from.
         seconds: Seconds of the whole run.
         retries: Failed reads that were repeated.
         saves: Number of checkpoints written.
@@ -34,6 +36,7 @@ class StreamStats:
     chunks: int
     rows: int
     passes: int
+    read: int
     seconds: float
     retries: int
     saves: int
@@ -41,15 +44,16 @@ class StreamStats:
 
     @property
     def rate(self) -> float:
-        """Rows of one pass, per second."""
-        return self.rows * self.passes / self.seconds if self.seconds else 0.0
+        """Rows per second of this run. A row counts once for each pass over it."""
+        return self.read / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
         again = f", {self.retries} readings made again" if self.retries else ""
         passes = f"{self.passes} passes" if self.passes != 1 else "1 pass"
+        resumed = ", resumed" if self.read < self.rows * self.passes else ""
         return (
-            f"{self.rows:,} rows in {self.chunks:,} chunks, {passes}, {self.seconds:.3g} s,"
-            f" {self.rate:,.0f} rows/s{again}"
+            f"{self.rows:,} rows in {self.chunks:,} chunks, {passes}{resumed},"
+            f" {self.seconds:.3g} s, {self.rate:,.0f} rows/s{again}"
         )
 
 

@@ -18,6 +18,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from .._contract.kinds import accepts, children_of, flatten_to
 from .._diagnosis.tracer_errors import no_number
-from .._errors import OptionError, Where, format_error
+from .._errors import ContractError, OptionError, Where, format_error
 from .._interface.derivatives import Derivative, program_of
 from .._owners import users_level
 from .._signature.binding import Default
@@ -75,6 +76,7 @@ def bind_call(
         program = function.program_of_call(named)
 
     _refuse_ambiguous(program, args, own)
+    _refuse_misspelt(program, named, own)
     bound_args, bound_kwargs = program.bound
     values = program.core.binder.bind((*bound_args, *args), {**bound_kwargs, **named})
     return program.bound_to((), {}), values
@@ -263,6 +265,31 @@ def _refuse_ambiguous(
             fix,
             code="J220",
         )
+
+
+def _refuse_misspelt(
+    program: AnyProgram,
+    named: Mapping[str, object],
+    own: Mapping[str, object],
+) -> None:
+    """Check that no keyword is nearest to one of the stream's. The function itself refuses others
+    that it does not know.
+    """
+    parameters = program.core.binder.signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    free = [name for name in (*parameters, *own) if name not in named]
+    for name in named:
+        near = [] if name in parameters else get_close_matches(name, free, n=1)
+        if near and near[0] in own:
+            raise ContractError(
+                program.core.where,
+                f"got an unexpected keyword argument {name!r}.",
+                f"Its parameters are {', '.join(parameters) or 'none'}, and the keywords of"
+                f" `stream` are {', '.join(own)}.",
+                f"did you mean the keyword {near[0]!r} of `stream`?",
+                code="J215",
+            )
 
 
 # The form of versions before 0.3.0, one dict by names. To be removed in 0.5.0.

@@ -49,6 +49,9 @@ def read_chunk(
     """
     axis: object = None
     size: object = AUTO if chunk is None else chunk
+    # The fix names the axis that was given, right or not: an unknown one has an error of its own.
+    given = [name for name in chunk if isinstance(name, str)] if isinstance(chunk, Mapping) else []
+    named = given[0] if given else min(axes, default="points")
     if isinstance(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
     if axis is None or isinstance(axis, str):
@@ -60,7 +63,7 @@ def read_chunk(
         where,
         f"chunk={repr_of(chunk)} does not say how many elements of which axis are read at a time.",
         'It is a size above 0 or "auto", alone or by the name of one axis.',
-        f'write chunk={{"{min(axes, default="points")}": 65536}}, or leave it out.',
+        f'write chunk={{"{named}": 65536}}, or leave it out.',
         code="J218",
     )
 

@@ -268,6 +268,7 @@ def _run(
                 run.chunks,
                 stage.size,
                 len(steps.schedule.turns),
+                run.rows,
                 time.perf_counter() - began,
                 arguments.failures + run.reader.failures,
                 kept.saves if kept is not None else 0,
@@ -288,6 +289,7 @@ def _run(
             1,
             stage.size,
             1,
+            stage.size,
             took,
             arguments.failures,
             0,
@@ -448,7 +450,7 @@ class _StreamRun:
     ):
         self.steps = steps
         self.schedule = plan = steps.schedule
-        self.chunks = 0
+        self.chunks = self.rows = 0
         where = str(steps.entry.core.where)
         writes = kept or any(turn.emits for turn in plan.turns)
         for n, name, x in zip(
@@ -596,6 +598,7 @@ class _StreamRun:
                             place = self._place(n, start, count)
                             collected[n][place] = np.asarray(out)
                         self.chunks += 1
+                        self.rows += count
                         advance()
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
