@@ -48,6 +48,18 @@ def spectrum(x: Float[Array, "n"]):
     return jnp.fft.fft(x).real
 
 
+LONG = array(np.linspace(-1, 1, 1024), np.float32)
+
+
+def smoothed(x: Float[Array, "n"]):
+    """Its gradient saves 200 steps, and a step looks at neighbours."""
+
+    def step(x, _):
+        return x + 0.1 * x * (jnp.roll(x, 1) - jnp.roll(x, -1)), None
+
+    return jnp.sum(lax.scan(step, x, None, length=200)[0] ** 2)
+
+
 def nans(fn):
     return optimize(debug_nans=True)(fn)
 
@@ -432,6 +444,13 @@ CASES = [
         lambda: optimize(chunk={"n": 2})(spectrum)(X),
         lambda: jnp.fft.fft(X).real + 0 * optimize(chunk={"n": 2})(total)(X),
         np.fft.fft(HOST).real,
+    ),
+    Remedy(
+        "_stages/chunk.py:Chunk.passes",
+        'write remat="auto" beside `memory`',
+        lambda: optimize(memory="256 KiB")(smoothed).grad(LONG),
+        lambda: optimize(memory="256 KiB", remat="auto")(smoothed).grad(LONG, wrt="x"),
+        lambda: jax.grad(smoothed)(LONG),
     ),
     Remedy(
         "_stages/chunk.py:Chunk._fitting",

@@ -121,6 +121,21 @@ def test_what_cannot_be_cut_is_an_error():
         f.plan(rows(5))
 
 
+def test_an_axis_that_memory_cannot_cut_is_refused_with_the_bytes_of_all_of_it():
+    """The fix works as it is written, and no error of jitney's own stands before it."""
+
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.abs(jnp.fft.fft(x))
+
+    x = rows(1000)
+    with pytest.raises(AxisError, match=r"room for all of it: memory=\d+\.") as error:
+        optimize(memory="1 KiB")(f)(x)
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+    enough = int(str(error.value).partition("memory=")[2].partition(".")[0])
+    np.testing.assert_allclose(optimize(memory=enough)(f)(x), np.abs(np.fft.fft(x)), rtol=1e-3)
+
+
 def test_what_is_done_at_once_is_said_with_what_it_takes():
     """A sort of the norms of rows: 8 bytes for each row, while the rows times a matrix are there
     for one chunk at a time.

@@ -106,6 +106,7 @@ class CallPlanner:
             self.options,
             donated,
             nested=layout.nested and depends_on_nesting(self.options),
+            recomputes=core.recomputes,
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}

@@ -42,6 +42,7 @@ class FunctionInfo:
             self.where, self.positions, keywords = fn.where, fn.positions, KEYWORDS
         else:
             self.where, self.positions, keywords = where_of(fn), (), KEYWORDS_OF_DERIVATIVES
+        self.recomputes = isinstance(fn, Derived) and fn.what in ("grad", "value_and_grad", "vjp")
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.binder = Binder(self.where, signature_of(fn), keywords)
 

@@ -140,6 +140,8 @@ class Chunk(Stage):
     derived: bool = field(default=False, compare=False)
     # Option that cuts the axis, for errors.
     asked: ChunkPurpose = field(default="chunk", compare=False)
+    # True if the program goes backward, so that `remat="auto"` acts in it.
+    recomputes: bool = field(default=False, compare=False)
 
     @classmethod
     def plan(
@@ -260,6 +262,7 @@ class Chunk(Stage):
             summed=options.accumulate,
             derived=request.derived,
             asked=asked,
+            recomputes=request.recomputes,
         )
 
     @classmethod
@@ -311,12 +314,14 @@ class Chunk(Stage):
         fn: Fn,
         *,
         in_memory: bool = True,
+        whole: int | None = None,
     ) -> _axes.Passes:
         """Plan the passes over the data in which the function runs in chunks.
 
         Args:
             fn: Body.
             in_memory: Whether the arguments exist as a whole.
+            whole: Bytes that the program takes uncut, if they were counted; for the error.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be cut.
@@ -334,7 +339,7 @@ class Chunk(Stage):
             if self.derived:
                 passes.demand_no_callbacks()
             self._refuse_whole_axis(passes)
-            self._check_order(passes)
+            self._check_order(passes, whole)
         except Refused as refusal:
             named = named_axes(self.view, self.levels)
             explained = with_shape_hint(self.view, named, {self.axis: self.size}, refusal)
@@ -352,7 +357,7 @@ class Chunk(Stage):
                     "write it as such a mean; `chunk` on the loss cuts more than that, in several"
                     " passes over the data.",
                     code="J232",
-                ) from refusal
+                ) from _cause_of(refusal)
             raise AxisError(
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks: {what}.",
@@ -360,12 +365,25 @@ class Chunk(Stage):
                 " go on from one to the next.",
                 (
                     "return the size itself, or one array that is made of it, or"
-                    f" {_WITHOUT[self.asked]}."
+                    f" {self._without(whole)}."
                     if isinstance(refusal, MadeOfSize)
-                    else f"move that line out of the function, or {_WITHOUT[self.asked]}."
+                    else 'write remat="auto" beside `memory`, which recomputes instead, or'
+                    f" {self._without(whole)}."
+                    if self.asked == "memory" and self.recomputes
+                    else f"move that line out of the function, or {self._without(whole)}."
                 ),
-            ) from refusal
+            ) from _cause_of(refusal)
         return passes
+
+    def _without(self, whole: int | None) -> str:
+        """Ways around a cut, as parts of the fix.
+
+        Args:
+            whole: Bytes that the program takes without one, if they were counted.
+        """
+        if self.asked != "memory" or whole is None:
+            return _WITHOUT[self.asked]
+        return f"{_WITHOUT[self.asked]}: memory={whole}"
 
     def _refuse_whole_axis(self, passes: _axes.Passes) -> None:
         """Refuse operations that need the whole axis: of a batch, only microbatches exist."""
@@ -373,7 +391,7 @@ class Chunk(Stage):
             op = passes.at_once[0].op
             raise Refused(op.place, f"needs all of it at once (`{public_name(op.name)}`)")
 
-    def _check_order(self, passes: _axes.Passes) -> None:
+    def _check_order(self, passes: _axes.Passes, whole: int | None) -> None:
         if self.devices is None:
             return
         try:
@@ -387,9 +405,9 @@ class Chunk(Stage):
                 "Each device works on its own part, and only sums and their kin are put together"
                 " afterwards.",
                 f"take {self.axis!r} out of `shard`, move that line out of the function, or"
-                f" {_WITHOUT[self.asked]}.",
+                f" {self._without(whole)}.",
                 code="J233",
-            ) from refusal
+            ) from _cause_of(refusal)
 
     def cut(self, fn: Fn) -> Cut:
         """Decide the axis and the width of the chunks.
@@ -454,7 +472,7 @@ class Chunk(Stage):
         least = whole
         for stage in (self, *self.others):
             try:
-                passes = stage.passes(fn)
+                passes = stage.passes(fn, whole=whole)
                 fitting = fit(
                     lambda width, stage=stage, passes=passes: stage.bytes(
                         in_chunks(stage, passes, width), avals
@@ -531,6 +549,16 @@ class Chunk(Stage):
     def at(self, axis: str) -> Chunk:
         """Stage of the axis that was chosen."""
         return next(stage for stage in (self, *self.others) if stage.axis == axis)
+
+
+def _cause_of(refusal: Refused) -> BaseException | None:
+    """What a user sees as the cause of an error: not the refusal, which the error has in words.
+    `Chunk.wrap` has to find a `ClosesOver`, and catches it.
+    """
+    cause: BaseException | None = refusal
+    while isinstance(cause, Refused) and not isinstance(cause, ClosesOver):
+        cause = cause.__cause__
+    return cause
 
 
 def in_chunks(

@@ -95,6 +95,8 @@ class Request:
     # True if a nested call may be cut into chunks all the same, because an outer transform
     # differentiates it once or maps it.
     derived: bool = False
+    # True for a derivative that goes backward and that `remat="auto"` acts in.
+    recomputes: bool = False
     # Reason why nothing is padded.
     exact: str | None = None
     # Reason why nothing is cut into chunks.
