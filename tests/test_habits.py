@@ -110,6 +110,14 @@ def test_what_is_asked_of_a_function_is_a_method_of_it():
     assert asked <= set(dir(total.grad))
 
 
+@pytest.mark.parametrize("value", [total, total.grad], ids=["program", "derivative"])
+def test_completion_of_the_class_has_the_same_names(value):
+    """IPython adds those of an object's class to those of the object."""
+    of_class = {name for name in dir(type(value)) if not name.startswith("__")}
+    assert of_class <= set(dir(value))
+    assert {"plan", "stats", "stream"} <= of_class
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_as_a_method_takes_what_the_function_takes(name):
     """The same names, kinds and defaults behind the function itself; what they mean is described

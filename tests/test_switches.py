@@ -17,10 +17,11 @@ from jitney._program import entry
 from jitney._switches import SETTINGS, VARIABLES
 from jitney._verify import is_verified
 from jitney.errors import NonFiniteError, OptionError
+from tests._arrays import array
 from tests._switched import configured, environment
 from tests._tracing import count_traces
 
-X = jnp.arange(1.0, 4.0)
+X = array(np.arange(1.0, 4.0, dtype=np.float32))
 SHORT = "compiled for short compile times"
 OTHER = {"verify": True, "debug_nans": True, "compiler": "fast"}
 USUAL = {"verify": False, "debug_nans": False, "compiler": "default"}

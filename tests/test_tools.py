@@ -25,6 +25,6 @@ def test_a_plain_function_is_refused_with_what_to_do(tool):
 
     with pytest.raises(
         jitney.errors.OptionError,
-        match=r"(?s)jitney\.[\w.]+\(\): .*plain.* is no program.*Fix: decorate it",
+        match=r"(?s)jitney\.[\w.]+\(\): .*plain.* is not a program.*Fix: decorate it",
     ):
         tool(plain)

@@ -123,7 +123,10 @@ def measure() -> Gain:
             folder.mkdir(mode=0o700)
         with ThreadPoolExecutor() as pool:  # nothing is timed here
             list(pool.map(start, folders, folders.values()))
-        found = {side: start(side, folder) for side, folder in folders.items()}
+        found = {}
+        for side, folder in folders.items():
+            print(f"    second process: {side}", flush=True)
+            found[side] = start(side, folder)
         results = {}
         for side, folder in folders.items():
             with np.load(folder / "result.npz") as file:

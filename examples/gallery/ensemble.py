@@ -3,7 +3,7 @@ nothing is known.
 
 `vmap={"member": ...}` says which arguments have the axis. The compiled step does what that of
 `eqx.filter_vmap` does, and a call spends somewhat less on the host. What is gained beside is that
-the plan says what is mapped, that the buffers of the old ensemble are given up, and that every call
+the plan says what is mapped, that the buffers of the old ensemble are donated, and that every call
 is checked. Against a loop over the members, which is what one begins with, a step is many times as
 fast.
 """

@@ -1,7 +1,13 @@
 """Make numerical JAX code fast without rewriting it.
 
-The names of every day are here; the others are in `jitney.analysis`, `errors`, `processes`,
-`simulation`, `states`, `testing` and `types`.
+    @jitney.optimize(vmap="fit", pad={"points": "pow2"})
+    def residual(rate: float, t: Float[Array, "points"], y: Float[Array, "points"]):
+        return jnp.exp(-rate * t) - y
+
+`jitney.optimize` compiles a function as the named axes of its signature say; `lazy_derivatives`
+chooses how its derivatives are computed; `f.plan(...)` has each decision with its reason, and
+`f.stats` the cause of each trace. `configure` has the settings of the process. The modules
+`analysis`, `errors`, `processes`, `simulation`, `states`, `testing` and `types` hold the rest.
 
 Each name is imported on first access, and JAX with it: `import jitney` alone takes almost no time,
 and `python -m jitney` parses its arguments before JAX is loaded.

@@ -167,6 +167,17 @@ def _cell(file: str) -> str | None:
     return None if named is None else named[1]
 
 
+def is_naming_cell(frame: FrameType | None) -> bool:
+    """Return whether a frame runs because jitney asks IPython for the name of a cell, which is for
+    messages and no part of what the user calls.
+    """
+    if "IPython" not in sys.modules:
+        return False
+    while frame is not None and frame.f_code is not _cell.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def package(file: str) -> str | None:
     """Package that a file was installed with, such as `equinox`; None for a file of the user or the
     standard library.

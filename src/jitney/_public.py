@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
@@ -35,16 +35,29 @@ def public_in(home: str) -> Callable[[_Class], _Class]:
     return settle
 
 
-def completed_names(value: object, inside: Collection[str] = ()) -> list[str]:
+def completed_names(value: object) -> list[str]:
     """Return the names that `dir` shows of an object: those of its attributes that begin without an
     underscore, and those of Python with two.
-
-    Args:
-        value: The object.
-        inside: Attributes without an underscore that only jitney's own modules use.
     """
+    return _shown(object.__dir__(value), getattr(type(value), "_inside", ()))
+
+
+class CompletedType(type):
+    """Class whose own `dir` has public names alone: IPython completes an instance by the names of
+    its class too.
+
+    `_inside` are attributes without an underscore that only jitney's own modules use.
+    """
+
+    _inside: Collection[str] = ()
+
+    def __dir__(cls) -> list[str]:
+        return _shown(type.__dir__(cls), cls._inside)
+
+
+def _shown(names: Iterable[str], inside: Collection[str]) -> list[str]:
     return [
         name
-        for name in object.__dir__(value)
+        for name in names
         if name not in inside and (name.startswith("__") or not name.startswith("_"))
     ]

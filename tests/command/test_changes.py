@@ -106,6 +106,48 @@ def test_the_line_to_write_saves_what_it_says():
 
 
 @jax_explains
+def test_axes_are_named_as_the_annotations_name_them():
+    """Those of a parameter without an annotation have a name of their own, unless they are equal
+    to a named one.
+    """
+    from jaxtyping import Array, Float
+
+    @jax.jit
+    def misfit(t: Float[Array, "points"], y: Float[Array, "points 3"], w, other):
+        return (t * w) @ y, other * 2
+
+    def given(n, k):
+        return rows(n), rows(n, 3), rows(n), rows(k)
+
+    with recorded() as recording:
+        for n, k in ((5, 5), (6, 7), (7, 7), (8, 9)):
+            misfit(*given(n, k))
+    _, found = told(recording)
+    (change,) = [each for each in found if "misfit" in each.what]
+    assert "(points: 5, 6, 7, 8; n: 5, 7, 9)" in change.what
+    assert 'pad={"points": "pow2", "n": "pow2"}' in change.write
+    assert 't: Float[Array, "points"], y: Float[Array, "points 3"]' in change.write
+    assert 'w: Float[Array, "points"], other: Float[Array, "n"]' in change.write
+
+
+@jax_explains
+def test_axes_under_a_transform_are_not_named_by_the_annotations():
+    """The arrays of a mapped function have one dimension more than its parameters."""
+    from jaxtyping import Array, Float
+
+    def mapped(x: Float[Array, "points"]):
+        return x * 2
+
+    compiled = jax.jit(jax.vmap(mapped))
+    with recorded() as recording:
+        for n in (5, 6, 7):
+            compiled(rows(2, n))
+    _, found = told(recording)
+    (change,) = [each for each in found if "mapped" in each.what]
+    assert 'pad={"n": "pow2"}' in change.write
+
+
+@jax_explains
 def test_two_axes_that_change_apart_have_two_names():
     """And arrays in a dict are no annotated arguments, so no annotation is written."""
 

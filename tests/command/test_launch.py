@@ -105,7 +105,7 @@ def test_a_file_that_is_missing_has_status_2(capsys):
     assert main(["run", "nothing.py"]) == 2
     assert "'nothing.py' is not there" in capsys.readouterr().err
     assert main(["run", "--report", "out.txt", __file__]) == 2
-    assert "--report 'out.txt' is no report" in capsys.readouterr().err
+    assert "--report 'out.txt' is not a report" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def spin(times: int):
 class Clock:
     """A way that takes the same time in every lap, or those given in turn."""
 
-    prepared = False
+    needs_preparation = False
 
     def __init__(self, *seconds: float):
         self.seconds, self.laps = seconds, 0

@@ -73,7 +73,7 @@ def test_a_warning_is_of_its_cell(notebook):
         "@jitney.optimize\ndef named(x: 'NoSuchType'):\n    return x\nnamed(jnp.ones(3)); None"
     )
     assert f"named() at In[{cell.number}]:1" in cell.warned
-    assert cell.warned.count("JitneyWarning") == 1
+    assert cell.warned.count("AnnotationWarning") == 1
 
 
 def test_a_module_is_a_file(notebook):

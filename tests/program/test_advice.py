@@ -2,6 +2,7 @@
 on these.
 """
 
+import ast
 import itertools
 import pickle
 import types
@@ -154,3 +155,63 @@ def test_a_call_under_an_outer_transform_is_left_alone():
     for n in (5, 6):
         jax.jit(f)(ones(n))
     assert remedies(f) == set()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (20, 293, 270, 264, 70, 31, 280, 33, 150, 129),
+        (293, 20, 31, 70, 264, 280, 33, 129, 150),
+        (20, 31, 33, 70, 129, 264, 270, 293),
+        (33, 64, 65, 66, 120, 128, 130),
+        (9, 17, 33, 65, 16, 32, 64, 128),
+    ],
+)
+def test_pasted_buckets_give_the_programs_and_the_padding_that_they_say(sizes):
+    """Each size of a bucket counts, not only the first one that was traced, and each call of it."""
+    calls = (*sizes, *sizes[:3])
+    f = called(fresh(total, pad={"n": "pow2"}), *calls)
+    (remedy,) = remedies(f)
+    buckets = ast.literal_eval(remedy.removeprefix("pad="))
+    pasted = called(fresh(total, pad=buckets), *calls).stats
+    assert max(buckets["n"]) == max(sizes)
+    said = f"{pasted.traces} programs instead of {f.stats.traces}, {pasted.padding['n']:.0%} of"
+    assert said in " ".join(str(f.stats).split())
+
+
+def test_buckets_that_do_not_hold_all_sizes_are_not_advised():
+    """The first size of each bucket alone would be [100, 300]; the buckets of all sizes are no
+    fewer.
+    """
+    assert remedies(called(fresh(total, pad={"n": "pow2"}), 100, 300, 70, 280, 600)) == set()
+
+
+def test_calls_before_clear_cache_leave_sizes_that_nothing_is_proven_for():
+    """Of a dropped program only the size that it was traced for is known."""
+    f = called(fresh(total, pad={"n": "pow2"}), 20, 31, 33, 70, 129, 264, 270, 293)
+    f.clear_cache()
+    called(f, 20, 31, 33)
+    assert not any("pad=" in remedy for remedy in remedies(f))
+    called(f, 70, 129, 264, 270, 293)
+    assert any(remedy.endswith("293]}") for remedy in remedies(f))
+
+
+def test_an_array_for_a_static_number_counts_programs_and_not_sizes():
+    """Three numbers in two buckets are six programs, whatever the sizes in these are."""
+
+    def scaled(x: Float[Array, "n"], p):
+        return jnp.sum(x * p)
+
+    f = fresh(scaled, pad={"n": "pow2"}, static="p")
+    for p, n in itertools.product((1.0, 2.0, 3.0), (5, 6, 7, 9, 10)):
+        f(ones(n), p)
+    assert f.stats.traces == 6
+    assert "2 programs instead of 6" in " ".join(str(f.stats).split())
+
+
+def test_more_traces_than_are_kept_are_the_latest(monkeypatch):
+    """And nothing is fitted to them, since larger sizes may be forgotten."""
+    monkeypatch.setattr("jitney._body.trace_log._KEPT", 4)
+    f = called(fresh(total), *range(5, 13))
+    assert "1 program instead of the latest 4" in " ".join(str(f.stats).split())
+    assert remedies(called(fresh(total), 40, 5, 9, 17, 33)) == set()

@@ -387,7 +387,7 @@ CASES = [
     ),
     Remedy(
         f"{VERSIONS}:check_version",
-        "export it anew with a JAX of these days",
+        "re-export it with a current JAX",
         lambda: told_otherwise(lambda header: header["programs"][0].update(calling_convention=999)),
         now,
         HOST @ HOST,

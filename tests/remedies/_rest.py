@@ -340,7 +340,7 @@ DATE = time.struct_time([[2.0], *[0] * 8])
 class Clock:
     """A way whose laps take these times, in turn."""
 
-    prepared = False
+    needs_preparation = False
 
     def __init__(self, *seconds):
         self.seconds, self.laps = seconds, 0

@@ -217,7 +217,7 @@ def test_what_cannot_be_compiled_says_so(monkeypatch):
 
 def test_a_plain_function_is_no_program():
     """Nothing names its axes."""
-    with pytest.raises(jitney.errors.OptionError, match="is no program"):
+    with pytest.raises(jitney.errors.OptionError, match="is not a program"):
         jitney.simulation.simulate(len, device="h100")  # pyright: ignore
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 import jitney
 from jitney import optimize
 from jitney.errors import ContractError, OptionError
+from tests._arrays import array
 from tests.stream._sources import SOURCES, F, of_rows
 from tests.stream.test_stream import Chunks, Sliceable, rows, saved
 
@@ -53,7 +54,7 @@ class Plain:
         return cls.rate * jnp.sum(x)
 
 
-MODEL = Model(jnp.float32(2))
+MODEL = Model(array(np.float32(2)))
 PART = optimize(functools.partial(decay.__wrapped__, rate=2.0))
 CALLS = {
     "positions": (decay, (X, T), {}),

@@ -200,8 +200,8 @@ def test_an_element_that_is_missing_in_a_pattern_is_caught(monkeypatch):
     """The coloured Jacobian against that of `jax.jacfwd`."""
     found = Linearized.pattern
 
-    def diagonal(linearized):
-        pattern = found(linearized)
+    def diagonal(linearized, *args):
+        pattern = found(linearized, *args)
         own = pattern.rows == pattern.indices
         return type(pattern).of_pairs(
             pattern.rows[own], pattern.indices[own], pattern.size, pattern.columns

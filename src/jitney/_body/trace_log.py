@@ -37,10 +37,13 @@ class TraceLog:
 
     def __init__(self) -> None:
         self._made: list[TraceInputs] = []
+        # Whether traces were dropped, since there were too many.
+        self.dropped = False
 
     def add(self, trace: TraceInputs) -> None:
         """Append a trace."""
         self._made.append(trace)
+        self.dropped = self.dropped or len(self._made) > _KEPT
         del self._made[:-_KEPT]
 
     @property

@@ -14,6 +14,7 @@ savings do not add up.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import re
 from collections import Counter, defaultdict
@@ -31,6 +32,7 @@ import jax.scipy.stats
 from .._errors import shortlist
 from .._json import Record
 from .._owners import short
+from .findings.annotated_axes import annotated_axes
 from .findings.call_arguments import argument_changes
 from .findings.change import ProposedChange
 from .findings.promotion import promotion_changes
@@ -60,6 +62,7 @@ _LOOPS = (
 # all of its programs `_fun`.
 _WHOLE = {*_LOOPS, "pmap", "shard_map", "_fun"}
 _BOUND = True
+_Shapes = tuple[tuple[int, ...], ...]
 # Values of `CompileRecord.code_owner` under which the compiled function is the user's: JAX reports
 # the wrapper of jitney or of Equinox as the place of definition.
 _WRAPPED = ("user", "jitney", "equinox")
@@ -216,7 +219,7 @@ def _padding_change(
         return None
     spared = len(several) - len(shared)
     whole = sum(each.seconds for each in programs.values())
-    axes = _axes(several)
+    axes = _axes(several, _own_names(name, several, list(programs.values())))
     first = next(iter(programs.values()))
     sizes = "; ".join(
         f"{axis}: {_span(sorted({shapes[i][d] for shapes in several}))}"
@@ -243,18 +246,55 @@ def _bucket(several: Sequence[Any], i: int, d: int, size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def _axes(several: Sequence[Any]) -> dict[tuple[int, int], str]:
-    """Name each dimension that changes; dimensions with equal sizes in all programs share it."""
-    names: dict[tuple[int, ...], str] = {}
+def _axes(
+    several: Sequence[_Shapes], own: Mapping[tuple[int, int], str]
+) -> dict[tuple[int, int], str]:
+    """Name each dimension that changes, as the function's annotations do (`own`); others with equal
+    sizes in all programs share a name.
+    """
+    changing = _changing_sizes(several)
+    names = {changing[at]: axis for at, axis in reversed([*own.items()])}
+    possible = itertools.chain(_AXES, (f"n{i}" for i in itertools.count(len(_AXES))))
+    free = (name for name in possible if name not in own.values())
     found: dict[tuple[int, int], str] = {}
+    for at, sizes in changing.items():
+        if at not in own and sizes not in names:
+            names[sizes] = next(free)
+        found[at] = own.get(at) or names[sizes]
+    return found
+
+
+def _changing_sizes(several: Sequence[_Shapes]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Return the sizes of each dimension (argument, dimension) that changes, by program."""
+    found: dict[tuple[int, int], tuple[int, ...]] = {}
     for i, shape in enumerate(several[0]):
         for d in range(len(shape)):
             sizes = tuple(shapes[i][d] for shapes in several)
             if len(set(sizes)) > 1:
-                found[i, d] = names.setdefault(
-                    sizes, _AXES[len(names)] if len(names) < len(_AXES) else f"n{len(names)}"
-                )
+                found[i, d] = sizes
     return found
+
+
+def _own_names(
+    name: str, several: Sequence[_Shapes], programs: Sequence[CompileRecord]
+) -> dict[tuple[int, int], str]:
+    """Return the names that the function's annotations give to dimensions that change."""
+    changing = _changing_sizes(several)
+    arguments = sorted({i for i, _ in changing})
+    cause = programs[0].cause
+    paths = _paths(programs, len(arguments))
+    if cause is None or paths is None:
+        return {}
+    annotated = annotated_axes(cause.file, cause.line, name)
+    dims = {i: annotated.get(path, ()) for i, path in zip(arguments, paths, strict=True)}
+    # Under a transform an array has other dimensions than the parameter.
+    fits = {i: names for i, names in dims.items() if len(names) == len(several[0][i])}
+    own = {(i, d): fits[i][d] for i, d in changing if i in fits and fits[i][d].isidentifier()}
+    # Nothing checks annotations under `jax.jit`: one name for other sizes names nothing.
+    columns: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for at, axis in own.items():
+        columns[axis].add(changing[at])
+    return {at: axis for at, axis in own.items() if len(columns[axis]) == 1}
 
 
 def _first(axes: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int]]:

@@ -20,7 +20,7 @@ def carry_out(given: argparse.Namespace) -> int:
     if given.report is not None and Path(given.report).suffix not in _FORMATS:
         raise OptionError(
             where,
-            f"--report {given.report!r} is no report.",
+            f"--report {given.report!r} is not a report.",
             f"A report is a file that ends in {' or '.join(_FORMATS)}.",
             "write --report out.html.",
             code="J205",

@@ -127,7 +127,7 @@ def host(tree: T) -> Fetch[T]:
         if leaf.is_deleted():
             raise DonationError(
                 "jitney.host()",
-                f"{_name(paths[i][0])} was deleted: its buffer was given up to a call that it was"
+                f"{_name(paths[i][0])} was deleted: its buffer was donated to a call that it was"
                 " donated to.",
                 "An array that is donated has no numbers afterwards.",
                 "call jitney.host before the call that it is donated to, or on what that call"

@@ -18,7 +18,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
 from .._owners import public, shorten
-from .._public import completed_names, public_in
+from .._public import CompletedType, completed_names, public_in
 from .._shown import Shown
 from .._signature.binding import Binder
 from .._view.layout import aval_parts
@@ -59,7 +59,7 @@ class ExportedProgram:
 
 
 @public_in("jitney.types")
-class Loaded(Shown):
+class Loaded(Shown, metaclass=CompletedType):
     """A function that was loaded from a file by `jitney.load`, and is called like the one that was
     exported.
 

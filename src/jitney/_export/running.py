@@ -182,7 +182,7 @@ def _no_gradient(where: str) -> DerivativeError:
 def _no_further(where: str) -> DerivativeError:
     return DerivativeError(
         where,
-        "it was exported with its gradient, and not with that of its gradient.",
+        "it was exported with first derivatives only.",
         "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
         "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`.",
         code="J244",

@@ -48,7 +48,7 @@ def check_version(header: Header, where: str) -> None:
                 f"it has convention {convention}, and jax {jax.__version__} knows"
                 f" {least} to {most}.",
                 _RULE,
-                "export it anew with a JAX of these days.",
+                "re-export it with a current JAX.",
                 code="J291",
             )
 

@@ -19,7 +19,7 @@ from .._errors import DerivativeError, OptionError, Where
 from .._jax.trees import Tracer, tree_flatten
 from .._owners import public, shorten
 from .._program.entry import Specialization
-from .._public import completed_names, public_in
+from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
@@ -50,7 +50,7 @@ class Defaults:
 
 
 @public_in("jitney.types")
-class Derivative(Tools[G], Generic[P, G]):
+class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
     """A derivative of a program. Nothing is traced before it is called.
 
     It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the
@@ -60,6 +60,8 @@ class Derivative(Tools[G], Generic[P, G]):
     direction of the result. `grad` and `value_and_grad` take `has_aux=True` for a function that
     returns `(number, aux)`, as `jax.grad` does.
     """
+
+    _inside = ("abstract",)
 
     def __init__(self, program: AnyProgram, what: What):
         self._program = program
@@ -222,7 +224,7 @@ class Derivative(Tools[G], Generic[P, G]):
         return f"<{self.what} of {self._program!r}>"
 
     def __dir__(self) -> list[str]:
-        return completed_names(self, ("abstract",))
+        return completed_names(self)
 
     def _direction(
         self,
@@ -417,7 +419,7 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
     if not hasattr(given, "abstract"):
         raise OptionError(
             tool,
-            f"{given!r} is no program.",
+            f"{given!r} is not a program.",
             "What jitney knows of axes comes from a decoration.",
             "decorate it with @jitney.optimize, or pass a method that is.",
             code="J204",

@@ -45,7 +45,7 @@ from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
-from .._public import completed_names, public_in
+from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
@@ -66,7 +66,7 @@ _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
 @public_in("jitney")
-class Program(Tools[R], Generic[P, R]):
+class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
     """A function under `@optimize`. Created by `jitney.optimize`, not directly.
 
     It is called as the function it wraps, keeps that function's name, docstring and signature, and
@@ -74,6 +74,26 @@ class Program(Tools[R], Generic[P, R]):
     bound to: a module, or the arguments of a `functools.partial`.
     """
 
+    _inside = (
+        "abstract",
+        "ahead",
+        "arguments",
+        "body",
+        "bound",
+        "bound_as",
+        "bound_to",
+        "core",
+        "defaults",
+        "derivatives",
+        "flattened",
+        "found",
+        "kept",
+        "parted",
+        "positions",
+        "usual",
+        "with_body",
+        "with_defaults",
+    )
     _args: tuple[object, ...]
     _kwargs: dict[str, object]
 
@@ -432,7 +452,7 @@ class Program(Tools[R], Generic[P, R]):
         """
         return Derivative(self, "linearize")
 
-    # Interface to jitney's own modules; `__dir__` hides it (`_INSIDE`).
+    # Interface to jitney's own modules; `__dir__` hides it (`_inside`).
 
     def ahead(
         self,
@@ -542,7 +562,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def _with(self, **changed: object) -> Program[P, R]:
         same = object.__new__(type(self))
-        same.__dict__.update(self.__dict__, **changed)
+        vars(same).update(vars(self), **changed)
         return same
 
     def abstract(
@@ -612,7 +632,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def __dir__(self) -> list[str]:
         """Return the public names, for completion, without those for jitney's own modules."""
-        return completed_names(self, _INSIDE)
+        return completed_names(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
@@ -649,28 +669,6 @@ class Program(Tools[R], Generic[P, R]):
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
-
-
-_INSIDE = {
-    "abstract",
-    "ahead",
-    "arguments",
-    "body",
-    "bound",
-    "bound_as",
-    "bound_to",
-    "core",
-    "defaults",
-    "derivatives",
-    "flattened",
-    "found",
-    "kept",
-    "parted",
-    "positions",
-    "usual",
-    "with_body",
-    "with_defaults",
-}
 
 
 def _idle(options: Options) -> str:

@@ -38,7 +38,7 @@ class DerivedField(Generic[R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
                 "jitney.states.derived()",
-                f"a {type(rule).__name__} is no rule.",
+                f"a {type(rule).__name__} is not a rule.",
                 "A rule is a function of the state, with a name.",
                 "write it with `def` in the class, and @jitney.states.derived above it.",
                 code="J204",

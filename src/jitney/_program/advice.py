@@ -40,8 +40,8 @@ from .padded_calls import PaddedCalls, PaddingRecipe
 if TYPE_CHECKING:
     from .core import CompiledFunction
 
-# The latest calls that are considered.
-_LATEST = 64
+# The most calls, each of other sizes, for which buckets are proven.
+_CALLS = 512
 # The most padding, as a share of the size, of buckets fitted to recorded sizes: as powers of two.
 _WASTE = 1.0
 # Up to this many axes are tried in all combinations.
@@ -68,7 +68,7 @@ class _Unheard(Counters):
 
 @dataclass(frozen=True)
 class _RecordedCall:
-    """A call that was traced."""
+    """A call that was traced, or that ran padded in a program that another call was traced for."""
 
     entry: Specialization
     arrays: tuple[jax.ShapeDtypeStruct, ...]
@@ -76,9 +76,11 @@ class _RecordedCall:
     sizes: Mapping[str, int]
     # True sizes of its padded axes.
     true: Mapping[str, int]
+    # How it ran padded, if it did.
+    padded: PaddingRecipe | None = None
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         return hash(self.entry.key), tuple(map(aval_parts, self.arrays))
 
     @property
@@ -86,11 +88,16 @@ class _RecordedCall:
         """Static values by path."""
         return dict(zip(self.entry.layout.static_names(), self.entry.statics, strict=True))
 
+    @property
+    def program(self) -> tuple[Hashable, ...]:
+        """Key of the program that it ran."""
+        return _program_key(self, self.padded)
+
     def key_without(self, argument: str) -> Hashable:
-        """Return a key that is equal for all values of one static argument."""
+        """Return a key of its program that is equal for all values of one static argument."""
         keys = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
         others = tuple((name, key) for name, key in keys if name != argument)
-        return tuple(map(aval_parts, self.arrays)), others
+        return self.program[1:], others
 
     def size(self, axis: str) -> int | None:
         return self.true.get(axis, self.sizes.get(axis))
@@ -153,7 +160,7 @@ class Advice:
         core: CompiledFunction,
         asked: set[_About],
     ) -> Sequence[_Proven]:
-        seen = _traced_calls(core)
+        seen = _recorded_calls(core)
         key = frozenset(asked), tuple(each.key for each in seen)
         if key not in self._known:
             proven = [] if len(seen) < 2 else [*_prove_remedies(core, seen, asked)]
@@ -161,15 +168,46 @@ class Advice:
         return self._known[key]
 
 
-def _traced_calls(core: CompiledFunction) -> list[_RecordedCall]:
-    """Return the calls that were traced on their own, each once."""
+def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
+    """Return the calls that were traced on their own, and those of other sizes that shared their
+    programs, each once.
+    """
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
-    seen: list[_RecordedCall] = []
-    for trace in core.log.traces[-_LATEST:]:
+    traced: dict[Hashable, _RecordedCall] = {}
+    for trace in core.log.traces:
         if trace.arrays is not None and trace.key in entries:
             entry = entries[trace.key]
-            seen.append(_RecordedCall(entry, trace.arrays, trace.sizes, trace.true))
-    return [*{each.key: each for each in seen}.values()]
+            padded = (
+                None
+                if entry.padded is None
+                else entry.padded.recipes().get(tuple(map(aval_parts, trace.arrays)))
+            )
+            call = _RecordedCall(entry, trace.arrays, trace.sizes, trace.true, padded)
+            traced[call.key] = call
+
+    # The other sizes in a bucket. Axes that are not padded have the same size in all calls of a
+    # program.
+    sizes = {call.program: call.sizes for call in traced.values()}
+    seen = dict(traced)
+    for entry in {id(call.entry): call.entry for call in traced.values()}.values():
+        recipes = {} if entry.padded is None else entry.padded.recipes()
+        for avals, padded in recipes.items():
+            arrays = tuple(
+                jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in avals
+            )
+            axes = () if padded is None else padded.fill.axes
+            true = {axis.name: axis.size for axis in axes}
+            call = _RecordedCall(entry, arrays, {}, true, padded)
+            seen.setdefault(call.key, replace(call, sizes=sizes.get(call.program, {})))
+    return [*seen.values()]
+
+
+def _are_all(core: FunctionInfo, seen: Sequence[_RecordedCall]) -> bool:
+    """Return whether each size that a padded axis had in a call is among these calls."""
+    return all(
+        set(counted) <= {each.true.get(axis) for each in seen}
+        for axis, counted in core.counters.sizes.items()
+    )
 
 
 def _prove_remedies(
@@ -177,7 +215,9 @@ def _prove_remedies(
     seen: Sequence[_RecordedCall],
     asked: set[_About],
 ) -> Iterator[_Proven]:
-    differ = {axis for kind, axis in asked if kind == "axis"}
+    # Buckets hold for all calls or are not proposed.
+    all_sizes = len(seen) <= _CALLS and _are_all(core, seen)
+    differ = {axis for kind, axis in asked if kind == "axis" and all_sizes}
 
     # Named axes of several sizes: buckets.
     axes = [
@@ -189,7 +229,7 @@ def _prove_remedies(
             yield proven
 
     # Sizes without a name: annotations that name them, and buckets.
-    if any(kind == "shape" for kind, _ in asked):
+    if all_sizes and any(kind == "shape" for kind, _ in asked):
         hints, new = _new_annotations(core, seen)
         proven = _find_buckets(core, seen, new, hints) if new else None
         if proven is not None:
@@ -228,12 +268,12 @@ def _find_buckets(
         hints: Annotations that would have to be written first, by argument.
     """
     # Count the programs with each choice of axes and buckets, from keys alone.
-    now = len({_program(each.entry.padded, each)[0] for each in seen})
+    now = len({each.program for each in seen})
     candidates: list[tuple[int, int, int, Pads]] = []
     numbers = range(1, len(axes) + 1) if len(axes) <= _AXES else (1, len(axes))
     choices = chain.from_iterable(combinations(axes, number) for number in numbers)
     for some in choices:
-        for rank, pads in enumerate(_ladders(core.options, seen, some)):
+        for rank, pads in enumerate(_ladders(core, seen, some)):
             twins = _twins(core, seen, pads, hints)
             programs = {_program(twins.get(id(each.entry)), each)[0] for each in seen}
             then = len(programs)
@@ -242,26 +282,29 @@ def _find_buckets(
 
     # Trace them, the best candidate first, until one is proven.
     for _, then, _, pads in sorted(candidates, key=lambda each: each[:3]):
-        added = _proof(_twins(core, seen, pads, hints), seen)
+        added = _proof(_twins(core, seen, pads, hints), seen, core.counters.sizes)
         if added is None:
             continue
-        saves = f"{plural(then, 'program')} instead of {now}, {added:.0%} of padding"
+        latest = "the latest " if core.log.dropped and not core.options.pad else ""
+        saves = f"{plural(then, 'program')} instead of {latest}{now}, {added:.0%} of padding"
         ends = {("axis", axis) for axis in pads} | {("shape", argument) for argument in hints}
         return _Proven(_option_text(core.options, pads, hints), frozenset(ends), saves)
     return None
 
 
 def _ladders(
-    options: Options,
+    core: FunctionInfo,
     seen: Sequence[_RecordedCall],
     axes: Sequence[str],
 ) -> Iterator[Pads]:
     """Yield powers of two, if nothing is written for these axes yet, then buckets fitted to the
-    recorded sizes.
+    recorded sizes, if these are all sizes.
     """
-    written = {name for name, _ in options.pad}
+    written = {name for name, _ in core.options.pad}
     if not written & set(axes):
         yield dict.fromkeys(axes, _POW2)
+    if core.log.dropped:
+        return
     sizes: dict[str, list[int]] = {}
     for axis in axes:
         of_axis = [each.size(axis) for each in seen]
@@ -320,16 +363,31 @@ def _program(
     if calls is not None:
         with calls.entry.numbers():
             padded = calls.bucket(seen.arrays)
+    return _program_key(seen, padded), padded
+
+
+def _program_key(seen: _RecordedCall, padded: PaddingRecipe | None) -> tuple[Hashable, ...]:
+    """Return the key of the program of a call that is padded in this way."""
+    entry, arrays = seen.key
     if padded is None:
-        return seen.key, None
-    return (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key), padded
+        return entry, arrays
+    return entry, padded.counts.names, padded.counts.weak, padded.key
 
 
-def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> float | None:
-    """Return the mean relative padding of the axes if all of these calls run padded; None if one of
-    them is refused.
+def _proof(
+    twins: Mapping[int, PaddedCalls],
+    seen: Sequence[_RecordedCall],
+    times: Mapping[str, Mapping[int, int]],
+) -> float | None:
+    """Return the padding of the axes, as `Stats.padding` would have it, if all of these calls run
+    padded; None if one of them is refused.
+
+    Args:
+        twins: Padded calls by entry.
+        seen: The calls.
+        times: Numbers of calls by axis and size, where they were counted.
     """
-    added: list[float] = []
+    buckets: dict[str, dict[int, int]] = {}
     traced: set[Hashable] = set()
     try:
         for each in seen:
@@ -344,9 +402,15 @@ def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_RecordedCall]) -> f
                 abstract = (*padded.abstract(each.arrays), padded.counts.abstract())
                 calls.entry.lower(abstract, "trace")
                 calls.entry.land()
-            added += [axis.high / axis.size - 1 for axis in padded.fill.axes]
+            for axis in padded.fill.axes:
+                buckets.setdefault(axis.name, {})[axis.size] = axis.high
     except Exception:  # noqa: BLE001 - the user's code, run once more: whatever it raises, nothing is proven
         return None
+    added: list[float] = []
+    for axis, highs in buckets.items():
+        counted = {size: times.get(axis, {}).get(size, 1) for size in highs}
+        rows = sum(highs[size] * n for size, n in counted.items())
+        added.append(rows / sum(size * n for size, n in counted.items()) - 1)
     return sum(added) / len(added) if added else None
 
 
@@ -466,7 +530,8 @@ def _as_array(
             return None
     listed = f"take {argument!r} out of `static`, and " if static != core.options.static else ""
     then = len({each.key_without(argument) for each in taken})
-    saves = f"{plural(then, 'program')} instead of {len(taken)}"
+    now = len({each.program for each in taken})
+    saves = f"{plural(then, 'program')} instead of {now}"
     return _Proven(
         f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array',
         frozenset({("static value", argument)}),

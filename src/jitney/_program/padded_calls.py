@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from .._body.function import FunctionInfo
 from .._errors import PaddingWarning, format_error
 from .._jax.mesh import is_within_trace
 from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
-from .._jax.typed import Array
+from .._jax.typed import Array, DType
 from .._owners import users_level
 from .._processes.compare_processes import refuse_padding
 from .._signature.options import tolerance_of
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _UNKNOWN: Any = object()
 _CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
 """The cuts of a trace, and the true shape of each result."""
+_Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
+"""Shape, dtype and weak type of each array."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,11 @@ class PaddedCalls:
         # gets them, as arguments, and the call is repeated.
         if stopped is not None:
             self.entry.proofs[padded.key] = stopped.proof
-            self.known = {}
+            self.known = {
+                shapes: recipe
+                for shapes, recipe in [*self.known.items()]
+                if recipe is None or recipe.key != padded.key
+            }
             return self._run(arrays, whole=whole)
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
@@ -192,6 +198,13 @@ class PaddedCalls:
         except SizeRefused as refused:
             return refused
         return padded
+
+    def recipes(self) -> dict[_Avals, PaddingRecipe | None]:
+        """Return how calls were padded, by their shapes; None for those at exact size.
+
+        It is for functions that are not on a mesh, where shapes alone are the keys.
+        """
+        return {cast("_Avals", key): recipe for key, recipe in [*self.known.items()]}
 
     def pads(self, arrays: Sequence[Array]) -> bool:
         """Return whether calls of these shapes are padded; there has been one."""

@@ -25,7 +25,7 @@ from pathlib import Path
 import jax.monitoring
 import numpy as np
 
-from .._owners import owner, owner_of, short
+from .._owners import is_naming_cell, owner, owner_of, short
 from .allowlist import ENVIRONMENT, is_barred_call
 from .audit_hook import describe_event, report_opens
 from .dynamic_reads import UNTOLD, LookedUp
@@ -82,6 +82,8 @@ class TraceMonitor:
     def check_start(self, frame: types.FrameType) -> bool:
         """Check a function that starts. Return whether later starts of its code need no check."""
         code = frame.f_code
+        if is_naming_cell(frame):
+            return False
 
         # Code that is refused depending on its caller returns False: the next caller may be another
         # one.

@@ -369,7 +369,7 @@ class _Derivation:
         program = jax.make_jaxpr(whole)(arrays)
         for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
-                other = f"is no sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
+                other = f"is not a sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
                 raise Refused(use.place, use.refused or other)
 
         # One pass adds the terms up. A second one means that a term needs a statistic of the whole

@@ -56,8 +56,8 @@ def test_a_program_can_be_compiled_past_the_cache(tmp_path):
         _cache.ensure()
         compiled(2.0)
         try:
-            with _cache.disabled():
-                with _cache.disabled():
+            with _cache.pause_cache():
+                with _cache.pause_cache():
                     inside = [compiled(2.0)]
                 inside += [compiled(2.0), compiled(3.0)]
                 thread = threading.Thread(target=lambda: (_cache.ensure(), inside.append(compiled(4.0))))
@@ -85,7 +85,7 @@ def test_many_threads_turn_it_on_once(tmp_path):
         def work(i):
             start.wait()
             _cache.ensure()
-            with _cache.disabled() if i % 2 else threading.Lock():
+            with _cache.pause_cache() if i % 2 else threading.Lock():
                 jax.jit(lambda x: x * float(i))(1.0)
             _cache.ensure()
         threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
@@ -203,7 +203,7 @@ def test_jax_without_a_cache_stays_without(tmp_path):
     """JAX_ENABLE_COMPILATION_CACHE is the user's; `disabled` gives it back as it was."""
     code = """
         _cache.ensure()
-        with _cache.disabled():
+        with _cache.pause_cache():
             pass
         out["state"] = [_cache.facts().enabled, compiled(2.0), jax_says(), Path(base).exists()]
         jax.config.update("jax_enable_compilation_cache", True)

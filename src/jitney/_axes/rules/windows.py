@@ -125,7 +125,7 @@ def _uses(op: Op) -> Iterator[Use]:
 
         low, monoid = padding[0], _monoid(op)
         if is_ragged(size) or is_ragged(stride):
-            yield refuse(op, sized, "reduces windows as long as it says")
+            yield refuse(op, sized, "reduces windows whose size depends on it")
         elif is_ragged(low) and (
             apart != 1 or not is_within(low, reach(size, dilation), op.ranges)
         ):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..._owners import owner, place_of
+from ..._owners import is_naming_cell, owner, place_of
 from ..._record.trace_monitor import Follower
 from .bytecode_audit import is_allowed, violations
 
@@ -113,7 +113,7 @@ class _CodeObserver:
         A collection runs code of its own: callbacks, finalizers, generators that are closed.
         """
         # No collection has finished since one began in this thread: it is still under way.
-        if self.collections == _collections():
+        if self.collections == _collections() or is_naming_cell(frame):
             return True
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         while frame is not None and frame is not self.outside:
