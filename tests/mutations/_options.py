@@ -425,6 +425,13 @@ TOLD = [
         (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
     ),
     Mutation(
+        "buckets are advised that do not hold all sizes",
+        "src/jitney/_program/advice.py",
+        "    all_sizes = len(seen) <= _CALLS and _are_all(core, seen)",
+        "    all_sizes = True",
+        (f"{_ADVICE}calls_before_clear_cache_leave_sizes_that_nothing_is_proven_for",),
+    ),
+    Mutation(
         "a refused proof is JAX's time",
         "src/jitney/_program/entry.py",
         "            self._book(time.perf_counter() - began, spent)\n            raise",
