@@ -138,7 +138,7 @@ class Derivative(Tools[G], Generic[P, G]):
         aux: bool,
     ) -> AnyProgram:
         """Return the program of a call with these keywords. `plan` and `compile` also take a
-        direction by the name of its argument, `tangent_of_x`, and so does a plan from sizes alone.
+        direction by the name of its parameter, `tangent_of_x`.
         """
         if self.what in ("jvp", "hvp") and "tangents" in kwargs:
             return self._of_call(kwargs, wrt, aux=aux)
