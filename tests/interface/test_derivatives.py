@@ -495,6 +495,18 @@ def test_what_has_no_derivative_is_refused(case):
     assert "\nFix: " in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["jvp", "hvp"])
+def test_ahead_of_time_a_direction_is_given_as_in_a_call(kind):
+    """`plan` and `compile` take `tangents`, and the call after them traces nothing."""
+    body = count_traces(scalar)
+    derivative = getattr(optimize(body), kind)
+    assert "forward" in str(derivative.plan(X, Z, wrt="x", tangents=DX))
+    derivative.compile(X, Z, wrt="x", tangents=DX)
+    before = body.traces
+    derivative(X, Z, wrt="x", tangents=DX)
+    assert body.traces == before
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [("jvp", "tangents"), ("hvp", "tangents"), ("vjp", "cotangent")]
 )

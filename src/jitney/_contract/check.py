@@ -196,11 +196,11 @@ def _not_an_array(
     )
 
 
-def _shape_of(value: Any) -> tuple[int, ...] | None:
+def _shape_of(value: object) -> tuple[int, ...] | None:
     """Shape of the array that nested lists make; None if their rows have unlike shapes."""
     if not isinstance(value, list | tuple):
         return tuple(value.shape) if is_array(value) else ()
-    rows: Any = value
+    rows: Sequence[object] = value
     shapes = {_shape_of(row) for row in rows}
     if None in shapes or len(shapes) > 1:
         return None

@@ -132,6 +132,20 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
             kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
         return self._program_for(names, single, aux=aux)
 
+    def _ahead_of_time(
+        self,
+        kwargs: dict[str, object],
+        wrt: Wrt,
+        *,
+        aux: bool,
+    ) -> AnyProgram:
+        """Return the program of a call with these keywords. `plan` and `compile` also take a
+        direction by the name of its parameter, `tangent_of_x`.
+        """
+        if self.what in ("jvp", "hvp") and "tangents" in kwargs:
+            return self._of_call(kwargs, wrt, aux=aux)
+        return self.program(wrt=wrt, has_aux=aux)
+
     @property
     def function(self) -> AnyProgram:
         """The program that this is a derivative of."""
@@ -166,7 +180,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         **kwargs: Any,
     ) -> Report:
         """Return every decision about this derivative; see `Program.plan`."""
-        made = self.program(wrt=wrt, has_aux=has_aux)
+        made = self._ahead_of_time(kwargs, wrt, aux=has_aux)
         if sizes is not None:
             return made.plan(*args, sizes=sizes, **kwargs)
         return self._by_positions(made, lambda program: program.plan(*args, **kwargs), args, kwargs)
@@ -182,7 +196,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         **kwargs: Any,
     ) -> Derivative[P, G]:
         """Compile ahead of time; see `Program.compile`."""
-        made = self.program(wrt=wrt, has_aux=has_aux)
+        made = self._ahead_of_time(kwargs, wrt, aux=has_aux)
         if sizes is not None:
             made.compile(*args, sizes=sizes, **kwargs)
         else:
