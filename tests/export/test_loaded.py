@@ -243,7 +243,9 @@ def test_what_jax_cannot_do_with_it_is_a_sentence_wherever_it_stands(tmp_path, o
     )
     with pytest.raises(ExportError, match=r"cannot be mapped by `jax\.vmap`"):
         jax.vmap(loaded)(jnp.stack([X, X]))
-    with pytest.raises(DerivativeError, match=r"exported with(out)? its gradient"):
+    with pytest.raises(
+        DerivativeError, match="exported with(out its gradient| first derivatives only)"
+    ):
         jax.grad(lambda x: jnp.sum(jax.grad(loaded)(x)))(X)
     if order:
         np.testing.assert_allclose(jax.grad(loaded)(X), np.cos(np.asarray(X)), rtol=1e-6)
@@ -287,9 +289,7 @@ def test_it_is_differentiated_as_often_as_it_was_exported_for(tmp_path, order):
     for wanted in expected[1 : order + 1]:
         derivative = jax.grad(lambda x, before=derivative: jnp.sum(before(x)))
         np.testing.assert_allclose(jax.jit(derivative)(X), wanted, rtol=1e-5, atol=1e-6)
-    with pytest.raises(
-        DerivativeError, match="exported with first derivatives only"
-    ):
+    with pytest.raises(DerivativeError, match="exported with first derivatives only"):
         jax.grad(lambda x: jnp.sum(derivative(x)))(X)
 
 
