@@ -369,7 +369,7 @@ SENTENCES = {
     "no folder": (lambda: jitney.processes.Checkpoints(None), "A folder is a path"),
     "a rule without a name": (
         lambda: jitney.states.derived(functools.partial(undecorated)),
-        "no rule",
+        "not a rule",
     ),
     "a bucket of two kinds": (lambda: jitney.Bucket(sizes=[4], multiple=2), "takes one of them"),
     "too few arguments": (lambda: plain(), "missing a required argument: 'x'"),

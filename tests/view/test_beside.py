@@ -286,7 +286,7 @@ def test_axes_of_a_plain_function():
     assert str(jitney.analysis.axes(average, sizes={"n": 5})) == str(
         jitney.analysis.axes(optimize(average), sizes={"n": 5})
     )
-    with pytest.raises(OptionError, match="3 is no program"):
+    with pytest.raises(OptionError, match="3 is not a program"):
         jitney.analysis.axes(3)
 
 
