@@ -368,7 +368,7 @@ def docs(session: nox.Session) -> None:
     is_served = session.posargs[:1] == ["serve"]
     what = session.posargs if is_served else ["build", "--strict", *session.posargs]
     said = session.run("python", "docs/repository.py", silent=True) or ""
-    # An address that is none is not handed on: the pages have no link then.
+    # Without a known address the pages have no link.
     unset = {"JITNEY_REPOSITORY": None, "JITNEY_REPOSITORY_NAME": None}
     env = unset | dict(line.split("=", 1) for line in said.splitlines())
     session.run("zensical", what[0], "-f", "mkdocs.yml", *what[1:], env=env)

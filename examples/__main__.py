@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from rich.console import Console
 
-from examples._page import page
+from examples._page import machine, page
 from examples._tables import NOT_GAINED, baselines, figure, gains, jobs, warm
 from examples.gains import NAMES, TAKES
 from examples.gains._gain import Gain
@@ -54,22 +55,29 @@ def found(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def kept(folder: Path) -> list[Gain]:
-    """The gains that were measured, here or before."""
+    """The gains that were measured, now or before on this machine and with these versions."""
     files = [folder / "gains" / f"{name}.json" for name in NAMES]
-    return [Gain.read(file) for file in files if file.exists()]
+    every = [Gain.read(file) for file in files if file.exists()]
+    return [gain for gain in every if gain.machine == machine()]
 
 
 def measure(names: tuple[str, ...], folder: Path, console: Console) -> None:
     """Measure each, and keep it. First calls are to be compiled, so the persistent cache is off."""
+    import jax
+
     import jitney
 
     jitney.configure(cache=False)
+    jax.config.update("jax_enable_compilation_cache", False)
+    # JAX starts here, and not in the first call that is timed.
+    jax.block_until_ready(jax.numpy.sin(jax.numpy.ones(3)))
     for i, name in enumerate(names):
         console.print(
             f"{i + 1} of {len(names)}, {name}: {TAKES[name]}", highlight=False, soft_wrap=True
         )
         began = time.perf_counter()
         gain = importlib.import_module(f"examples.gains.{name}").measure()
+        gain = replace(gain, machine=machine())
         gain.write(folder / "gains")
         first = gain.lines[0]
         console.print(

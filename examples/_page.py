@@ -98,7 +98,7 @@ def _gains(folder: Path, measured: Sequence[Gain]) -> Iterable[str]:
     for gain in measured:
         yield f"<dt>{escape(gain.name)}</dt><dd>Today: {escape(gain.today)}.<br>"
         yield f"By hand: {escape(gain.by_hand)}.<br>jitney: {escape(gain.jitney)}.<br>"
-        yield f"Equal before anything was timed: {escape(gain.equal)}.<br>"
+        yield f"Equal before a figure is shown: {escape(gain.equal)}.<br>"
         yield f"Again: <code>{escape(gain.command)}</code></dd>"
     yield "</dl>"
 

@@ -49,7 +49,7 @@ def baselines(measured: Iterable[Gain]) -> Iterable[str]:
     for gain in measured:
         yield (
             f"{gain.name}. Today: {gain.today}. By hand: {gain.by_hand}. jitney: {gain.jitney}."
-            f" Equal before anything was timed: {gain.equal}. Again: {gain.command}"
+            f" Equal before a figure is shown: {gain.equal}. Again: {gain.command}"
         )
 
 

@@ -321,3 +321,20 @@ def test_a_warm_call_runs_the_compiled_function_itself():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert specialization.run is specialization.jitted
+
+
+def test_a_change_of_a_setting_leaves_the_remedies_of_earlier_programs():
+    """The programs of each setting are told apart where a remedy is looked for."""
+
+    @optimize(pad={"n": "pow2"})
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x)
+
+    for size in (5, 6, 7, 9, 10, 17):
+        total(np.ones(size, np.float32))
+    remedies = {cause.remedy for causes in total.stats.causes for cause in causes} - {""}
+    assert remedies
+    with configured(debug_nans=True):
+        total(np.ones(5, np.float32))
+    after = {cause.remedy for causes in total.stats.causes for cause in causes}
+    assert remedies <= after

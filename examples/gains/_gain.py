@@ -57,6 +57,8 @@ class Gain:
     jitney: str
     equal: str
     lines: tuple[Line, ...]
+    machine: str = ""
+    """Versions, and what this ran on."""
 
     @property
     def command(self) -> str:

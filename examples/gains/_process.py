@@ -14,7 +14,9 @@ def run(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
         RuntimeError: It failed; the message has what it said.
     """
     command = [sys.executable, "-m", f"examples.gains.{module}", *arguments]
-    env = {**os.environ, **environment}
+    # Each process has the cache that it is given, and no other.
+    own = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    env = own | environment
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(

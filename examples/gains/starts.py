@@ -1,12 +1,13 @@
 """The second process that runs a program: the gradient of a neural ODE, solved by diffrax.
 
 Today it is `jax.jit` with JAX's own persistent cache, set to keep every program: the compiled code
-is found, but the function is traced and lowered again. By hand one keeps the file that `jax.export`
-writes beside that cache, and sees to it oneself that it is still the same function.
-`cache="program"` finds both, and looks first at all that the trace had read.
+is found, but the function is traced and lowered again. By hand one keeps the compiled executable in
+a file, which is of this jaxlib and this machine, and sees to it oneself that it is still the same
+function. `cache="program"` finds all, and looks first at all that the trace had read.
 """
 
 import json
+import pickle
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ import equinox as eqx  # noqa: E402
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from jax import export  # noqa: E402
+from jax.experimental import serialize_executable  # noqa: E402
 
 from examples._timing import assert_equal  # noqa: E402
 from examples.gains._gain import Gain, Line  # noqa: E402
@@ -61,8 +62,8 @@ def plain(folder: Path) -> Callable[..., Any]:
 
 
 def by_hand(folder: Path) -> Callable[..., Any]:
-    """An exported program, which the first process writes."""
-    file = folder / "gradient.exported"
+    """A compiled executable, which the first process writes."""
+    file = folder / "gradient.pickle"
 
     def gradient(field: Field, starts: Any) -> Any:
         arrays, rest = eqx.partition(field, eqx.is_array)
@@ -73,8 +74,10 @@ def by_hand(folder: Path) -> Callable[..., Any]:
                 field = eqx.combine(jax.tree.unflatten(tree, leaves), rest)
                 return jax.tree.leaves(eqx.filter_grad(loss)(field, starts))
 
-            file.write_bytes(export.export(jax.jit(flat))(leaves, starts).serialize())
-        return jax.jit(export.deserialize(bytearray(file.read_bytes())).call)(leaves, starts)
+            compiled = jax.jit(flat).lower(leaves, starts).compile()
+            file.write_bytes(pickle.dumps(serialize_executable.serialize(compiled)))
+        written = pickle.loads(file.read_bytes())  # noqa: S301 - this process's own file
+        return serialize_executable.deserialize_and_load(*written)(leaves, starts)
 
     return gradient
 
@@ -136,7 +139,7 @@ def measure() -> Gain:
         "starts",
         "a second process with the same program",
         "jax.jit with JAX's persistent cache, which keeps every program",
-        "a file of jax.export beside that cache; nothing looks whether it is still the function",
+        "the executable in a file, for this machine alone; nothing looks whether it is out of date",
         'cache="program", which looks at all that the trace had read',
         "gradients to 1e-4, in float32",
         (

@@ -1,4 +1,4 @@
-"""Former names of the top level, which work for two versions and warn (docs/versions.md).
+"""Former names and forms, which work for two versions and warn (docs/versions.md).
 
 `_lazy.py` asks this module for a name that jitney does not have. Nothing is made an attribute of
 the package, so that each line that uses a former name gets its warning.
@@ -11,7 +11,11 @@ import inspect
 import warnings
 from typing import Final
 
+from ._errors import Where, format_error
+from ._owners import users_level
+
 REMOVED_IN: Final = "0.5.0"
+"""Version in which former names and forms no longer work."""
 MOVED: Final = {
     name: module
     for module, names in {
@@ -34,6 +38,17 @@ MOVED: Final = {
     for name in names.split()
 }
 """Former name of the top level -> the module that has it now."""
+
+
+def warn_former(
+    where: Where | str,
+    what: str,
+    rule: str,
+    fix: str,
+) -> None:
+    """Warn, at the user's line, of a name or a form that goes in `REMOVED_IN`."""
+    text = format_error(where, what, f"{rule} The old form goes in jitney {REMOVED_IN}.", fix)
+    warnings.warn(text, DeprecationWarning, stacklevel=users_level())
 
 
 def find(name: str) -> object | None:

@@ -171,7 +171,8 @@ def is_naming_cell(frame: FrameType | None) -> bool:
     """Return whether a frame runs because jitney asks IPython for the name of a cell, which is for
     messages and no part of what the user calls.
     """
-    if "IPython" not in sys.modules:
+    # Code of the user's that runs below is a part of the trace all the same.
+    if "IPython" not in sys.modules or frame is None or owner_of(frame) == "user":
         return False
     while frame is not None and frame.f_code is not _cell.__code__:
         frame = frame.f_back

@@ -35,6 +35,10 @@ class Settings:
     compiler: str = "default"
 
 
+OF_PROGRAMS = ("debug_nans", "compiler")
+"""Settings that change a program, and so are a part of the key of each. `verify` is not: it
+compares.
+"""
 VARIABLES = {name: f"JITNEY_{name.upper()}" for name in asdict(Settings())}
 """Setting -> its environment variable."""
 
@@ -57,7 +61,7 @@ class ProcessSettings:
         self._texts: tuple[str | None, ...] = (None,) * len(VARIABLES)
         self._listeners: weakref.WeakSet[SettingsListener] = weakref.WeakSet()
 
-    def notify(self, listener: SettingsListener) -> None:
+    def add_listener(self, listener: SettingsListener) -> None:
         """Register an object that is notified when a setting changes."""
         with self._lock:
             self._listeners.add(listener)
@@ -164,7 +168,7 @@ def _of_text(where: Where | str, name: str, text: str) -> object:
     )
 
 
-def disable_switch(where: Where | str) -> Disabled | None:
+def read_disabled(where: Where | str) -> Disabled | None:
     """Value of `JITNEY_DISABLE`.
 
     Raises:

@@ -648,3 +648,14 @@ def test_stats_of_a_function_count_the_calls_of_its_derivatives():
     assert square.stats.derivatives == {"grad": 2, "value_and_grad": 1}
     assert "f.grad" in str(square.stats)
     assert square.stats.to_dict()["derivatives"] == {"grad": 2, "value_and_grad": 1}
+
+
+def test_what_is_asked_of_a_derivative_takes_its_directions():
+    """As its calls and plans do."""
+
+    def squares(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x**2
+
+    f, x = optimize(squares), jnp.arange(3.0)
+    assert f.jvp.axes(x, tangents={"x": x})["n"].kind == "pointwise"
+    assert f.vjp.axes(x, cotangent=x)["n"].kind == "pointwise"

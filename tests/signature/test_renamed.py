@@ -34,7 +34,7 @@ def test_an_old_name_acts_and_says_the_new_one(way, old, new, value):
     assert warning.category is DeprecationWarning
     assert str(warning.message) == (
         f"optimize(): the option `{old}` is called `{new}` now.\n"
-        "The old name works until version 0.5.0, which removes it.\n"
+        "Its meaning is the same. The old form goes in jitney 0.5.0.\n"
         f"Fix: write `{new}` instead of `{old}`."
     )
     line = Path(__file__).read_text().splitlines()[warning.lineno - 1]

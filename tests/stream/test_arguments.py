@@ -395,7 +395,7 @@ def test_an_axis_that_was_chosen_and_cannot_be_cut_names_another():
 
     with pytest.raises(jitney.errors.AxisError, match="axis 'k' cannot be cut") as error:
         spectrum.stream(rows(4, 20), chunk=3, **QUIET)
-    note = 'No axis was named, so \'k\' was chosen; chunk={"n": "auto"} names another.'
+    note = '`stream` was given no axis, and took \'k\'; chunk={"n": "auto"} gives it another.'
     assert note in error.value.__notes__
     with pytest.raises(jitney.errors.AxisError) as error:
         spectrum.stream(rows(4, 20), chunk={"k": 3}, **QUIET)

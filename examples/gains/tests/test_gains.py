@@ -2,6 +2,7 @@
 measured is run by the demo.
 """
 
+import dataclasses
 import io
 import re
 import sys
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from examples import __main__ as summary
-from examples._page import page
+from examples._page import machine, page
 from examples._steps import steps
 from examples._tables import baselines, figure, gains
 from examples._timing import assert_equal
@@ -88,9 +89,12 @@ def test_each_row_says_its_baseline_and_its_command():
 
 
 def test_a_gain_is_read_as_it_was_written(tmp_path):
-    """The page has those of earlier runs."""
-    GAIN.write(tmp_path / "gains")
-    assert summary.kept(tmp_path) == [GAIN]
+    """The page has those of earlier runs, of this machine and these versions alone."""
+    here = dataclasses.replace(GAIN, machine=machine())
+    here.write(tmp_path / "gains")
+    assert summary.kept(tmp_path) == [here]
+    dataclasses.replace(GAIN, machine="another").write(tmp_path / "gains")
+    assert summary.kept(tmp_path) == []
 
 
 def test_links_and_pictures_of_the_page_exist(tmp_path):
@@ -134,7 +138,7 @@ def test_only_reports_what_it_measured(tmp_path, monkeypatch, capsys):
 
     def measure(names, folder, console):
         measured.extend(names)
-        GAIN.write(folder / "gains")
+        dataclasses.replace(GAIN, machine=machine()).write(folder / "gains")
 
     monkeypatch.setattr(summary, "measure", measure)
     monkeypatch.setattr(sys, "argv", ["examples", "--only", "sizes", "--out", str(tmp_path)])

@@ -77,8 +77,7 @@ class Rule:
         pad: Evaluates the operation on operands whose leading parts are valid, so that the leading
             parts of the results are; a chunk is such an operand as well.
         carried_state: The state from chunk to chunk; None if there is none, so that an operation
-        with a
-            use of the axis has no chunked form.
+            with a use of the axis has no chunked form.
         at_once: True if the operation may run on materialised operands, where it has no chunked
             form.
         makes: True if a new axis, which no operand has, comes out right in each chunk: the elements

@@ -179,7 +179,7 @@ def _not_an_array(
         )
     elif value is None:
         fix = f"pass an array, or annotate `{hint.text} | None`."
-    elif isinstance(value, list | tuple) and _shape_of(value) is None:
+    elif isinstance(value, list | tuple) and all(map(_is_row, value)) and _shape_of(value) is None:
         fix = (
             "call it once for each row: with `pad`, rows of unlike lengths share a program"
             " (docs/problems/ragged.md)."
@@ -194,6 +194,10 @@ def _not_an_array(
         fix,
         "J213",
     )
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, list | tuple) or (is_array(value) and value.shape != ())
 
 
 def _shape_of(value: object) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ from .._errors import repr_of
 from .._jax.trees import extended, issubdtype
 from .._signature.identity import kind_of
 from .._signature.options import Options
+from .._switches import OF_PROGRAMS
 from .._view.view import Leaf
 
 
@@ -222,13 +223,9 @@ def for_structure(
     return f"pass {which} in each call, or in none"
 
 
-CONFIGURED = ("debug_nans", "compiler")
-"""Settings of `jitney.configure` under each of which a function has its own programs."""
-
-
 def for_setting(name: str, value: object) -> str:
     """Remedy for a setting of JAX, or of jitney."""
-    if name in CONFIGURED:
+    if name in OF_PROGRAMS:
         return f"jitney.configure({name}=...), once, before the first call"
     if name == "jax_default_device" and value is not None:
         return "jax.config.update('jax_default_device', ...), once, before the first call"

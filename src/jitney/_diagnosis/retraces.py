@@ -19,6 +19,7 @@ from .._signature.identity import kind_of
 from .._signature.options import Options
 from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
+from .._switches import OF_PROGRAMS
 from .._view.layout import static_text
 from .._view.view import Leaf, View
 from . import remedies
@@ -113,7 +114,7 @@ def surroundings(options: Options, *, nested: bool) -> tuple[tuple[str, str], ..
     mesh = jax.sharding.get_abstract_mesh()
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
     told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
-    told += [(f"setting {name}", repr(getattr(options, name))) for name in remedies.CONFIGURED]
+    told += [(f"setting {name}", repr(getattr(options, name))) for name in OF_PROGRAMS]
     return (
         *told,
         ("mesh", sizes),

@@ -24,6 +24,7 @@ from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ScalarHint
 from .._signature.options import Options
+from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
 from .container import path_of, write
@@ -54,7 +55,7 @@ _LEFT = {
 them.
 """
 
-_NO_SETTINGS: dict[str, object] = {"compiler": "default", "debug_nans": False}
+_NO_SETTINGS: dict[str, object] = {name: getattr(Settings(), name) for name in OF_PROGRAMS}
 _OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans", "settings")
 """Lines of a plan that do not describe the program: caches on this machine, and what happens on
 errors.
@@ -241,7 +242,7 @@ def _without_ways(program: Program) -> tuple[Program, list[str]]:
     its own.
     """
     # Settings of the process are left behind as options are.
-    options, usual = program.options.settled(), replace(Options().settled(), **_NO_SETTINGS)
+    options, usual = program.options.settled(), replace(Options(), **_NO_SETTINGS)
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
 
     # A file can hold neither an eager fallback nor a second program to verify against.

@@ -105,9 +105,9 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
             shorten(error)
             raise
 
-    def program_of_call(self, kwargs: dict[str, Any]) -> AnyProgram:
-        """Return the program of a call, and replace what is the derivative's own among its
-        keywords.
+    def of_call(self, kwargs: dict[str, Any]) -> AnyProgram:
+        """Return the program of a call. What is the derivative's own among its keywords becomes
+        arguments of the program.
         """
         wrt = kwargs.pop("wrt", None)
         return self._of_call(kwargs, wrt, aux=kwargs.pop("has_aux", False))
@@ -132,7 +132,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
             kwargs.update((TANGENT + name, tangent) for name, tangent in tangents.items())
         return self._program_for(names, single, aux=aux)
 
-    def _ahead_of_time(
+    def ahead_of_time(
         self,
         kwargs: dict[str, object],
         wrt: Wrt,
@@ -180,7 +180,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         **kwargs: Any,
     ) -> Report:
         """Return every decision about this derivative; see `Program.plan`."""
-        made = self._ahead_of_time(kwargs, wrt, aux=has_aux)
+        made = self.ahead_of_time(kwargs, wrt, aux=has_aux)
         if sizes is not None:
             return made.plan(*args, sizes=sizes, **kwargs)
         return self._by_positions(made, lambda program: program.plan(*args, **kwargs), args, kwargs)
@@ -196,7 +196,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         **kwargs: Any,
     ) -> Derivative[P, G]:
         """Compile ahead of time; see `Program.compile`."""
-        made = self._ahead_of_time(kwargs, wrt, aux=has_aux)
+        made = self.ahead_of_time(kwargs, wrt, aux=has_aux)
         if sizes is not None:
             made.compile(*args, sizes=sizes, **kwargs)
         else:
@@ -446,11 +446,14 @@ def program_of_call(
     given: object,
     keywords: dict[str, Any],
 ) -> AnyProgram:
-    """Return the program that a tool works on, given the keywords of a call: for a derivative,
-    `wrt` is taken out of them, as by a call of it.
+    """Return the program that a tool works on, given the keywords of a call. Those of a derivative
+    itself (`wrt`, `has_aux`, directions) are taken out of them, as by a call of it; a direction
+    that is left out has the shape of its argument.
     """
-    wrt = keywords.pop("wrt", None) if isinstance(given, Derivative) else None
-    return program_of(tool, given, wrt)
+    if not isinstance(given, Derivative):
+        return program_of(tool, given)
+    wrt = keywords.pop("wrt", None)
+    return given.ahead_of_time(keywords, wrt, aux=keywords.pop("has_aux", False))
 
 
 def argument_names(

@@ -26,7 +26,7 @@ from .._signature.buckets import Bucket
 from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
 from .._signature.renamed import with_present_names
-from .._switches import SETTINGS, disable_switch
+from .._switches import SETTINGS, read_disabled
 from .program import Program
 
 P = ParamSpec("P")
@@ -230,7 +230,7 @@ def _decorate(
 
     chosen = read_options(where, options)
     SETTINGS.read_environment(where)
-    off = disable_switch(where)
+    off = read_disabled(where)
     if off is not None:
         chosen = replace(plain_options(chosen), disabled=off)
     core = REGISTRY.core(function, chosen, namespace)

@@ -40,7 +40,7 @@ from .padded_calls import PaddedCalls, PaddingRecipe
 if TYPE_CHECKING:
     from .core import CompiledFunction
 
-# The most calls, each of other sizes, for which buckets are proven.
+# The most calls, each of other sizes, for which buckets are looked for.
 _CALLS = 512
 # The most padding, as a share of the size, of buckets fitted to recorded sizes: as powers of two.
 _WASTE = 1.0
@@ -173,15 +173,15 @@ def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
     programs, each once.
     """
     entries = {hash(entry.key): entry for entry in [*core.entries.values()]}
+    recipes = {
+        key: {} if entry.padded is None else entry.padded.recipes()
+        for key, entry in entries.items()
+    }
     traced: dict[Hashable, _RecordedCall] = {}
     for trace in core.log.traces:
         if trace.arrays is not None and trace.key in entries:
             entry = entries[trace.key]
-            padded = (
-                None
-                if entry.padded is None
-                else entry.padded.recipes().get(tuple(map(aval_parts, trace.arrays)))
-            )
+            padded = recipes[trace.key].get(tuple(map(aval_parts, trace.arrays)))
             call = _RecordedCall(entry, trace.arrays, trace.sizes, trace.true, padded)
             traced[call.key] = call
 
@@ -190,8 +190,7 @@ def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
     sizes = {call.program: call.sizes for call in traced.values()}
     seen = dict(traced)
     for entry in {id(call.entry): call.entry for call in traced.values()}.values():
-        recipes = {} if entry.padded is None else entry.padded.recipes()
-        for avals, padded in recipes.items():
+        for avals, padded in recipes[hash(entry.key)].items():
             arrays = tuple(
                 jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in avals
             )
@@ -215,7 +214,8 @@ def _prove_remedies(
     seen: Sequence[_RecordedCall],
     asked: set[_About],
 ) -> Iterator[_Proven]:
-    # Buckets hold for all calls or are not proposed.
+    # For a padded function buckets are proposed only if all of its sizes are among these calls; for
+    # another, powers of two are proven for the latest traces.
     all_sizes = len(seen) <= _CALLS and _are_all(core, seen)
     differ = {axis for kind, axis in asked if kind == "axis" and all_sizes}
 

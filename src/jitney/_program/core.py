@@ -37,7 +37,7 @@ from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, static_key_error
 from .._signature.strict_keys import strict_key
 from .._stages.derive import Derived
-from .._switches import SETTINGS
+from .._switches import OF_PROGRAMS, SETTINGS, Settings
 from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
@@ -87,6 +87,8 @@ class CompiledFunction(FunctionInfo):
         self.direct: dict[Pattern, Direct] = {}
         # The entry and taker of the latest call that has them; the hot path tries these first.
         self.usual: tuple[Any, Taker] = _NOBODY
+        # Settings, options, and the options under these settings.
+        self._settled: tuple[Settings, Options, Options] | None = None
         self.lock = threading.RLock()
         # How many calls of a pattern had to be flattened.
         self.tried: dict[Pattern, int] = {}
@@ -104,7 +106,7 @@ class CompiledFunction(FunctionInfo):
         self.counters.advise = Advice(self)
         _check_names(self)
         LISTENER.register()
-        SETTINGS.notify(self)
+        SETTINGS.add_listener(self)
 
     def adopt(self, fn: Callable[..., object]) -> CompiledFunction:
         """Serve another function that is equal to the first, and may outlive it."""
@@ -124,7 +126,7 @@ class CompiledFunction(FunctionInfo):
         # Nothing is shared here, as a layout knows its entry.
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
-        SETTINGS.notify(same)
+        SETTINGS.add_listener(same)
         return same
 
     def bind(
@@ -202,6 +204,8 @@ class CompiledFunction(FunctionInfo):
         except (TypeError, ValueError):
             layout.check_hashes(leaves)
             raise
+        if entry is None:
+            SETTINGS.read_environment(self.where)
         if entry is None or not entry.holds():
             entry = layout.remember(key, self.entry(layout, leaves))
         return entry
@@ -251,9 +255,8 @@ class CompiledFunction(FunctionInfo):
         of now; or under those of `options`.
         """
         if options is None:
-            SETTINGS.read_environment(self.where)
-            options = self.options.settled()
-        under = (options.debug_nans, options.compiler)
+            options = self._settled_options()
+        under = tuple(getattr(options, name) for name in OF_PROGRAMS)
         is_nested = layout.nested and depends_on_nesting(options)
         key = (layout.form, is_nested, under, layout.key(leaves))
         with self.lock, suspend_readers():
@@ -277,7 +280,7 @@ class CompiledFunction(FunctionInfo):
                     self.where,
                 )
                 entry = self.entries[key] = Specialization(
-                    self, layout, statics, (layout.form, key[-1]), options
+                    self, layout, statics, (layout.form, under, key[-1]), options
                 )
                 entry.place = key
 
@@ -289,6 +292,13 @@ class CompiledFunction(FunctionInfo):
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
+
+    def _settled_options(self) -> Options:
+        """Return the options under the settings of now, which are made anew only if one changed."""
+        made = self._settled
+        if made is None or made[0] is not SETTINGS.now or made[1] is not self.options:
+            made = self._settled = (SETTINGS.now, self.options, self.options.settled())
+        return made[2]
 
     def remember(
         self,

@@ -205,7 +205,7 @@ class Specialization(CallPlanner):
         self.other: Specialization | None = None
         # The key of this entry in `CompiledFunction.entries`.
         self.place: tuple[Any, ...] = ()
-        SETTINGS.notify(self)
+        SETTINGS.add_listener(self)
 
     def holds(self) -> bool:
         """Return whether the plain objects and static fields that its traces read are unchanged."""

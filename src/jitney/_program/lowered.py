@@ -89,8 +89,9 @@ class Compiled(_Around):
         layout = core.layout((treedef, *map(type, leaves)), values)
         entry = core.entry(layout, leaves, self._entry.options)
         # The function may have forgotten its entry meanwhile, and has another of the same place.
-        fits = entry.place == self._entry.place and self._entry.holds()
-        if entry is not self._entry and not fits:
+        if entry is not self._entry and not (
+            entry.place == self._entry.place and self._entry.holds()
+        ):
             raise StaticError(
                 core.where,
                 "a compiled program was called with another structure or other static values.",

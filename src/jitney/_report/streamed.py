@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from .._errors import ContractError, format_error
-from .._owners import users_level
+from .._errors import ContractError
+from .._former import warn_former
 from .._public import public_in
 from .._view.view import is_array
 
@@ -73,20 +72,15 @@ class Streamed(NamedTuple, Generic[R]):
 
     @property
     def value(self) -> R:
-        """Former name of `result`; it goes in jitney 0.5.0."""
+        """Former name of `result`."""
         what = "`value` of a stream is called `result`."
-        rule = "The old name goes in jitney 0.5.0."
-        warnings.warn(
-            format_error("stream()", what, rule, "write .result."),
-            DeprecationWarning,
-            stacklevel=users_level(),
-        )
+        warn_former("stream()", what, "Its meaning is the same.", "write .result.")
         return self.result
 
     def __getitem__(self, index: Any, /) -> Any:
         if type(index) is int:
             return tuple.__getitem__(self, index)
-        raise _not_an_array("cut")
+        raise _not_an_array("indexed")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise _not_an_array("converted to an array")

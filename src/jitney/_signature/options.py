@@ -23,7 +23,7 @@ from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import COMPILERS, SETTINGS, Disabled
+from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled
 from .buckets import Bucket
 from .renamed import warn_renamed
 
@@ -149,11 +149,8 @@ class Options:
         stays open.
         """
         now = SETTINGS.now
-        return replace(
-            self,
-            debug_nans=now.debug_nans if self.debug_nans is None else self.debug_nans,
-            compiler=now.compiler if self.compiler is None else self.compiler,
-        )
+        left_out = [name for name in OF_PROGRAMS if getattr(self, name) is None]
+        return replace(self, **{name: getattr(now, name) for name in left_out})
 
     @property
     def check(self) -> bool:

@@ -1,19 +1,17 @@
-"""Options that had another name until 0.3.0. The old names are understood until 0.5.0.
+"""Options that had another name until 0.3.0. The old names are understood for two versions.
 
-This module stands before `options.py`, which knows the present names only.
+This module stands before `options.py`, whose `read_options` knows the present names only.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
-from .._errors import OptionError, Where, format_error
-from .._owners import users_level
+from .._errors import OptionError, Where
+from .._former import warn_former
 
 RENAMED = {"check": "contracts", "checks": "runtime_checks"}
 """Old name -> present name."""
-REMOVED_IN = "0.5.0"
 
 
 def with_present_names(where: Where | str, given: Mapping[str, object]) -> dict[str, object]:
@@ -42,10 +40,9 @@ def with_present_names(where: Where | str, given: Mapping[str, object]) -> dict[
 def warn_renamed(where: Where | str, old: str) -> None:
     """Warn, at the user's line, that an option is called by its old name."""
     new = RENAMED[old]
-    text = format_error(
+    warn_former(
         where,
         f"the option `{old}` is called `{new}` now.",
-        f"The old name works until version {REMOVED_IN}, which removes it.",
+        "Its meaning is the same.",
         f"write `{new}` instead of `{old}`.",
     )
-    warnings.warn(text, DeprecationWarning, stacklevel=users_level())

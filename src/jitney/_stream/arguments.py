@@ -15,7 +15,6 @@ it is in a call, since a text may be a static argument and a list of arrays a py
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,9 +26,9 @@ import numpy as np
 
 from .._contract.kinds import accepts, children_of, flatten_to
 from .._diagnosis.tracer_errors import no_number
-from .._errors import ContractError, OptionError, Where, format_error
+from .._errors import ContractError, OptionError, Where
+from .._former import warn_former
 from .._interface.derivatives import Derivative, program_of
-from .._owners import users_level
 from .._signature.binding import Default
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
 from .reading import SourceOpener
@@ -66,14 +65,19 @@ def bind_call(
         OptionError: The function is not a program, or a keyword of the stream is also a parameter.
         ContractError: The arguments do not fit the parameters.
     """
-    program = program_of("jitney.stream()", function)
     named = dict(kwargs)
-    by_names = _data_by_names(program, args, kwargs)
-    if by_names is not None:
-        _warn_by_names(program, list(by_names))
-        args, named = (), by_names
-    elif isinstance(function, Derivative):
-        program = function.program_of_call(named)
+    data = args[0] if len(args) == 1 and not kwargs else None
+    # The program without `wrt`, which the form of one dict means, is made for that form alone.
+    if isinstance(function, Derivative) and not isinstance(data, Mapping):
+        program = function.of_call(named)
+    else:
+        program = program_of("jitney.stream()", function)
+        by_names = _data_by_names(program, data) if isinstance(data, Mapping) else None
+        if by_names is not None:
+            _warn_by_names(program, list(by_names))
+            args, named = (), by_names
+        elif isinstance(function, Derivative):
+            program = function.of_call(named)
 
     _refuse_ambiguous(program, args, own)
     _refuse_misspelt(program, named, own)
@@ -297,30 +301,27 @@ def _refuse_misspelt(
 
 def _data_by_names(
     program: AnyProgram,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
+    given: Mapping[object, object],
 ) -> dict[str, object] | None:
-    """Return the one argument if it maps the names of parameters to their values.
+    """Return the one argument, as data by name, if it maps the names of parameters to their values.
 
     Where the annotation of the first parameter takes a mapping, it is data. Without an annotation
     it is data unless it names that parameter.
     """
-    if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
-        return None
-    data = {name: value for name, value in args[0].items() if isinstance(name, str)}
+    data = {name: value for name, value in given.items() if isinstance(name, str)}
     bound_args, bound_kwargs = program.bound
     free = [
         parameter.name
         for parameter in program.core.binder.parameters[len(bound_args) :]
         if parameter.name not in bound_kwargs
     ]
-    if not free or len(data) < len(args[0]):
+    if not free or len(data) < len(given):
         return None
     hints = {parameter.name: parameter.hint for parameter in program.core.contract.parameters}
     first = hints[free[0]]
     if isinstance(first, AnyHint):
         return data if free[0] in data else None
-    is_named = not _takes_mapping(first, args[0]) and not data.keys().isdisjoint(free)
+    is_named = not _takes_mapping(first, given) and not data.keys().isdisjoint(free)
     return data if is_named else None
 
 
@@ -341,11 +342,7 @@ def _takes_mapping(hint: Hint, data: object) -> bool:
 
 def _warn_by_names(program: AnyProgram, names: Sequence[str]) -> None:
     what = "the arguments are given as one dict by their names."
-    rule = "A stream takes its arguments as a call does; the dict goes in jitney 0.5.0."
+    rule = "A stream takes its arguments as a call does."
     named = ", ".join(f"{name}=..." for name in names)
     fix = f"write {program.core.name}.stream({named}), or pass them by position."
-    warnings.warn(
-        format_error(program.core.where, what, rule, fix),
-        DeprecationWarning,
-        stacklevel=users_level(),
-    )
+    warn_former(program.core.where, what, rule, fix)

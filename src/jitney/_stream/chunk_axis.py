@@ -12,7 +12,7 @@ are an error, since the order of axes in a signature says nothing about the data
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from .._errors import ContractError, Where, repr_of
 from .._signature.options import AUTO
 from .._stages.vmap import levels_of
-from .._view.named_axes import is_count, named_axes, sizes_of
+from .._view.named_axes import NamedAxis, is_count, named_axes, sizes_of
 from .._view.view import View
 from .sources import Rows, is_reversible
 
@@ -49,9 +49,6 @@ def read_chunk(
     """
     axis: object = None
     size: object = AUTO if chunk is None else chunk
-    # The fix names the axis that was given, right or not: an unknown one has an error of its own.
-    given = [name for name in chunk if isinstance(name, str)] if isinstance(chunk, Mapping) else []
-    named = given[0] if given else min(axes, default="points")
     if isinstance(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
     if axis is None or isinstance(axis, str):
@@ -59,6 +56,10 @@ def read_chunk(
             return axis, None
         if isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size > 0:
             return axis, int(size)
+
+    # The fix names the axis that was given, right or not: an unknown one has an error of its own.
+    given = [name for name in chunk if isinstance(name, str)] if isinstance(chunk, Mapping) else []
+    named = given[0] if given else min(axes, default="points")
     raise ContractError(
         where,
         f"chunk={repr_of(chunk)} does not say how many elements of which axis are read at a time.",
@@ -83,8 +84,7 @@ def choose_axis(
     Raises:
         ContractError: No axis has a name, or several can be meant.
     """
-    inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
-    named = named_axes(inside, levels_of(view, request))
+    inside, named = _named_axes(view, request)
     sizes = sizes_of(inside, named)
     if not sizes:
         raise ContractError(
@@ -115,6 +115,17 @@ def choose_axis(
     raise _unclear(request.where, names or list(sizes), longest if names else None)
 
 
+def axis_sizes(view: View, request: Request) -> Mapping[str, int]:
+    """Return the named axes of the arrays of a call, and their sizes."""
+    return sizes_of(*_named_axes(view, request))
+
+
+def _named_axes(view: View, request: Request) -> tuple[View, Sequence[Sequence[NamedAxis]]]:
+    """Arrays that are not numbers of the call's sizes, and the named axes of each."""
+    inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
+    return inside, named_axes(inside, levels_of(view, request))
+
+
 def _unclear(
     where: Where | str,
     names: list[str],
@@ -127,7 +138,8 @@ def _unclear(
     return ContractError(
         where,
         f"it is not clear along which axis the data are read: {what}.",
-        "Without its name it is the longest axis that all data have.",
+        "Without its name it is the longest axis that all sources have, or without a source that of"
+        " any array.",
         f'write chunk={{"{names[0]}": "auto"}}.',
         code="J218",
     )

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ from .._view.layout import is_nested_trace
 from .._view.result import unmix
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
-from .chunk_axis import ChunkOf, choose_axis, read_chunk
+from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
 from .reading import ChunkReader, Source
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
@@ -93,7 +93,7 @@ def stream(
             without the axis, and everything else, is passed whole.
         chunk: Number of elements that are read at a time, and their axis: `{"n": 4096}`. A size
             alone, or nothing, is for the axis that the program's own `chunk=` names, else for the
-            longest named axis that all sources have (all arrays, if none is read from elsewhere).
+            longest named axis that all sources have, or without a source for that of any array.
             The size `"auto"`, which is the default, is as many as keep a step of the run under the
             program's `memory=` (256 MiB if it has none), by the compiler's count on one device. If
             the axis is sharded over a mesh, each device takes its part of a chunk, and the chunk
@@ -153,7 +153,7 @@ def stream(
     return _run(
         called,
         values,
-        _Settings(axis, size, checkpoint, checkpoint_every, retries, progress),
+        _Keywords(axis, size, checkpoint, checkpoint_every, retries, progress),
     )
 
 
@@ -189,7 +189,7 @@ def _check_keywords(
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _Keywords:
     """Keywords of a stream. Without an axis, one is chosen; without a size, it is "auto"."""
 
     axis: str | None
@@ -203,23 +203,23 @@ class _Settings:
 def _run(
     program: AnyProgram,
     values: tuple[object, ...],
-    settings: _Settings,
+    keywords: _Keywords,
 ) -> Streamed[Any]:
     """Stream a program that is not bound to anything, given one value for each parameter."""
     began = time.perf_counter()
-    size = settings.size
-    arguments = StreamArguments.opened(program.core, values, settings.retries)
+    size = keywords.size
+    arguments = StreamArguments.opened(program.core, values, keywords.retries)
     sources = arguments.sources
     entry, arrays = program.found(*arguments.abstract())
     with entry.numbers(), entry.scope():
         view = entry.plan_call(arrays, jit=False).view
-        stage = _stage(entry, view, settings, sources)
+        stage = _stage(entry, view, keywords, sources)
         axis = stage.axis
         laid = StreamLayout.of(entry, stage)
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            with _naming_choice(entry, axis, chosen=settings.axis is None):
+            try:
                 steps = _steps(
                     entry,
                     arrays,
@@ -227,6 +227,14 @@ def _run(
                     laid,
                     size,
                 )
+            except AxisError as error:
+                others = [name for name in axis_sizes(view, entry.request) if name != axis]
+                if keywords.axis is None and others:
+                    error.add_note(
+                        f"`stream` was given no axis, and took {axis!r};"
+                        f' chunk={{"{others[0]}": "auto"}} gives it another.'
+                    )
+                raise
             names = [leaf.path for leaf in view.leaves]
             data = [
                 sources[name] if is_read(sources.get(name)) else x
@@ -237,20 +245,20 @@ def _run(
                 steps,
                 names,
                 data,
-                settings.retries,
-                kept=settings.checkpoint is not None,
+                keywords.retries,
+                kept=keywords.checkpoint is not None,
             )
             kept = None
-            if settings.checkpoint is not None:
+            if keywords.checkpoint is not None:
                 kept = Checkpoint(
-                    settings.checkpoint,
+                    keywords.checkpoint,
                     run.key(),
-                    settings.checkpoint_every,
+                    keywords.checkpoint_every,
                     str(entry.core.where),
                 )
             with steps.schedule.width:
                 # Wait: after the return the caller may overwrite the data.
-                value = jax.block_until_ready(run(kept, progress=settings.progress))
+                value = jax.block_until_ready(run(kept, progress=keywords.progress))
 
             if is_nested_trace(jax.tree.leaves(value)):
                 warn_missing_checks(entry)
@@ -300,7 +308,7 @@ def _run(
 def _refuse_nonfinite(entry: Specialization, value: object) -> None:
     if not entry.options.debug_nans:
         return
-    unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
+    unknown = "Which operation made it is known of calls only, not of the steps of a stream."
     refuse_nonfinite(
         entry.core.where,
         value,
@@ -312,7 +320,7 @@ def _refuse_nonfinite(entry: Specialization, value: object) -> None:
 def _stage(
     entry: Specialization,
     view: View,
-    settings: _Settings,
+    keywords: _Keywords,
     sources: Mapping[str, object],
 ) -> Chunk:
     """The stage that cuts the axis of the stream.
@@ -321,11 +329,11 @@ def _stage(
         ContractError: No array has the axis, or it is not clear which axis is meant.
     """
     request = replace(entry.request, nested=False, single="read in chunks")
-    axis = settings.axis
+    axis = keywords.axis
     if axis is None:
         read = {name: source for name, source in sources.items() if is_read(source)}
         axis = choose_axis(view, request, read)
-    stage = Chunk.of(view, request, axis, settings.size, "stream")
+    stage = Chunk.of(view, request, axis, keywords.size, "stream")
     if stage is None:
         raise ContractError(
             entry.core.where,
@@ -335,21 +343,6 @@ def _stage(
             code="J218",
         )
     return stage
-
-
-@contextmanager
-def _naming_choice(entry: Specialization, axis: str, *, chosen: bool) -> Generator[None]:
-    """Scope in which an error about an axis that nobody named says how to name another."""
-    try:
-        yield
-    except AxisError as error:
-        others = [name for name in entry.core.contract.axes if name != axis]
-        if chosen and others:
-            error.add_note(
-                f'No axis was named, so {axis!r} was chosen; chunk={{"{others[0]}": "auto"}} names'
-                " another."
-            )
-        raise
 
 
 def _on_one_device(program: Program[..., R]) -> Program[..., R]:
@@ -368,7 +361,7 @@ def _unverified_value(
 ) -> object:
     """Result of a stream of other data, without verification."""
     unverified = program.with_body(program.body, replace(program.options, verify=False))
-    return _run(unverified, values, _Settings(axis, size, progress=False)).result
+    return _run(unverified, values, _Keywords(axis, size, progress=False)).result
 
 
 def _steps(
@@ -453,30 +446,21 @@ class _StreamRun:
         self.chunks = self.rows = 0
         where = str(steps.entry.core.where)
         writes = kept or any(turn.emits for turn in plan.turns)
-        for n, name, x in zip(
-            plan.takes,
-            names,
-            values,
-            strict=True,
-        ):
+        taken = list(zip(plan.takes, names, values, strict=True))
+        for n, name, x in taken:
             if isinstance(x, Tracer) and (writes or n in plan.streamed):
                 raise ContractError(
                     where,
-                    f"{name!r} is traced by an outer transform, in a stream of several chunks.",
+                    f"{name!r} is traced by an outer transform, and this stream is cut.",
                     "Chunks, results with the axis and checkpoints are numbers on the host, which"
                     " do not exist yet in a trace.",
-                    "call the function itself there.",
+                    "call the function itself there, or give `chunk` the whole length.",
                     code="J218",
                 )
 
         sources: dict[int, Source] = {}
         self.fixed: dict[int, object] = {}
-        for n, name, x in zip(
-            plan.takes,
-            names,
-            values,
-            strict=True,
-        ):
+        for n, name, x in taken:
             if n in plan.streamed:
                 sources[n] = Source(
                     name,

@@ -113,7 +113,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
         atoms = (*step.eqn.invars, *step.eqn.outvars)
         if not all(isinstance(atom.aval.dtype, np.dtype) for atom in atoms):
             return None
-    # All uses stand in branches of branches that were not hoisted.
+    # Every use is inside a nested `cond`, which is not hoisted: nothing to do here.
     if not out:
         return None
     last = max(step.stage for step in out)

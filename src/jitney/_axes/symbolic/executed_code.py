@@ -107,8 +107,8 @@ class _CodeObserver:
             self.collections = _collections()
 
     def _is_aside(self, frame: types.FrameType | None) -> bool:
-        """Return whether code runs because of a garbage collection or an import, so that it cannot
-        have been given a size.
+        """Return whether code runs because of a garbage collection or an import, or because jitney
+        names a cell of a notebook, so that it cannot have been given a size.
 
         A collection runs code of its own: callbacks, finalizers, generators that are closed.
         """
