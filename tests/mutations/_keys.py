@@ -99,7 +99,7 @@ KEYS = [
     Mutation(
         "a program of one setting serves another",
         "src/jitney/_program/core.py",
-        "under = (options.debug_nans, options.compiler)",
+        "under = tuple(getattr(options, name) for name in OF_PROGRAMS)",
         "under = ()",
         ("tests/test_switches.py::test_a_change_between_calls_takes_another_program",),
     ),

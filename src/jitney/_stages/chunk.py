@@ -358,17 +358,20 @@ class Chunk(Stage):
                     " passes over the data.",
                     code="J232",
                 ) from _cause_of(refusal)
-            way = "move that line out of the function"
-            if isinstance(refusal, MadeOfSize):
-                way = "return the size itself, or one array that is made of it"
-            elif self.asked == "memory" and self.recomputes:
-                way = 'write remat="auto" beside `memory`, which recomputes instead'
             raise AxisError(
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks: {what}.",
                 "A chunk sees its own elements; sums and their kin, cumulative operations and loops"
                 " go on from one to the next.",
-                f"{way}, or {self._without(whole)}.",
+                (
+                    "return the size itself, or one array that is made of it, or"
+                    f" {self._without(whole)}."
+                    if isinstance(refusal, MadeOfSize)
+                    else 'write remat="auto" beside `memory`, which recomputes instead, or'
+                    f" {self._without(whole)}."
+                    if self.asked == "memory" and self.recomputes
+                    else f"move that line out of the function, or {self._without(whole)}."
+                ),
             ) from _cause_of(refusal)
         return passes
 
