@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import operator
 import sys
 from typing import Any
 
@@ -216,8 +217,8 @@ def test_ordinary_code_with_functions_in_containers_is_clean():
     [lambda x: x.at[-1].set(0.0), lambda x: x[jnp.array([0, 2, 2])]],
     ids=["the last", "some"],
 )
-def test_constant_positions_in_fewer_bits_are_the_same_positions(fn):
-    """With x64, JAX takes positions in 32 bits where it knows the size, in 64 where it does not."""
+def test_constant_positions_are_in_as_many_bits(fn):
+    """With x64, JAX counts positions in 32 bits along an axis whose size it knows."""
     f, x = (
         optimize(pad={"n": "pow2"}, precision="f64")(named(fn)),
         np.random.default_rng(0).normal(size=16),
@@ -245,23 +246,21 @@ def named(fn):
     ],
     ids=["above", "below", "within"],
 )
-@pytest.mark.filterwarnings("ignore:.*cannot be padded here")
 def test_positions_beyond_32_bits_are_those_of_the_known_size(fn):
     """JAX cuts them off where it knows the size: whatever it reads there is read under `pad`."""
     f, x = optimize(pad={"n": "pow2"})(named(fn)), np.random.default_rng(0).normal(size=16)
     with jax.enable_x64(True):
         for n in (13, 9):
             np.testing.assert_array_equal(f(x[:n]), jax.jit(fn)(x[:n]))
+    assert f.stats.traces == 1
 
 
-def test_positions_that_may_be_cut_are_refused_in_their_own_words():
-    """What is beyond 32 bits is another element there; nobody promises that it is none."""
+def test_where_jax_asks_by_another_name_positions_of_64_bits_are_refused(monkeypatch):
+    """JAX's question is answered by the names of its functions; the witness judges without them."""
+    monkeypatch.setattr("jitney._axes.position_dtypes._CHOICES", ())
     with (
         jax.enable_x64(True),
-        pytest.raises(
-            Refused,
-            match="takes its positions as int32 at size 7, and as int64 where the size is not",
-        ),
+        pytest.raises(Refused, match="has int32 at size 7, and int64 where the size is not known"),
     ):
         trace(
             lambda x, i: [x.at[i].add(1.0)],
@@ -269,6 +268,30 @@ def test_positions_that_may_be_cut_are_refused_in_their_own_words():
                 jax.ShapeDtypeStruct((sizes["d0"],), np.float64),
                 jax.ShapeDtypeStruct((3,), np.int64),
             ],
+            {"d0": (5, 8)},
+            {"d0": 7},
+        )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [operator.index, range, lambda n: [0] * n, lambda n: [*range(9)][n]],
+    ids=["index", "range", "repeat", "element"],
+)
+def test_only_jax_is_told_that_a_size_is_a_number(asked):
+    """The method that answers JAX refuses anybody else, as an object without it does."""
+
+    def body(x):
+        try:
+            asked(x.shape[0])
+        except TypeError:
+            return [x]
+        return [2 * x]
+
+    with jax.enable_x64(True), pytest.raises(Refused):
+        trace(
+            body,
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float64)],
             {"d0": (5, 8)},
             {"d0": 7},
         )

@@ -14,6 +14,7 @@ from ..._jax.jaxprs import abstract, called_jaxpr, equations, programs
 from ..._jax.primitives import CALLS
 from ..._jax.typed import JaxprEqn
 from ..interpreter import Op
+from ..position_dtypes import exact_position_dtypes
 from ..typed_jax import InconclusiveDimensionOperation, jnp, make_jaxpr
 
 _FUNCTIONS = {"_pinv": jnp.linalg.pinv, "_lstsq": jnp.linalg.lstsq}
@@ -33,7 +34,8 @@ def is_pseudo_inverse(op: Op) -> bool:
     structs = [abstract(atom.aval) for atom in op.eqn.invars]
     # A user's function may have the same name, and take other arguments.
     try:
-        own = make_jaxpr(fn)(*structs)
+        with exact_position_dtypes():
+            own = make_jaxpr(fn)(*structs)
     except (TypeError, ValueError, InconclusiveDimensionOperation):
         return False
     mine = _text(op.eqn)

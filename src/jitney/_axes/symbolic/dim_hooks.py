@@ -32,12 +32,12 @@ import numpy as np
 
 from ..._owners import Owner, owner_of, place_of
 from ..dims import Dim, is_symbolic, symbolic_class
+from ..position_dtypes import PATCHED, exact_position_dtypes
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import observe_code
 from .mapped_sizes import named_sizes
 
-_LOCK = threading.RLock()
 _QUESTIONS = {
     "__eq__": "compares the size {0} with {1}",
     "__ne__": "compares the size {0} with {1}",
@@ -143,12 +143,12 @@ def hooked_dims() -> Generator[SizeUses]:
     hooks |= {"__getattribute__": present, "__getattr__": missing}
 
     # Reentrant: a trace may run inside of another one, whose hooks it then wraps and restores.
-    with _LOCK:
+    with PATCHED:
         before = {name: kind.__dict__.get(name) for name in hooks}
         for name, method in hooks.items():
             setattr(kind, name, method)
         try:
-            with observe_code(seen.looks.append), named_sizes():
+            with observe_code(seen.looks.append), named_sizes(), exact_position_dtypes():
                 yield seen
         finally:
             for name, method in before.items():
