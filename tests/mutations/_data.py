@@ -79,9 +79,9 @@ DERIVATIVES = [
         "src/jitney/_stages/derive.py",
         (
             "            if name not in self.derived.skip\n"
-            "            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))"
+            "            and any(map(_is_real, jax.tree.leaves(value)))"
         ),
-        "            if any(map(eqx.is_inexact_array, jax.tree.leaves(value)))",
+        "            if any(map(_is_real, jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
     ),
     Mutation(

@@ -90,8 +90,8 @@ DONATED = [
     Mutation(
         "of a model no array is donated",
         "src/jitney/_view/layout.py",
-        "arguments = [self.names[i][0] for i in self.dynamic]",
-        "arguments = [self.names[i][1] for i in self.dynamic]",
+        "if self.names[i][0] in donate and i not in self.numbers",
+        "if self.names[i][1] in donate and i not in self.numbers",
         (f"{_JIT}using_a_donated_buffer_again_names_its_path",),
     ),
     Mutation(

@@ -38,6 +38,7 @@ from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask
+from .._stages.derive import with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
@@ -325,20 +326,28 @@ class CallPlanner:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
         """
-        core = self.core
+        core, layout = self.core, self.layout
         fn = fn or core.fn()
 
         def body(*flat: object) -> list[Any]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
-            values = self.layout.values(flat, statics, for_body=True)
+            values = layout.values(flat, statics, for_body=True)
             originals = dict(zip(map(id, statics), self.statics, strict=True))
             given = ArgumentSnapshot(core.binder, values, originals)
 
             # The time of the body, less what jitney spends in programs that the body calls.
             began, own = time.perf_counter(), OWN_TIME.seconds
-            with nullcontext() if self.reads is None else self.reads.tracing() as trace:
+            numbers = [
+                value
+                for i, value in zip(layout.dynamic, flat, strict=True)
+                if i in layout.unannotated
+            ]
+            with (
+                nullcontext() if self.reads is None else self.reads.tracing() as trace,
+                with_numbers(numbers),
+            ):
                 result = self._result(fn, values)
             elapsed = time.perf_counter() - began
             outcome.body_seconds.append(elapsed - (OWN_TIME.seconds - own))

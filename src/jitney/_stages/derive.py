@@ -11,7 +11,7 @@ padded, cut into chunks or mapped, and `remat` stands inside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -77,6 +77,27 @@ class Decision:
 
     mode: str
     why: str
+
+
+# The `id`s of traced numbers that no annotation calls real: a derivative is with respect to arrays.
+_NUMBERS: ContextVar[frozenset[int]] = ContextVar("numbers", default=frozenset())
+
+
+@contextmanager
+def with_numbers(numbers: Iterable[object]) -> Generator[None]:
+    """Scope of a trace in which these values are Python numbers of the caller's."""
+    token = _NUMBERS.set(frozenset(map(id, numbers)))
+    try:
+        yield
+    finally:
+        _NUMBERS.reset(token)
+
+
+def _is_real(leaf: object, named: Container[int] = ()) -> bool:
+    """Return whether a leaf is a floating-point array, and no number of the caller's except for
+    those with an `id` in `named`.
+    """
+    return eqx.is_inexact_array(leaf) and (id(leaf) in named or id(leaf) not in _NUMBERS.get())
 
 
 _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=None)
@@ -283,7 +304,9 @@ class _Derivation:
         self.names = self._names(bound.arguments)
         chosen = {name: bound.arguments[name] for name in self.names}
         self._check_kinds(chosen)
-        self.at, rest = eqx.partition(chosen, eqx.is_inexact_array)
+        # A number that is an argument by itself varies if it is named.
+        own = {id(value) for value in chosen.values()}
+        self.at, rest = eqx.partition(chosen, lambda leaf: _is_real(leaf, own))
         self._check_real()
         self.directions = directions
 
@@ -632,8 +655,7 @@ class _Derivation:
         names = tuple(
             name
             for name, value in arguments.items()
-            if name not in self.derived.skip
-            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))
+            if name not in self.derived.skip and any(map(_is_real, jax.tree.leaves(value)))
         )
         if not names:
             raise DerivativeError(
@@ -647,7 +669,7 @@ class _Derivation:
     def _check_kinds(self, chosen: Mapping[str, object]) -> None:
         for name, value in chosen.items():
             leaves = jax.tree.leaves(value)
-            if any(map(eqx.is_inexact_array, leaves)):
+            if any(_is_real(leaf, {id(value)}) for leaf in leaves):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
             if arrays:

@@ -224,7 +224,8 @@ def _by_option(
     positions = dict(axis.dims or ())
     dims: list[int | None] = []
     for leaf in view.leaves:
-        position = positions.get(leaf.argument)
+        # Of a mapped tree all arrays are mapped; a number is the same for each element.
+        position = None if leaf.is_number else positions.get(leaf.argument)
         dims.append(None if position is None else _position(leaf, position, axis, request))
     return tuple(dims)
 
