@@ -96,7 +96,7 @@ def test_numbers_of_a_registered_class_are_data(number):
 
 
 @pytest.mark.core
-def test_a_training_state_is_one_program():
+def test_a_training_state_is_two_programs():
     """Its step is a number first, and an array from then on."""
 
     @optimize
@@ -106,7 +106,7 @@ def test_a_training_state_is_one_program():
     s = State(X)
     for _ in range(6):
         s = step(s)
-    assert (int(s.step), step.stats.traces) == (6, 1)
+    assert (int(s.step), step.stats.traces) == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +198,29 @@ def test_what_is_held_hangs_on_no_value():
     for n, a in ((1.0, 0.25), (2.0, 0.25), (1.0, 0.5), (2.0, 0.5)):
         np.testing.assert_array_equal(second(X, n, a), body(X, n, np.float32(a)))
     assert first.stats.traces == second.stats.traces == 3
+
+
+def test_a_number_and_an_array_at_one_place_are_two_programs():
+    """Where the body needs a number, an array is an error, whichever came first; and an array is
+    differentiated, where a number is not.
+    """
+
+    @optimize
+    def f(x, p):
+        return jnp.sum(x) * p["a"] if p["a"] > 0 else jnp.sum(x)
+
+    for _ in range(2):
+        with pytest.raises(TraceError, match="depends on .p"):
+            f(X, {"a": array(0.5)})
+        np.testing.assert_allclose(f(X, {"a": 0.5}), 0.5 * X.sum())
+
+    @optimize
+    def g(x, a):
+        return jnp.sum(x) * a
+
+    for _ in range(2):
+        assert set(g.grad(X, 0.5)) == {"x"}
+        assert set(g.grad(X, array(0.5))) == {"x", "a"}
 
 
 def test_an_error_of_the_body_is_raised_as_before():

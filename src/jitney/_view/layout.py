@@ -75,10 +75,10 @@ class Layout:
         self.held = held or {}
         """Numbers that would be data, but whose values the body needs while it is traced: indices
         among the leaves, with the reason."""
-        self.unannotated = data_numbers(contract, values, leaves) - self.held.keys()
+        self.unannotated = data_numbers(contract, values, leaves).difference(self.held)
         """Numbers that are traced though no annotation says so."""
         alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
-        self.numbers = self.unannotated | (alternatives - self.held.keys())
+        self.numbers = self.unannotated.union(alternatives).difference(self.held)
         """Numbers that are traced unless the body needs their values."""
         self.dynamic = tuple(
             i
@@ -111,6 +111,7 @@ class Layout:
             strict_key([self.treedef]),
             self.dynamic,
             kinds,
+            self.numbers,
         )
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
@@ -308,7 +309,7 @@ class Layout:
         """
         static = [i for i in self.static if i < len(leaves)]
         kinds = tuple(type(leaves[i]) for i in static)
-        form = (treedef, strict_key([treedef]), self.dynamic, kinds)
+        form = (treedef, strict_key([treedef]), self.dynamic, kinds, self.numbers)
         if form != self.form:
             return False
         picked = self.pick(list(leaves))
