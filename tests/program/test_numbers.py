@@ -210,7 +210,7 @@ def test_a_number_and_an_array_at_one_place_are_two_programs():
         return jnp.sum(x) * p["a"] if p["a"] > 0 else jnp.sum(x)
 
     for _ in range(2):
-        with pytest.raises(TraceError, match="depends on .p"):
+        with pytest.raises(TraceError, match="depends on"):
             f(X, {"a": array(0.5)})
         np.testing.assert_allclose(f(X, {"a": 0.5}), 0.5 * X.sum())
 
