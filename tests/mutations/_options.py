@@ -58,7 +58,7 @@ MAPPED = [
     ),
     Mutation(
         "a position from the end is taken for the first",
-        "src/jitney/_stages/vmap.py",
+        "src/jitney/_stages/dict_form.py",
         "return dim % rank",
         "return max(dim, 0)",
         (f"{_VMAP}the_dict_form_says_the_position",),

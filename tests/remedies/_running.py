@@ -417,14 +417,14 @@ CASES = [
     ),
     # Mapped.
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "or change the position",
         lambda: mapped_rows({"vmap": {"b": {"x": 2}}}, ROWS, 1.0),
         lambda: mapped_rows({"vmap": {"b": {"x": 1}}}, ROWS, 1.0),
         TABLE.sum(0),
     ),
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "pass an array with that axis",
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, array(1.0)),
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, X),

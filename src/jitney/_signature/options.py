@@ -25,7 +25,7 @@ from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled
 from .buckets import Bucket
-from .paths import Steps, steps_of
+from .paths import Steps, root_of, steps_of
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -77,8 +77,7 @@ class VmapAxis:
     @property
     def arguments(self) -> tuple[str, ...]:
         """Arguments that `dims` names, or of which it names parts."""
-        paths = [steps_of(path) for path, _ in self.dims or ()]
-        return tuple(dict.fromkeys(steps[0] for steps in paths if steps is not None))
+        return tuple(dict.fromkeys(root_of(path) for path, _ in self.dims or ()))
 
 
 @dataclass(frozen=True)
@@ -448,7 +447,7 @@ def _explicit(
                 where,
                 f"vmap={value!r} has {path!r}, which is not a path.",
                 "A part of an argument is written as the body reaches it.",
-                "write \"model.layers[0].weight\", or \"params['layers']\" for an item of a dict.",
+                'write "model.layers[0].weight", or "params[\'layers\']" for an item of a dict.',
             )
         if steps in parts:
             fail(

@@ -29,6 +29,12 @@ def steps_of(path: str) -> Steps | None:
     return tuple(map(_text, steps)) if steps and steps[-1].end() == len(path) else None
 
 
+def root_of(path: str) -> str:
+    """Name of the argument that a path begins with; "" if it is not a path."""
+    steps = steps_of(path)
+    return "" if steps is None else steps[0]
+
+
 def stem_of(path: str, whole: Steps) -> str | None:
     """Text of the part of a path that has these steps: `params['layers']` of
     `params['layers'][0]`; None if the path does not begin with them.

@@ -4,28 +4,26 @@
         ->  jax.vmap(body, in_axes=(0, None))
 
 An array is mapped if it has one dimension more than its annotation (`_by_rank`), or as the option
-says. `OneByOne` runs the axis as a loop.
+says (`dict_form.py`). `OneByOne` runs the axis as a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import jax
 
 from .. import _axes
-from .._errors import ContractError, name_fix, plural, shortlist
+from .._errors import ContractError, plural, shortlist
 from .._signature.options import VmapAxis
-from .._signature.paths import Steps, stem_of, steps_of
 from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
+from .dict_form import Dims as Dims
+from .dict_form import dict_form, is_number, positions_by_path
 from .stage import Fn, Request, Skip, Stage
 
-Dims = tuple[int | None, ...]
-"""Position of an axis in each array; None where the array does not have it."""
 Levels = tuple[tuple[str, Dims], ...]
 """Mapped axes, outermost first, each with its positions in the arrays at its level."""
 
@@ -52,7 +50,7 @@ class Vmap(Stage):
         levels: list[Dims] = []
         reasons: list[str] = []
         for axis in request.options.vmap:
-            rule = _by_rank if axis.dims is None else _by_option
+            rule = _by_rank if axis.dims is None else positions_by_path
             dims = rule(view, axis, request)
             unclear = "" if axis.dims is not None else _possible_stacks(view, axis, dims)
             if all(dim is None for dim in dims):
@@ -215,7 +213,7 @@ def _refuse_unnamed(
                 "An array is mapped if it has one axis more than its annotation, and this one has"
                 " none.",
                 "annotate the field, `jitney.register_axes` it, or say it:"
-                f" {_dict_form(view, axis, dims, [argument])}.",
+                f" {dict_form(view, axis, dims, [argument])}.",
                 code="J211",
             )
 
@@ -232,7 +230,7 @@ def _possible_stacks(
     size = next((leaf.shape[dim] for leaf, dim in pairs if dim is not None), None)
     stacks: list[str] = []
     for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
-        leaves = [view.leaves[i] for i in view.of(argument) if not _is_number(view.leaves[i])]
+        leaves = [view.leaves[i] for i in view.of(argument) if not is_number(view.leaves[i])]
         # A count of a padded axis, and an array that is an argument itself, are no trees.
         if any(is_count(leaf) or leaf.path == leaf.argument for leaf in leaves):
             continue
@@ -246,111 +244,8 @@ def _possible_stacks(
     verb = "is" if len(stacks) == 1 else "are"
     return (
         f"; {shortlist(stacks)} {verb} shared, since no annotation says how many axes an element"
-        f" has: for a stack write {_dict_form(view, axis, dims, stacks)}"
+        f" has: for a stack write {dict_form(view, axis, dims, stacks)}"
     )
-
-
-def _dict_form(
-    view: View,
-    axis: VmapAxis,
-    dims: Dims,
-    also: Sequence[str],
-) -> str:
-    """Option in the dict form that maps the arrays that have the axis, and some whole arguments."""
-    paths: list[str] = []
-    for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
-        mapped = [view.leaves[i].path for i in view.of(argument) if dims[i] is not None]
-        is_whole = argument in also or len(mapped) == len(view.of(argument))
-        paths += [argument] if is_whole else mapped
-    listed = ", ".join(f'"{path}": 0' for path in paths)
-    return f'vmap={{"{axis.name}": {{{listed}}}}}'
-
-
-
-def _by_option(
-    view: View,
-    axis: VmapAxis,
-    request: Request,
-) -> Dims:
-    """Apply the dict form: each array has the position of the longest path that it is a part of."""
-    paths = [(path, steps_of(path) or (), position) for path, position in axis.dims or ()]
-    unused = {path: steps for path, steps, _ in paths if len(steps) > 1}
-    dims: list[int | None] = []
-
-    for leaf in view.leaves:
-        fitting: list[tuple[int, str, int | None]] = []
-        for path, steps, position in paths:
-            stem = stem_of(leaf.path, steps)
-            if stem is not None:
-                unused.pop(path, None)
-                fitting.append((len(steps), stem, position))
-        _, stem, position = max(fitting, key=lambda fit: fit[0], default=(0, "", None))
-        is_shared = position is None or (_is_number(leaf) and stem != leaf.path)
-        dims.append(None if is_shared else _position(leaf, position, axis, request))
-
-    for path, steps in unused.items():
-        _refuse_unknown_part(view, path, steps, request)
-    return tuple(dims)
-
-
-def _is_number(leaf: Leaf) -> bool:
-    """Return whether a leaf is a number of Python, which among the parts of an argument is the same
-    for every element.
-    """
-    return leaf.weak_type and not leaf.shape
-
-
-def _refuse_unknown_part(
-    view: View,
-    path: str,
-    steps: Steps,
-    request: Request,
-) -> None:
-    """Check that an argument has no arrays, if none of them belongs to a part that is named: it may
-    be optional.
-
-    Raises:
-        ContractError: The argument has arrays.
-    """
-    arrays = [view.leaves[i].path for i in view.of(steps[0])]
-    if arrays:
-        raise ContractError(
-            request.where,
-            f"`vmap` names {path!r}, which holds no array of this call.",
-            f"The arrays of {steps[0]!r} are {shortlist(arrays)}.",
-            name_fix(path, _stems(arrays), "correct the path."),
-            code="J211",
-        )
-
-
-def _stems(paths: Sequence[str]) -> list[str]:
-    """Paths of all parts that hold one of these arrays."""
-    stems: dict[str, None] = {}
-    for path in paths:
-        steps = steps_of(path) or ()
-        for count in range(1, len(steps) + 1):
-            stems[stem_of(path, steps[:count]) or path] = None
-    return [*stems]
-
-
-def _position(
-    leaf: Leaf,
-    dim: int,
-    axis: VmapAxis,
-    request: Request,
-) -> int:
-    rank = len(leaf.shape)
-    if not -rank <= dim < rank:
-        part = "" if leaf.path == leaf.argument else f', or say that it is shared: "{leaf.path}": None'
-        raise ContractError(
-            request.where,
-            f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape"
-            f" {leaf.shape}.",
-            "`vmap` maps every array of a named argument over an axis that it has.",
-            f"pass an array with that axis, or change the position{part}.",
-            code="J211",
-        )
-    return dim % rank
 
 
 def _reason(
