@@ -504,7 +504,7 @@ CASES = [
     ),
     Remedy(
         "_stages/vmap.py:_refuse_unnamed",
-        "or say it: vmap=",
+        "or say it: …",
         lambda: optimize(vmap="b")(of_model)(Model(ROWS, ROWS[:, 0]), X),
         lambda: optimize(vmap={"b": {"model": 0}})(of_model)(Model(ROWS, ROWS[:, 0]), X),
         ROWS @ HOST + ROWS[:, 0],

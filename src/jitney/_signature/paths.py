@@ -47,6 +47,11 @@ def stem_of(path: str, whole: Steps) -> str | None:
     return None
 
 
+def dotted(path: str) -> str:
+    """The same path with dots for the items of dicts, where keys are words."""
+    return re.sub(r"""\[(['"])(\w+)\1\]""", r".\2", path)
+
+
 def _matches(path: str) -> Iterator[re.Match[str]]:
     step = _NAME.match(path)
     while step is not None:

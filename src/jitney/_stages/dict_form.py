@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .._errors import ContractError, name_fix, shortlist
 from .._signature.options import VmapAxis
-from .._signature.paths import Steps, stem_of, steps_of
+from .._signature.paths import Steps, dotted, stem_of, steps_of
 from .._view.view import Leaf, View
 from .stage import Request
 
@@ -75,7 +75,7 @@ def _refuse_unknown_part(
             request.where,
             f"`vmap` names {path!r}, which holds no array of this call.",
             f"The arrays of {steps[0]!r} are {shortlist(arrays)}.",
-            name_fix(path, _stems(arrays), "correct the path."),
+            name_fix(dotted(path), map(dotted, _stems(arrays)), "correct the path."),
             code="J211",
         )
 
