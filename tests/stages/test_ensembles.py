@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney.errors import ContractError, OptionError
+from jitney.errors import AnnotationWarning, ContractError, OptionError
 from tests._arrays import array
 from tests._selection import CORE
 
@@ -359,6 +359,29 @@ def test_a_module_without_ranks_is_shared_and_the_plan_says_what_to_write():
     said = optimize(vmap=WHOLE)(energy)
     each = [energy(Bare(BARE.weight[i], BARE.shift[i]), X[0]) for i in range(5)]
     np.testing.assert_allclose(said(BARE, X[0]), each, rtol=1e-6)
+
+
+def scaled(model: eqx.nn.Linear, scale, x: Float[Array, "n"]):
+    return model(x) * scale["a"]
+
+
+def test_what_looks_like_a_stack_beside_one_is_a_warning():
+    """Once; the dict form says which it is, and what is not as long is shared in silence."""
+    models = stack(5).trunk
+    f = optimize(vmap="member")(scaled)
+    shared = np.asarray(f(models, {"a": jnp.ones(4)}, X[0]))
+    with pytest.warns(AnnotationWarning, match="'scale' is shared, and all its arrays") as caught:
+        f(models, {"a": jnp.ones((5, 4))}, X[0])
+    text = str(caught[0].message)
+    assert "begin with 5, as do those of 'model', which 'member' maps" in text
+    assert 'vmap={"member": {"model": 0, "scale": 0}}, or vmap={"member": {"model": 0}}' in text
+    f(models, {"a": jnp.ones((5, 1))}, X[0])
+    paths = {"model": 0, "scale": 0}
+    said = optimize(vmap={"member": paths})(scaled)(models, {"a": jnp.ones((5, 4))}, X[0])
+    np.testing.assert_array_equal(said, shared)
+    assert optimize(vmap={"member": {"model": 0}})(scaled)(
+        models, {"a": jnp.ones((5, 4))}, X[0]
+    ).shape == (5, 5, 4)
 
 
 def test_what_is_no_stack_has_no_such_line():

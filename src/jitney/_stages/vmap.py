@@ -21,7 +21,8 @@ from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .dict_form import Dims as Dims
-from .dict_form import dict_form, is_number, positions_by_path
+from .dict_form import dict_form, positions_by_path
+from .possible_stacks import clause_on, possible_stacks, warning_of
 from .stage import Fn, Request, Skip, Stage
 
 Levels = tuple[tuple[str, Dims], ...]
@@ -38,6 +39,8 @@ class Vmap(Stage):
     levels: tuple[Dims, ...]
     why: str = field(compare=False)
     one_by_one: OneByOne | None = None
+    # Text of the warning that an argument, which is shared, looks like a stack.
+    guess: str = field(default="", compare=False)
     name: str = field(default="vmap", compare=False)
 
     @classmethod
@@ -49,16 +52,19 @@ class Vmap(Stage):
         axes: list[str] = []
         levels: list[Dims] = []
         reasons: list[str] = []
+        guess = ""
         for axis in request.options.vmap:
             rule = _by_rank if axis.dims is None else positions_by_path
             dims = rule(view, axis, request)
-            unclear = "" if axis.dims is not None else _possible_stacks(view, axis, dims)
+            stacks = [] if axis.dims is not None else possible_stacks(view, dims)
+            unclear = clause_on(stacks, view, axis, dims)
             if all(dim is None for dim in dims):
                 reasons.append(
                     f"no argument has an axis {axis.name!r} before those of its annotation{unclear}"
                 )
                 continue
             reasons.append(_reason(view, axis, dims, request) + unclear)
+            guess = warning_of(stacks, view, axis, dims, request.where)
             axes.append(axis.name)
             levels.append(dims)
             # The next axis sees the arrays without this one.
@@ -69,7 +75,7 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         if not levels:
             return Skip("vmap", why)
-        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne))
+        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne), guess)
 
     @property
     def scope(self) -> str:
@@ -216,36 +222,6 @@ def _refuse_unnamed(
                 f" {dict_form(view, axis, dims, [argument])}.",
                 code="J211",
             )
-
-
-def _possible_stacks(
-    view: View,
-    axis: VmapAxis,
-    dims: Dims,
-) -> str:
-    """Clause of the plan on modules and trees that are shared and may be stacks: all their arrays
-    begin with one size, that of the axis if it has one, and no annotation gives a rank.
-    """
-    pairs = zip(view.leaves, dims, strict=True)
-    size = next((leaf.shape[dim] for leaf, dim in pairs if dim is not None), None)
-    stacks: list[str] = []
-    for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
-        leaves = [view.leaves[i] for i in view.of(argument) if not is_number(view.leaves[i])]
-        # A count of a padded axis, and an array that is an argument itself, are no trees.
-        if any(is_count(leaf) or leaf.path == leaf.argument for leaf in leaves):
-            continue
-        is_ranked = any(leaf.declared_rank is not None for leaf in leaves)
-        first = {leaf.shape[0] if leaf.shape else None for leaf in leaves}
-        if not is_ranked and len(first) == 1 and first != {None} and size in {None, *first}:
-            stacks.append(argument)
-
-    if not stacks:
-        return ""
-    verb = "is" if len(stacks) == 1 else "are"
-    return (
-        f"; {shortlist(stacks)} {verb} shared, since no annotation says how many axes an element"
-        f" has: for a stack write {dict_form(view, axis, dims, stacks)}"
-    )
 
 
 def _reason(
