@@ -41,7 +41,8 @@ def stacks(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way |
         rest = {name: x for name, x in arrays.items() if name not in inside}
         return {"tree": tuple(tree.values()) if form == "tuple" else tree, **rest}
 
-    why = _filled(made) if "pad" in options else _planned(made)
+    # Without another option nothing is refused.
+    why = _filled(made) if "pad" in options else _planned(made) if options else _never
     text = "".join(f", {name}={value!r}" for name, value in options.items())
     return Way(
         lambda arrays: made(**given(arrays)),
@@ -52,6 +53,10 @@ def stacks(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way |
         "close",
         partial(_stacked, positions=positions, copies=copies),
     )
+
+
+def _never(arrays: Arrays) -> None:
+    return None
 
 
 def _paths(rng: Any, inside: list[str], positions: Positions, form: str) -> dict[str, int | None]:

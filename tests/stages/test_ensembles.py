@@ -2,6 +2,7 @@
 `jax.vmap` of the same body.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -233,6 +234,34 @@ def test_a_part_of_nested_dicts_and_lists_is_mapped(paths):
         for i in range(4)
     ]
     np.testing.assert_allclose(ours, each, rtol=1e-6)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    weight: Any
+    scale: Any
+
+
+class Named(NamedTuple):
+    weight: Any
+    scale: Any
+
+
+@pytest.mark.parametrize("kind", [Registered, Named])
+def test_a_field_of_other_classes_is_a_part(kind):
+    """Of whatever JAX takes apart by the names of its fields."""
+
+    def apply(params, x: Float[Array, "n"]):
+        return params.weight @ x * params.scale
+
+    f = optimize(vmap={"member": {"params.weight": 0}})(apply)
+    weight = jnp.arange(30.0).reshape(5, 2, 3)
+    np.testing.assert_allclose(f(kind(weight, jnp.float32(2)), X[0]), weight @ X[0] * 2, rtol=1e-6)
+    whole = optimize(vmap={"member": {"params": 0}})(apply)
+    scale = jnp.arange(5.0)
+    ours = whole(kind(weight, scale), X[0])
+    np.testing.assert_allclose(ours, weight @ X[0] * scale[:, None], rtol=1e-6)
 
 
 def test_items_of_open_parameters_have_paths():
