@@ -87,8 +87,8 @@ DERIVATIVES = [
     Mutation(
         "a derivative is donated what its function is",
         "src/jitney/_interface/derivatives.py",
-        "replace(options, donate=(), remat=None, memory=memory)",
-        "replace(options, remat=None, memory=memory)",
+        "replace(options, vmap=mapped, donate=(), remat=None, memory=memory)",
+        "replace(options, vmap=mapped, remat=None, memory=memory)",
         (f"{_DERIVATIVES}donated_arguments_live",),
     ),
     Mutation(

@@ -25,7 +25,7 @@ from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
 from .._diagnosis.tracer_errors import unbound_axis_error
-from .._errors import UpdateWarning
+from .._errors import AnnotationWarning, UpdateWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -37,7 +37,7 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
-from .._stages import Fill, Mask
+from .._stages import Fill, Mask, Vmap
 from .._stages.derive import with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
@@ -303,6 +303,7 @@ class CallPlanner:
             Refused: The call is padded, and something besides the arrays of its result depends on
                 the size.
         """
+        self._warn_guess(planned.plan)
         body = planned.plan.build(self.flat(outcome), outcome)
         if counts is None:
             flat = body(*arrays)
@@ -388,6 +389,12 @@ class CallPlanner:
             if explained is None:
                 raise
             raise explained from error
+
+    def _warn_guess(self, plan: Plan) -> None:
+        """Warn once that an argument is shared that looks like a stack."""
+        vmap = plan.of(Vmap)
+        if vmap is not None and vmap.guess and self.core.counters.warn_once("stacks"):
+            warnings.warn(vmap.guess, AnnotationWarning, stacklevel=users_level())
 
     def warn_lost_updates(self, updates: Sequence[str]) -> None:
         """Warn once that updates in place are lost."""

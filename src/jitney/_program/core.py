@@ -623,7 +623,7 @@ def _check_names(core: CompiledFunction) -> None:
     open_ended = any(
         parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters
     )
-    mapped = tuple(name for axis in core.options.vmap for name, _ in axis.dims or ())
+    mapped = tuple(name for axis in core.options.vmap for name in axis.arguments)
     for option, names in (
         ("static", core.options.static),
         ("donate", core.options.donate),

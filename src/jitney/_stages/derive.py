@@ -44,7 +44,8 @@ from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
-from .._signature.options import AUTO
+from .._signature.options import AUTO, VmapAxis
+from .._signature.paths import root_of
 from .._sparsity import REVERSE, WAYS, Mode, PassMode
 from .auto_remat import choose_residuals
 from .remat import remat_to_fit
@@ -229,6 +230,46 @@ class Derived:
         bound = signature_of(self.fn).bind(*args, **kwargs)
         bound.apply_defaults()
         return _Derivation(self, bound, directions).make()
+
+
+def with_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Mapped axes in the dict form, of the directions too: a tangent has the axis where its primal
+    has it, and a cotangent in front, as the result.
+    """
+    extended: list[VmapAxis] = []
+    for axis in axes:
+        dims = list(axis.dims or ())
+        for direction in directions:
+            if direction == COTANGENT:
+                dims.append((direction, 0))
+            else:
+                primal = direction.removeprefix(TANGENT)
+                dims += [
+                    (TANGENT + path, position)
+                    for path, position in axis.dims or ()
+                    if root_of(path) == primal
+                ]
+        # The rank rule goes by the annotations, which directions have too.
+        extended.append(axis if axis.dims is None else replace(axis, dims=tuple(dims)))
+    return tuple(extended)
+
+
+def without_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Inverse of `with_directions`."""
+    return tuple(
+        axis
+        if axis.dims is None
+        else replace(
+            axis, dims=tuple(dim for dim in axis.dims if root_of(dim[0]) not in directions)
+        )
+        for axis in axes
+    )
 
 
 def _end_of_parameters(kinds: Sequence[int]) -> int:

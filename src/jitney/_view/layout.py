@@ -77,6 +77,7 @@ class Layout:
         among the leaves, with the reason."""
         self.unannotated = data_numbers(contract, values, leaves).difference(self.held)
         """Numbers that are traced though no annotation says so."""
+        self._python = frozenset(i for i in indices if _is_number(leaves[i]))
         alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
         self.numbers = self.unannotated.union(alternatives).difference(self.held)
         """Numbers that are traced unless the body needs their values."""
@@ -336,7 +337,7 @@ class Layout:
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaf = _leaf(self.names[i], hints[i], fields[i], array)
-            leaves.append(replace(leaf, is_number=i in self.unannotated))
+            leaves.append(replace(leaf, is_number=i in self._python))
         return View(tuple(leaves))
 
 

@@ -42,7 +42,8 @@ class Leaf:
     field: LeafHint = None
     # Set only for `shard`.
     in_module: bool = False
-    # A number that is traced though no annotation says so.
+    # A number of Python's, which among the parts of an argument is the same for each element of a
+    # mapped axis.
     is_number: bool = False
     # Name of the padded axis whose true size this leaf is; such a leaf is not an argument.
     counts: str | None = None
