@@ -140,6 +140,12 @@ def _facts(
     try:
         program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
     except Refused as refusal:
+        # Facts of fewer sizes, such as those up to the length of a buffer that the body takes a
+        # part of.
+        (symbol,) = mask.symbols
+        bounds = refusal.ranges.get(symbol.symbol)
+        if bounds is not None:
+            return _facts(entry, Mask.over(mask.view, {name: bounds}), plan, name, size)
         at = f"{refusal.place} " if refusal.place else ""
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
     uses = tuple(
