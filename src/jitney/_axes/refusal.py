@@ -4,7 +4,7 @@ decides between evaluation at the exact size and an error for the user.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class Refused(Exception):
@@ -13,21 +13,20 @@ class Refused(Exception):
     Args:
         place: The user's line, "fit.py:12 (residual)".
         what: The operation, as a part of a sentence: "compares the size n with 3".
-        ranges: Symbol or axis -> the sizes of its range, around that of the call, for which a
-            comparison of sizes has one result that has not for all of them; empty if there was no
-            such comparison.
+        ends: Symbol or axis -> the sizes of its range behind which a comparison of sizes has
+            another result; no entry if there was no such comparison.
     """
 
     def __init__(
         self,
         place: str,
         what: str,
-        ranges: Mapping[str, tuple[int, int]] | None = None,
+        ends: Mapping[str, Sequence[int]] | None = None,
     ):
         super().__init__(f"{place} {what}" if place else what)
         self.place = place
         self.what = what
-        self.ranges = ranges or {}
+        self.ends = ends or {}
 
 
 class ClosesOver(Refused):

@@ -86,10 +86,10 @@ class Fill(Stage):
         """
         tops: dict[str, int] = {}
         for axis in self.axes:
-            low, high = refusal.ranges.get(axis.name, (axis.low, axis.high))
-            top = high if low <= axis.low else low - 1
-            if axis.low <= top < axis.high and top % request.divisor(axis.name) == 0:
-                tops[axis.name] = top
+            # The largest: if a comparison before it is in the way, it comes next.
+            ends = [end for end in refusal.ends.get(axis.name, ()) if axis.low <= end < axis.high]
+            if ends and max(ends) % request.divisor(axis.name) == 0:
+                tops[axis.name] = max(ends)
         return tops
 
     @property

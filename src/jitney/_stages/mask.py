@@ -150,9 +150,8 @@ class Mask(Stage):
                 program = self._trace_symbolically(fn, None)
         except Refused as refusal:
             what = in_names(refusal.what, [s.name for s in self.symbols])
-            ranges = refusal.ranges
-            of_axes = {s.name: ranges[s.symbol] for s in self.symbols if s.symbol in ranges}
-            raise Refused(refusal.place, what, of_axes) from refusal
+            ends = {s.name: refusal.ends.get(s.symbol, ()) for s in self.symbols}
+            raise Refused(refusal.place, what, ends) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
     def _trace_symbolically(

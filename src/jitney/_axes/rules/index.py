@@ -450,6 +450,12 @@ def _row_sizes(op: Op) -> list[Dim]:
     return ragged_dims(op.ins[1][:-1])
 
 
+def _rows(op: Op) -> list[Dim]:
+    """The sizes of the axes that number the windows that are written to one operand."""
+    batching = op.params["dimension_numbers"].scatter_indices_batching_dims
+    return [dim for axis, dim in enumerate(op.ins[1][:-1]) if axis not in batching]
+
+
 def _scatter_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
     _, index_dims, update_dims = op.ins
@@ -457,11 +463,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
     if is_ragged(length):
         yield refuse(op, length, "uses it as the length of an index")
     yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
-    several = [
-        dim
-        for axis, dim in enumerate(index_dims[:-1])
-        if axis not in numbers.scatter_indices_batching_dims
-    ]
+    several = _rows(op)
     rows = ragged_dims(several)
     # Along a batching axis each row is written into its own row of the operand: not a use of it.
     if rows:
@@ -529,8 +531,9 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         scatter = _ADDED[SCATTERS[op.name], "sub" in op.name]
         out = scatter(x, indices, updates, numbers, mode=mode)
     else:
-        # Moved positions may coincide, so `unique_indices` still holds only for a single window.
-        alone = all(dim == 1 for dim in index_dims[:-1])
+        # Moved positions may coincide, so `unique_indices` still holds only for a single window of
+        # each operand.
+        alone = all(dim == 1 for dim in _rows(op))
         (out,) = walk.bind(
             op,
             [x, indices, updates],

@@ -131,12 +131,25 @@ def hooked_dims() -> Generator[SizeUses]:
     def picking(plain: Callable[..., object]) -> Callable[..., object]:
         def asked(self: Dim, other: Dim) -> object:
             picked = plain(self, other)
-            # One of the two where it is known which is less.
-            if threading.get_ident() == watching and picked is not self and picked is not other:
+            if threading.get_ident() != watching:
+                return picked
+            # One of the two where it is known which is less, and the number where they are equal.
+            # There the size goes on to arrays that have the axis: `x + pos[:n]` at n = len(pos).
+            if picked is other and not is_symbolic(other) and is_equal(self, other):
+                return self
+            if picked is not self and picked is not other:
                 seen.undecided += [self - other, other - self]
             return picked
 
         return asked
+
+    def is_equal(size: Dim, number: Dim) -> bool:
+        nonlocal asking
+        was, asking = asking, True
+        try:
+            return _is_provable(lambda: size >= number) and _is_provable(lambda: size <= number)
+        finally:
+            asking = was
 
     def present(self: Dim, name: str) -> object:
         # Read by isinstance, match and singledispatch.

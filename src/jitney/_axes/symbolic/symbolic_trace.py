@@ -24,7 +24,7 @@ from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
 from .dim_hooks import hooked_dims
-from .narrower import narrower_ranges
+from .range_ends import range_ends
 from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
 
@@ -320,8 +320,7 @@ def _symbolic(
         with _scope(ranges, choices):
             make_jaxpr(_fresh_function(fn))(*avals(known))
         what = explain_size_error(result)
-        narrower = narrower_ranges(seen.undecided, ranges, known)
-        raise Refused(place(result), what, narrower) from result
+        raise Refused(place(result), what, range_ends(seen.undecided, ranges)) from result
 
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:
