@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -54,7 +53,7 @@ class Fitted:
 
 def fit_window(
     walk: PaddedInterpreter,
-    start: Any,
+    start: jax.Array | np.int32,
     dim: int,
     window: Dim,
 ) -> Fitted:
@@ -66,7 +65,7 @@ def fit_window(
     return Fitted(length, first, at - first)
 
 
-def begin(walk: PaddedInterpreter, window: Dim) -> Any:
+def begin(walk: PaddedInterpreter, window: Dim) -> jax.Array | np.int32:
     """The position of the chunk's part in a window; 0 if nothing is cut."""
     start = walk.start_of(window)
     return np.int32(0) if start is None else start
@@ -87,7 +86,7 @@ def last_start(
 
 def shift_down(
     x: jax.Array,
-    by: Any,
+    by: jax.Array,
     size: int,
     axis: int,
 ) -> jax.Array:
@@ -99,7 +98,7 @@ def shift_down(
 
 def shift_up(
     x: jax.Array,
-    by: Any,
+    by: jax.Array,
     size: int,
     axis: int,
 ) -> jax.Array:
@@ -144,7 +143,7 @@ def shifted_inside(
     shape: Sequence[int],
     axis: int,
     window: Dim,
-    shift: Any,
+    shift: jax.Array | np.int32,
 ) -> jax.Array:
     """Mask of the elements of a fitted window that are those of the true one."""
     positions = lax.broadcasted_iota(np.int32, shape, axis)

@@ -14,7 +14,6 @@ treats those. With 5 valid rows of 8 allocated:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -371,7 +370,7 @@ def _fit_position(
     return lax.reshape(first, column.shape), at
 
 
-def _add_inside(column: jax.Array, offset: Any) -> jax.Array:
+def _add_inside(column: jax.Array, offset: jax.Array | np.int32) -> jax.Array:
     """Add to positions, but for those that are out of bounds of any array."""
     largest = np.iinfo(np.int32).max
     outside = (column < 0) | (column == largest)
