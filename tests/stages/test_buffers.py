@@ -125,7 +125,6 @@ def test_calls_with_other_buffers_have_buckets_of_their_own():
     assert f.stats.sizes["n"] == {10: 2, 15: 1}
 
 
-@pytest.mark.core
 def test_what_stands_behind_reaches_nothing():
     """NaN in the buffer behind the true size; its gradient is zero there."""
     pos = np.full((16, 3), np.nan, np.float32)
@@ -188,7 +187,7 @@ def test_facts():
     assert facts["longest"].kind == "gathered"
 
 
-@pytest.mark.core
+@pytest.mark.core("embed", "gradients")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_in_chunks_and_streamed(body):
     """A chunk has its own rows of the buffer, and adds to its own."""
