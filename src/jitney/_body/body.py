@@ -424,9 +424,12 @@ class CallPlanner:
                 "at exact size: with `debug_nans` a call may be run again, operation by operation"
             )
             return Plan.make(view, replace(request, exact=exact))
+        return self._padded_plan(view, request)
 
+    def _padded_plan(self, view: View, request: Request) -> Plan:
         # Plan with padding, and prove it at these sizes. A refusal becomes the reason of the plan
         # at exact size.
+        fill: Fill | None = None
         try:
             plan = Plan.make(view, request)
             mask, fill = plan.of(Mask), plan.of(Fill)
@@ -435,6 +438,11 @@ class CallPlanner:
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
                 reason = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
+            # In a shorter bucket it may be one program.
+            tops = {} if fill is None else fill.narrower(refusal, request)
+            if tops:
+                tops = {**dict(request.tops), **tops}
+                return self._padded_plan(view, replace(request, tops=tuple(tops.items())))
             axes = named_axes(view)
             explained = with_shape_hint(view, axes, sizes_of(view, axes), refusal)
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))

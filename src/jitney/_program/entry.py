@@ -73,7 +73,7 @@ from .held_numbers import NumberChoices, Redirected, attempt
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
-from .padded_calls import PaddedCalls, warn_refusal
+from .padded_calls import Narrower, PaddedCalls, warn_refusal
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import Run, lower_as_run, runner
 
@@ -171,6 +171,8 @@ class Specialization(CallPlanner):
         self.cuts: dict[Hashable, list[Cut]] = {}
         # Padded program -> its proof, if each new size has to be traced.
         self.proofs: dict[Hashable, Proof] = {}
+        # Padded program -> why it is not one up to the end of its bucket, only up to a size below.
+        self.narrower: dict[Hashable, Narrower] = {}
 
         self._lock = threading.Lock()
 
@@ -505,12 +507,17 @@ class Specialization(CallPlanner):
         in JAX's cache.
         """
         with nullcontext() if self.core.options.cache else cache_disabled():
-            try:
-                pads = self.options.pad and not self.options.debug_nans
-                given = PaddedCalls(self).ahead(arrays) if pads else arrays
-                return self.lower(given, "run").compile()
-            except Refused as refused:
-                refusal = refused
+            pads = self.options.pad and not self.options.debug_nans
+            calls = PaddedCalls(self) if pads else None
+            while True:
+                try:
+                    given = arrays if calls is None else calls.ahead(arrays)
+                    return self.lower(given, "run").compile()
+                except Refused as refused:
+                    refusal = refused
+                # In a shorter bucket it may be one program.
+                if calls is None or not calls.narrow_ahead(arrays, refusal):
+                    break
             warn_refusal(self.core, refusal)
             return self.lower(arrays, "run").compile()
 
