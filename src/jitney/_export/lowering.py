@@ -18,7 +18,8 @@ from .._errors import ExportError, Where, shortlist
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
 from .._jax.evaluation import evaluate_jaxpr
 from .._jax.jaxprs import open_jaxpr, source_of
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import tree_flatten
 from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr
 from .._program.entry import Specialization
 from .._program.tolerance import with_policy
@@ -120,7 +121,7 @@ def _needs_sizes(
 def _result(treedef: object, count: int) -> object:
     """Return the result tree, with slots for its arrays and held values for its static leaves."""
     slots = [Slot(number) for number in range(count)]
-    whole = tree_unflatten(treedef, slots)
+    whole = unflatten_stand_ins(treedef, slots)
     if type(whole) is not Mixed:
         return whole
 
@@ -128,7 +129,7 @@ def _result(treedef: object, count: int) -> object:
     leaves = list(whole.arrays)
     for i, leaf in whole.outcome.rest:
         leaves.insert(i, StaticLeaf(leaf))
-    return tree_unflatten(whole.outcome.treedef, leaves)
+    return unflatten_stand_ins(whole.outcome.treedef, leaves)
 
 
 def _plain(result: object) -> object:

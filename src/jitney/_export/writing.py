@@ -18,7 +18,8 @@ from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where
 from .._jax.settings import settings, x64_is_on
-from .._jax.trees import extended, issubdtype, tree_unflatten, words_of_keys
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
@@ -294,7 +295,7 @@ def _arguments(
         leaves[i] = StaticLeaf(value)
 
     names = [parameter.name for parameter in entry.core.contract.parameters]
-    arguments = tree_unflatten(layout.treedef, leaves)
+    arguments = unflatten_stand_ins(layout.treedef, leaves)
     trees = zip(names, arguments, strict=True)
     return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
 
