@@ -234,7 +234,7 @@ def _decorate(
     if off is not None:
         chosen = replace(plain_options(chosen), disabled=off)
     core = REGISTRY.core(function, chosen, namespace)
-    return Program(core, function, args, kwargs)
+    return Program(core, function, args, kwargs).decorated()
 
 
 def _unwrap_callable(fn: Callable[..., object]) -> Unwrapped:
