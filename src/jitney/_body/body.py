@@ -24,6 +24,7 @@ import jax
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
+from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import UpdateWarning
 from .._jax.mesh import current as current_mesh
@@ -38,6 +39,7 @@ from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask
+from .._stages.derive import Derived
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
@@ -379,6 +381,14 @@ class CallPlanner:
             if explained is None:
                 raise
             raise explained from error
+        except Exception as error:
+            core = self.core
+            named = core.binder.values_by_name(values)
+            function = fn.fn if isinstance(fn, Derived) else fn
+            refused = checker_error(error, function, core.contract, named)
+            if refused is None:
+                raise
+            raise refused from error
 
     def warn_lost_updates(self, updates: Sequence[str]) -> None:
         """Warn once that updates in place are lost."""
