@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -334,7 +334,11 @@ class CallPlanner:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
-            values = self.layout.values(flat, statics, for_body=True)
+            try:
+                values = self.layout.values(flat, statics, for_body=True)
+            except Exception as error:
+                self._explain(error, fn, {})
+                raise
             originals = dict(zip(map(id, statics), self.statics, strict=True))
             given = ArgumentSnapshot(core.binder, values, originals)
 
@@ -382,12 +386,23 @@ class CallPlanner:
                 raise
             raise explained from error
         except Exception as error:
-            core = self.core
-            named = core.binder.values_by_name(values)
-            function = fn.fn if isinstance(fn, Derived) else fn
-            refused = checker_error(error, function, core.contract, named)
-            if refused is None:
-                raise
+            self._explain(error, fn, self.core.binder.values_by_name(values))
+            raise
+
+    def _explain(
+        self,
+        error: Exception,
+        fn: Callable[..., object],
+        arguments: Mapping[str, object],
+    ) -> None:
+        """Raise jitney's own error in place of that of a type checker that refuses what is traced.
+
+        Raises:
+            TraceError: It is one.
+        """
+        function = fn.fn if isinstance(fn, Derived) else fn
+        refused = checker_error(error, function, self.core.contract, arguments)
+        if refused is not None:
             raise refused from error
 
     def warn_lost_updates(self, updates: Sequence[str]) -> None:

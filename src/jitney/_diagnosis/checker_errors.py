@@ -57,11 +57,9 @@ def checker_error(
     ]
     body = attribute(innermost(fn)[0], "__code__")
     ran = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if body in ran or body is None:
-        return _further_inside(error, contract, numbers)
     wrapper = next((each for each in wrappers(fn) if each in ran), None)
-    if wrapper is None:
-        return None
+    if wrapper is None or body is None or body in ran:
+        return _further_inside(error, contract, numbers)
 
     decorator = _decorator_of(wrapper, fn)
     who = decorator or f"the type checker around it ({_author(wrapper)}'s)"

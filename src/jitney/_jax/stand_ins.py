@@ -3,12 +3,12 @@ static values in a wrapper.
 
 JAX rebuilds a registered dataclass by a call of its class, whose `__init__` may look at what it is
 given: a type checker does, and so does a `__post_init__` that converts its fields. In a trace it
-gets tracers, which it takes; stand-ins it may refuse.
+gets tracers, which it takes; stand-ins it may refuse. The same holds for the `__new__` of a named
+tuple, and for a class whose own unflattening calls it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,85 +18,94 @@ from .trees import tree_flatten, tree_unflatten
 
 _PyTreeDef: Any = jax.tree_util.PyTreeDef
 _REGISTRY: Any = jax.tree_util.default_registry
+_MOST_ATTRIBUTES = 100
 
 
 def unflatten_stand_ins(treedef: Any, leaves: Sequence[object]) -> Any:
-    """Rebuild a tree from leaves that nobody computes with. A dataclass that refuses them gets them
-    as its fields, without a call of its class.
+    """Rebuild a tree from leaves that nobody computes with. A class that refuses them gets them as
+    attributes, without a call of the class.
 
     Raises:
-        Exception: Whatever another class raises that refuses them.
+        Exception: Whatever a class raises that refuses them, and does not show its attributes.
     """
     try:
         return tree_unflatten(treedef, leaves)
     except Exception:
-        if not _has_dataclass(treedef):
+        if treedef.node_data() is None:
             raise
         return _rebuild(treedef, leaves)
 
 
-def _has_dataclass(treedef: Any) -> bool:
+def _rebuild(treedef: Any, leaves: Sequence[object]) -> Any:
+    """Rebuild a tree node by node, the inner ones first."""
     node = treedef.node_data()
     if node is None:
-        return False
-    return dataclasses.is_dataclass(node[0]) or any(map(_has_dataclass, treedef.children()))
-
-
-def _rebuild(treedef: Any, leaves: Sequence[object]) -> Any:
-    node = treedef.node_data()
-    if node is None or not _has_dataclass(treedef):
-        return tree_unflatten(treedef, leaves)
-    # The children first, each from its own leaves.
+        return leaves[0]
     parts: list[object] = []
     begin = 0
     for child in treedef.children():
         parts.append(_rebuild(child, leaves[begin : begin + child.num_leaves]))
         begin += child.num_leaves
 
-    kind, held = node
-    made = _without_init(kind, held, parts) if dataclasses.is_dataclass(kind) else None
-    return _one_level(treedef, parts) if made is None else made
-
-
-def _one_level(treedef: Any, parts: Sequence[object]) -> object:
-    """The node of a structure, around parts that are trees."""
     children = [jax.tree.structure(0)] * len(parts)
-    node = _PyTreeDef.from_node_data_and_children(_REGISTRY, treedef.node_data(), children)
-    return tree_unflatten(node, parts)
+    level = _PyTreeDef.from_node_data_and_children(_REGISTRY, node, children)
+    try:
+        return tree_unflatten(level, parts)
+    except Exception:
+        kind, held = node
+        if issubclass(kind, tuple):
+            return tuple.__new__(kind, parts)
+        made = _without_init(kind, held, parts)
+        if made is None:
+            raise
+        return made
 
 
-def _without_init(kind: Any, held: object, parts: Sequence[object]) -> object | None:
-    """Instance of a dataclass with these parts and this auxiliary data in its fields; None if its
-    flattening does not show which field each of them is.
+def _without_init(kind: type, held: object, parts: Sequence[object]) -> object | None:
+    """Instance of a registered class with these parts and this auxiliary data as its attributes;
+    None if its flattening does not show which attribute each of them is.
     """
-    names = [field.name for field in dataclasses.fields(kind)]
-    # Which child a field is, and which part of the auxiliary data, a blank instance tells, whose
-    # fields hold a marker each.
-    blank = object.__new__(kind)
-    markers = {name: object() for name in names}
-    for name, marker in markers.items():
-        object.__setattr__(blank, name, marker)
-    flat = _REGISTRY.flatten_one_level(blank)
-    if flat is None:
+    markers: dict[str, object] = {}
+    flat = _flatten_blank(kind, markers)
+    if flat is None or len(flat[0]) != len(parts):
         return None
-    children, beside = list(flat[0]), flat[1]
-    if len(children) != len(parts):
-        return None
+    children, beside = flat
+    places = dict(zip(map(id, children), parts, strict=True))
+    places.update(zip(map(id, _items(beside)), _items(held), strict=False))
 
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for name, marker in markers.items():
-        place = next((i for i, child in enumerate(children) if child is marker), None)
-        if place is not None:
-            object.__setattr__(made, name, parts[place])
-            continue
-        place = next((i for i, part in enumerate(_items(beside)) if part is marker), None)
-        if place is not None:
-            object.__setattr__(made, name, _items(held)[place])
+        if id(marker) not in places:
+            return None
+        object.__setattr__(made, name, places[id(marker)])
     return made
 
 
+def _flatten_blank(
+    kind: type, markers: dict[str, object]
+) -> tuple[tuple[object, ...], object] | None:
+    """Children and auxiliary data of an instance whose attributes are markers. Those that the
+    flattening asks for are made one by one, and are noted in `markers`.
+    """
+    blank: Any = object.__new__(kind)
+    for _ in range(_MOST_ATTRIBUTES):
+        try:
+            children, beside = _REGISTRY.flatten_one_level(blank)
+        except AttributeError as missing:
+            if missing.obj is not blank or missing.name in markers:
+                return None
+            markers[missing.name] = object()
+            object.__setattr__(blank, missing.name, markers[missing.name])
+        # It does more with its attributes than to hand them on.
+        except Exception:  # noqa: BLE001
+            return None
+        else:
+            return tuple(children), beside
+    return None
+
+
 def _items(beside: object) -> tuple[object, ...]:
-    return tuple(beside) if isinstance(beside, tuple) else (beside,)
+    return tuple(beside) if isinstance(beside, (tuple, list)) else (beside,)
 
 
 def partition(tree: Any, chosen: Callable[[object], bool]) -> tuple[Any, Any]:

@@ -23,7 +23,6 @@ from typing import Any
 
 import equinox as eqx
 
-from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import PyTreeDef
 from .nodes import FIELDS, children, fields_of, is_leaf
@@ -61,17 +60,18 @@ def builder(
     static = dict(rest)
     indices = range(treedef.num_leaves)
     leaves = [static[i] if i in static else _StandIn() for i in indices]
-    writer = _BuilderWriter(treedef, static, fresh)
-    build = writer.compile_function()
-
-    # Compare one result with that of JAX before the function is trusted.
     arrays_of = [leaf for i, leaf in enumerate(leaves) if i not in static]
-    result = build(arrays_of)
     changing = [value for value in static.values() if fresh(value) is not value]
     copied = set(map(id, changing))
-    if _are_alike(result, unflatten_stand_ins(treedef, leaves), copied):
-        writer.take_arrays()
-        return build
+
+    # Compare one result with that of JAX before the function is trusted.
+    try:
+        build = _BuilderWriter(treedef, static, fresh).compile_function()
+        if _are_alike(build(arrays_of), tree_unflatten(treedef, leaves), copied):
+            return build
+    # A class of the user's that takes arrays alone, as under a type checker.
+    except Exception:  # noqa: BLE001, S110
+        pass
 
     # Fallback for a structure that the generated function gets wrong.
     def by_jax(arrays: Sequence[object]) -> object:
@@ -128,7 +128,7 @@ class _BuilderWriter:
             "new": object.__new__,
             "put": FIELDS.__set__,
             "fresh": fresh,
-            "unflatten": unflatten_stand_ins,
+            "unflatten": tree_unflatten,
         }
         self._lines: list[str] = []
         indices = range(treedef.num_leaves)
@@ -147,7 +147,7 @@ class _BuilderWriter:
                 self._lines.append(f"a{i} = fresh({name})")
 
         # The stand-ins have to stay alive, since they are identified by `id`.
-        self._alive = whole = unflatten_stand_ins(treedef, stand_ins)
+        self._alive = whole = tree_unflatten(treedef, stand_ins)
         self._whole = self._part(whole)
 
     def compile_function(self) -> Build:
@@ -156,10 +156,6 @@ class _BuilderWriter:
         # The source consists of names and numbers generated here, and of no text of the user's.
         exec(compile(source, "<a result, built by jitney>", "exec"), self._names)  # noqa: S102
         return self._names["build"]
-
-    def take_arrays(self) -> None:
-        """Make the function one of arrays, from which JAX rebuilds each class as it is."""
-        self._names["unflatten"] = tree_unflatten
 
     def _constant(self, value: object) -> str:
         name = f"c{len(self._names)}"
