@@ -13,9 +13,8 @@ import inspect
 import re
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 
 from .._contract.contract import Contract
 from .._errors import JitneyError, TraceError
@@ -135,7 +134,7 @@ def _first_line(error: Exception) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def wrappers(fn: Any) -> Iterator[CodeType]:
+def wrappers(fn: object) -> Iterator[CodeType]:
     """Code of the functions around the innermost one."""
     while True:
         inner = attribute(fn, "__wrapped__")
@@ -167,27 +166,28 @@ def _decorator_of(wrapper: CodeType, fn: object) -> str | None:
     return None
 
 
-def _decorators(fn: Any) -> Iterator[tuple[str, str, object]]:
+def _decorators(fn: object) -> Iterator[tuple[str, str, object]]:
     """Decorators in the source of a function: line, text, and the object that the text names."""
-    code: CodeType | None = attribute(fn, "__code__")
+    if not isinstance(fn, FunctionType):
+        return
     try:
         lines, first = inspect.getsourcelines(fn)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     # No source at hand, or a part of a line.
     except (OSError, TypeError, SyntaxError):
         return
-    if code is None or not isinstance(tree.body[0], ast.FunctionDef):
+    if not isinstance(tree.body[0], ast.FunctionDef):
         return
     for each in tree.body[0].decorator_list:
         named = each.func if isinstance(each, ast.Call) else each
         found = _looked_up(named, {**fn.__globals__, **inspect.getclosurevars(fn).nonlocals})
         while isinstance(found, functools.partial):
             found = found.func
-        line = f"{short(code.co_filename)}:{first + each.lineno - 1}"
+        line = f"{short(fn.__code__.co_filename)}:{first + each.lineno - 1}"
         yield line, ast.unparse(each), found
 
 
-def _looked_up(named: ast.expr, names: Mapping[str, Any]) -> Callable[..., object] | None:
+def _looked_up(named: ast.expr, names: Mapping[str, object]) -> object:
     if isinstance(named, ast.Name):
         return names.get(named.id)
     if isinstance(named, ast.Attribute):

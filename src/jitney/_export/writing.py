@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -164,7 +163,7 @@ class _Writer:
     def _lower_part(
         self,
         entry: Specialization,
-        examples: Sequence[object],
+        examples: Sequence[Array | jax.ShapeDtypeStruct],
         at: ExportSizes,
     ) -> _Part:
         resized = resizing(entry, examples, at, self.where)
@@ -361,7 +360,7 @@ def _aval(aval: Aval, path: str) -> ArrayEntry:
 
 def _bound_arrays(
     entry: Specialization,
-    examples: Sequence[Any],
+    examples: Sequence[Array | jax.ShapeDtypeStruct],
     arrays: Sequence[Array],
     bound: Sequence[str],
     where: Where,

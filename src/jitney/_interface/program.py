@@ -639,7 +639,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         return functools.partial(fn, *args, **self._kwargs)
 
     @property
-    def __globals__(self) -> dict[str, Any]:
+    def __globals__(self) -> dict[str, object]:
         """Globals of the function, where a type checker looks names up."""
         return getattr(innermost(self._fn)[0], "__globals__", {})
 

@@ -15,13 +15,14 @@ from typing import Any
 import jax
 
 from .trees import tree_flatten, tree_unflatten
+from .typed import PyTreeDef
 
-_PyTreeDef: Any = jax.tree_util.PyTreeDef
-_REGISTRY: Any = jax.tree_util.default_registry
+Tree = Any
+_REGISTRY = jax.tree_util.default_registry
 _MOST_ATTRIBUTES = 100
 
 
-def unflatten_stand_ins(treedef: Any, leaves: Sequence[object]) -> Any:
+def unflatten_stand_ins(treedef: object, leaves: Sequence[object]) -> Tree:
     """Rebuild a tree from leaves that nobody computes with. A class that refuses them gets them as
     attributes, without a call of the class.
 
@@ -31,12 +32,12 @@ def unflatten_stand_ins(treedef: Any, leaves: Sequence[object]) -> Any:
     try:
         return tree_unflatten(treedef, leaves)
     except Exception:
-        if treedef.node_data() is None:
+        if not isinstance(treedef, PyTreeDef) or treedef.node_data() is None:
             raise
         return _rebuild(treedef, leaves)
 
 
-def _rebuild(treedef: Any, leaves: Sequence[object]) -> Any:
+def _rebuild(treedef: PyTreeDef, leaves: Sequence[object]) -> object:
     """Rebuild a tree node by node, the inner ones first."""
     node = treedef.node_data()
     if node is None:
@@ -48,7 +49,7 @@ def _rebuild(treedef: Any, leaves: Sequence[object]) -> Any:
         begin += child.num_leaves
 
     children = [jax.tree.structure(0)] * len(parts)
-    level = _PyTreeDef.from_node_data_and_children(_REGISTRY, node, children)
+    level = PyTreeDef.from_node_data_and_children(_REGISTRY, node, children)
     try:
         return tree_unflatten(level, parts)
     except Exception:
@@ -73,7 +74,7 @@ def _without_init(kind: type, held: object, parts: Sequence[object]) -> object |
     places = dict(zip(map(id, children), parts, strict=True))
     places.update(zip(map(id, _items(beside)), _items(held), strict=False))
 
-    made: Any = object.__new__(kind)
+    made = object.__new__(kind)
     for name, marker in markers.items():
         if id(marker) not in places:
             return None
@@ -87,15 +88,16 @@ def _flatten_blank(
     """Children and auxiliary data of an instance whose attributes are markers. Those that the
     flattening asks for are made one by one, and are noted in `markers`.
     """
-    blank: Any = object.__new__(kind)
+    blank = object.__new__(kind)
     for _ in range(_MOST_ATTRIBUTES):
         try:
             children, beside = _REGISTRY.flatten_one_level(blank)
         except AttributeError as missing:
-            if missing.obj is not blank or missing.name in markers:
+            name = missing.name
+            if missing.obj is not blank or name is None or name in markers:
                 return None
-            markers[missing.name] = object()
-            object.__setattr__(blank, missing.name, markers[missing.name])
+            markers[name] = object()
+            object.__setattr__(blank, name, markers[name])
         # It does more with its attributes than to hand them on.
         except Exception:  # noqa: BLE001
             return None
@@ -108,7 +110,7 @@ def _items(beside: object) -> tuple[object, ...]:
     return tuple(beside) if isinstance(beside, (tuple, list)) else (beside,)
 
 
-def partition(tree: Any, chosen: Callable[[object], bool]) -> tuple[Any, Any]:
+def partition(tree: object, chosen: Callable[[object], bool]) -> tuple[Tree, Tree]:
     """Split a tree in two of its structure, with None in place of the leaves of the other one: the
     leaves that are chosen, and the rest. `equinox.combine` is the inverse.
 
