@@ -63,7 +63,9 @@ def checker_error(
     decorator = _decorator_of(wrapper, fn)
     who = decorator or f"the type checker around it ({_author(wrapper)}'s)"
     above = "; put the type checker above @optimize, where it sees the number" if decorator else ""
-    refused = [name for name in numbers if re.search(rf"\b{name}\b", str(error))]
+    said = _said(error)
+    quoted = [name for name in numbers if re.search(rf"(['\"]){name}\1|\b{name}=", said)]
+    refused = quoted if re.search(_FLOAT, said) else []
     if refused:
         static = repr(refused[0]) if len(refused) == 1 else repr(tuple(refused))
         return TraceError(
@@ -73,7 +75,7 @@ def checker_error(
             f"{_BOTH}{above}; or say static={static}, which is a program for each value.",
             code="J274",
         )
-    if _holds_number(contract.result) and "return" in str(error):
+    if _holds_number(contract.result) and "return" in said and re.search(_TRACED, said):
         return TraceError(
             contract.where,
             f"the result is traced, and {who} takes a `float` alone.",
@@ -93,7 +95,8 @@ def _further_inside(
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if owner(last.f_code.co_filename) not in ("library", "generated"):
         return None
-    if not re.search(_TRACED, str(error)) or not re.search(_FLOAT, str(error)):
+    said = _said(error)
+    if not re.search(_TRACED, said) or not re.search(_FLOAT, said):
         return None
     users = [
         frame
@@ -105,8 +108,7 @@ def _further_inside(
     return TraceError(
         contract.where,
         f"{line} passes on a number that is traced, where {_author(last.f_code)} takes a `float`"
-        " alone:"
-        f" {_first_line(error)}",
+        f" alone: {_short(said)}",
         _RULE,
         f"{_BOTH} in that signature{static}.",
         code="J274",
@@ -129,9 +131,14 @@ def _is_traced(value: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in tree_flatten(value)[0])
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def _short(said: str) -> str:
+    first = said.partition("\n")[0]
+    return first if len(first) <= 100 else f"{first[:97]}..."
+
+
+def _said(error: Exception) -> str:
+    """The message of a checker, without the list of all arguments that jaxtyping puts below."""
+    return str(error).strip().partition("\n---")[0]
 
 
 def wrappers(fn: object) -> Iterator[CodeType]:
