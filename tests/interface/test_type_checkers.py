@@ -341,6 +341,17 @@ def test_beartype_above_gives_the_program():
     assert f == optimize(mean)
 
 
+def test_a_wrapper_by_hand_is_what_its_call_is():
+    """No attribute of a program that `functools.wraps` copies leads past the wrapper."""
+    names = {"optimize": optimize, "functools": functools}
+    exec(  # in a module without beartype
+        "@optimize\ndef f(x):\n    return x\n"
+        "@functools.wraps(f)\ndef doubled(x):\n    return 2 * f(x)",
+        names,
+    )
+    np.testing.assert_allclose(names["doubled"].__call__(LINE), 2 * ROWS[:, 0])
+
+
 def test_the_program_is_within_a_wrapper_of_another_checker():
     """jaxtyping and others make a function, whose `__wrapped__` is the program."""
     f = jaxtyped(typechecker=beartype)(optimize(mean))

@@ -532,7 +532,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         `lazy_derivatives`.
         """
         same = self._with(_defaults=defaults, _made={}, _usual={}, positions={})
-        return same.decorated()
+        return same.decorated() if "__call__" in vars(self) else same
 
     def arguments(
         self,
@@ -574,10 +574,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         return same
 
     def decorated(self) -> Program[P, R]:
-        """Return this program, for the line of the decorator.
-
-        A type checker that stands above may decorate `program.__call__` in place of an object that
-        is no function, and put what it makes of that in its place. What it finds is a program.
+        """Return this program, for a line below beartype. That decorates `program.__call__` in
+        place of an object that is not a function, and what it finds there is a program.
         """
         vars(self)["__call__"] = self._with()
         return self
