@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -24,6 +24,7 @@ import jax
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
+from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import AnnotationWarning, UpdateWarning
 from .._jax.mesh import current as current_mesh
@@ -38,7 +39,7 @@ from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask, Vmap
-from .._stages.derive import with_numbers
+from .._stages.derive import Derived, with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
@@ -334,7 +335,11 @@ class CallPlanner:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
-            values = layout.values(flat, statics, for_body=True)
+            try:
+                values = layout.values(flat, statics, for_body=True)
+            except Exception as error:
+                self._explain(error, fn, {})
+                raise
             originals = dict(zip(map(id, statics), self.statics, strict=True))
             given = ArgumentSnapshot(core.binder, values, originals)
 
@@ -389,6 +394,25 @@ class CallPlanner:
             if explained is None:
                 raise
             raise explained from error
+        except Exception as error:
+            self._explain(error, fn, self.core.binder.values_by_name(values))
+            raise
+
+    def _explain(
+        self,
+        error: Exception,
+        fn: Callable[..., object],
+        arguments: Mapping[str, object],
+    ) -> None:
+        """Raise jitney's own error in place of that of a type checker that refuses what is traced.
+
+        Raises:
+            TraceError: It is one.
+        """
+        function = fn.fn if isinstance(fn, Derived) else fn
+        refused = checker_error(error, function, self.core.contract, arguments)
+        if refused is not None:
+            raise refused from error
 
     def _warn_guess(self, plan: Plan) -> None:
         """Warn once that an argument is shared that looks like a stack."""

@@ -235,7 +235,22 @@ def _decorate(
     if off is not None:
         chosen = replace(plain_options(chosen), disabled=off)
     core = REGISTRY.core(function, chosen, namespace)
-    return Program(core, function, args, kwargs)
+    program = Program(core, function, args, kwargs)
+    names = {**getattr(function, "__globals__", {}), **namespace}
+    return program.decorated() if _has_beartype(names) else program
+
+
+def _has_beartype(names: Mapping[str, object]) -> bool:
+    """Return whether beartype may decorate what stands among these names: by itself, or by its hook
+    of imports, which adds names to a module.
+    """
+    beartype = sys.modules.get("beartype")
+    if beartype is None:
+        return False
+    own = (beartype, getattr(beartype, "beartype", None))
+    return any(
+        "beartype" in name or any(value is each for each in own) for name, value in names.items()
+    )
 
 
 def _unwrap_callable(fn: Callable[..., object]) -> Unwrapped:

@@ -50,6 +50,7 @@ from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
+from .._signature.resolving import innermost
 from .._view.fitting import demand_floats_fit
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmix
@@ -84,6 +85,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         "bound_as",
         "bound_to",
         "core",
+        "decorated",
         "defaults",
         "derivatives",
         "flattened",
@@ -545,7 +547,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """Return the same program with other defaults for its derivatives; see
         `lazy_derivatives`.
         """
-        return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+        same = self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+        return same.decorated() if "__call__" in vars(self) else same
 
     def arguments(
         self,
@@ -574,12 +577,24 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
-        return self._with(_args=args, _kwargs=kwargs)
+        same = object.__new__(type(self))
+        held = vars(same)
+        held.update(vars(self))
+        held["_args"], held["_kwargs"] = args, kwargs
+        held.pop("__call__", None)
+        return same
 
     def _with(self, **changed: object) -> Program[P, R]:
-        same = object.__new__(type(self))
-        vars(same).update(vars(self), **changed)
+        same = self.bound_to(self._args, self._kwargs)
+        vars(same).update(changed)
         return same
+
+    def decorated(self) -> Program[P, R]:
+        """Return this program, for a line below beartype. That decorates `program.__call__` in
+        place of an object that is not a function, and what it finds there is a program.
+        """
+        vars(self)["__call__"] = self._with()
+        return self
 
     def abstract(
         self,
@@ -635,6 +650,19 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
             instance: Any = args[0]
             return instance if is_call_of(fn, instance) else types.MethodType(fn, instance)
         return functools.partial(fn, *args, **self._kwargs)
+
+    @property
+    def __globals__(self) -> dict[str, object]:
+        """Globals of the function, where a type checker looks names up."""
+        return getattr(innermost(self._fn)[0], "__globals__", {})
+
+    @property
+    def __no_type_check__(self) -> bool:
+        """True if a type checker that stands above has nothing to check, by the mark of
+        `typing.no_type_check`: the contract is checked, and the annotations say what the body sees,
+        which under `vmap` is not what is passed.
+        """
+        return self._core.options.contracts
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -32,6 +32,7 @@ from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import public_name
 from .._jax.sparse_arrays import bcoo
+from .._jax.stand_ins import partition
 from .._jax.trees import (
     Path,
     issubdtype,
@@ -347,7 +348,7 @@ class _Derivation:
         self._check_kinds(chosen)
         # A number that is an argument by itself varies if it is named.
         own = {id(value) for value in chosen.values()}
-        self.at, rest = eqx.partition(chosen, lambda leaf: _is_real(leaf, own))
+        self.at, rest = partition(chosen, lambda leaf: _is_real(leaf, own))
         self._check_real()
         self.directions = directions
 
@@ -391,7 +392,7 @@ class _Derivation:
         def scalar(at: Arguments) -> tuple[jax.Array, object]:
             nonlocal rest
             value, auxiliary = self._two(self._once(at))
-            aux, rest = eqx.partition(auxiliary, eqx.is_array)
+            aux, rest = partition(auxiliary, eqx.is_array)
             return self._real_number(value), aux
 
         recomputed = _recomputing(scalar, self.derived.remat)
@@ -424,7 +425,7 @@ class _Derivation:
             Refused: The function is not a sum; with the operation along the axis, and its line.
         """
         ranges = ranges_at_hand()
-        arrays, rest = eqx.partition(self.bound.arguments, eqx.is_array)
+        arrays, rest = partition(self.bound.arguments, eqx.is_array)
 
         def whole(arrays: Arguments) -> object:
             out = self._call_with(eqx.combine(arrays, rest))

@@ -19,6 +19,7 @@ from jax.tree_util import DictKey, SequenceKey, tree_flatten_with_path
 
 from .._contract.contract import Contract
 from .._errors import ContractError, StaticError, repr_of
+from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import (
     Path,
     Tracer,
@@ -294,8 +295,10 @@ class Layout:
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
             leaves[i] = value
+        if not for_body:
+            return unflatten_stand_ins(self.treedef, leaves)
         values = tree_unflatten(self.treedef, leaves)
-        if for_body and self.loose:
+        if self.loose:
             copy_loose(values)
         return values
 

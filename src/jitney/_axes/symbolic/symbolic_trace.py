@@ -309,8 +309,11 @@ def _symbolic(
     with hooked_dims() as seen, _scope(ranges, choices):
         try:
             result = make_jaxpr(_fresh_function(fn))(*avals(sizes))
-        except Refused:
-            raise
+        except Refused as refusal:
+            # The text of a size in the message of another error, which may come at known sizes too.
+            if refusal.__context__ is None:
+                raise
+            result = refusal
         except Exception as error:  # noqa: BLE001
             result = error
 
@@ -319,6 +322,8 @@ def _symbolic(
     if isinstance(result, Exception):
         with _scope(ranges, choices):
             make_jaxpr(_fresh_function(fn))(*avals(known))
+        if isinstance(result, Refused):
+            raise result
         what = explain_size_error(result)
         raise Refused(place(result), what, range_ends(seen.undecided, ranges)) from result
 
