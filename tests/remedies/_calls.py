@@ -645,21 +645,21 @@ CASES = [
     ),
     # Classes.
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         "pass the class",
         lambda: jitney.register_axes(Layer(X), w="d"),
         lambda: jitney.register_axes(LayerOfLibrary, w="d"),
         None,
     ),
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         "did you mean",
         lambda: jitney.register_axes(LayerOfLibrary, ww="d"),
         lambda: jitney.register_axes(LayerOfLibrary, w="d"),
         None,
     ),
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         'write "out in"',
         lambda: jitney.register_axes(LayerOfLibrary, w=3),
         lambda: jitney.register_axes(LayerOfLibrary, w="out in"),

@@ -72,13 +72,13 @@ def _check_sizes(core: CompiledFunction, sizes: object) -> None:
             'write sizes={"n": 100}.',
             code="J216",
         )
-    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
+    known = {*core.axes, *(axis.name for axis in core.options.vmap)}
     for name, size in sizes.items():
         if name not in known:
             raise ContractError(
                 core.where,
                 f"sizes names {name!r}, which is not an axis.",
-                "The axes of the signature and of `vmap` are"
+                "The axes of the signature, of the fields of its classes and of `vmap` are"
                 f" {', '.join(sorted(known)) or 'none'}.",
                 name_fix(str(name), known),
                 code="J216",

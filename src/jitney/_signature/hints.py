@@ -195,6 +195,8 @@ class AnyHint:
     reason: str = ""
     # The annotation of a field contains an undefined name.
     is_unresolved: bool = False
+    # The value is an array all the same.
+    is_array: bool = False
 
     @property
     def text(self) -> str:

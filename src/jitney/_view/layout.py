@@ -38,8 +38,7 @@ from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
-from .module_axes import InModule, axes_in_modules
-from .result_codegen import holds_modules
+from .field_axes import InField, axes_in_fields
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -287,9 +286,7 @@ class Layout:
         wrapped = [Opaque.holding(value) for value in statics]
         values = self.values(arrays, wrapped)
         hints = leaf_annotations(contract, values)
-        fields: list[InModule | None] = [None] * len(hints)
-        if holds_modules(self.treedef):
-            fields = axes_in_modules(values)
+        fields = axes_in_fields(values)
 
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
@@ -300,12 +297,12 @@ class Layout:
 def _leaf(
     name: tuple[str, str],
     hint: LeafHint,
-    inside: InModule | None,
+    inside: InField | None,
     array: object,
 ) -> Leaf:
     argument, path = name
     shape, dtype, weak = aval_parts(array)
-    field = None if inside is None else inside.hint
+    field = None if inside is None else inside.for_options
     return Leaf(path, argument, shape, dtype, weak, hint, field)
 
 
