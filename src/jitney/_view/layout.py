@@ -36,6 +36,7 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ScalarHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
+from .._signature.records import refuse_records
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
 from .field_axes import InField, axes_in_fields
@@ -79,7 +80,7 @@ class Layout:
         self._refuse_lost_meanings(leaves)
         for i in self.static:
             # This comes before the key is computed, because the value may have no hash.
-            self._refuse_array_likes(leaves[i], self.names[i][1])
+            self._refuse_array_likes(leaves[i], self.names[i])
 
         self.pick = self._picker(leaves, hints)
         kinds = tuple(type(leaves[i]) for i in self.static)
@@ -134,15 +135,17 @@ class Layout:
             ContractError: A value looks like an array, whose numbers may change later.
         """
         for i in self.static:
-            leaf, path = leaves[i], self.names[i][1]
+            leaf, (argument, path) = leaves[i], self.names[i]
             self._refuse_used_up(repr(path), unwrap_static(leaf))
-            self._refuse_array_likes(leaf, path)
+            self._refuse_array_likes(leaf, (argument, path))
         for part in self.loose:
             self._refuse_used_up("a static field", part)
             for found in array_likes(part):
                 raise array_like_error(self._where, "a static field is or holds", found, "x")
 
-    def _refuse_array_likes(self, leaf: object, path: str) -> None:
+    def _refuse_array_likes(self, leaf: object, name: tuple[str, str]) -> None:
+        argument, path = name
+        refuse_records(self._where, path, argument, leaf)
         for found in () if isinstance(leaf, Opaque) else array_likes(leaf):
             raise array_like_error(
                 self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
