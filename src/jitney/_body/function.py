@@ -23,6 +23,8 @@ from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .._view.field_axes import declared_axes
 from .trace_log import TraceLog
 
+_NO_TREES = (bool, int, float, complex, str, bytes)
+
 
 class FunctionInfo:
     """A function with its options, referenced weakly: the programs that a user holds keep it
@@ -60,7 +62,14 @@ class FunctionInfo:
         """Axes that its annotations name, those of the fields of their classes too; and whether its
         arguments may have others.
         """
-        parameters = [parameter.hint for parameter in self.contract.parameters]
+        # A default such as 2 says as much as an annotation.
+        parameters = [
+            parameter.hint
+            for parameter in self.contract.parameters
+            if not (
+                isinstance(parameter.hint, AnyHint) and isinstance(parameter.default, _NO_TREES)
+            )
+        ]
         axes, is_open = declared_axes(parameters)
         return axes | declared_axes([self.contract.result])[0], is_open
 

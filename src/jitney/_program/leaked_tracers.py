@@ -36,10 +36,11 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
         if held is not None:
             raise StaticError(
                 where,
-                f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",
+                f"the result is or holds {article(leaf)}, whose {held!r} is or holds an array of"
+                " the trace.",
                 "Arrays leave a compiled function in tuples, lists, dicts and Equinox modules."
                 " Other objects are handed on as they are, with arrays that have no numbers.",
-                f"return the arrays, or {tree_fix(type(leaf))}.",
+                f"return the arrays, or {tree_fix(type(leaf))}",
                 code="J311",
             )
 

@@ -60,29 +60,30 @@ def refuse_records(where: Where, path: str, argument: str, value: object) -> Non
     """
     fields = fields_with_arrays(value)
     if fields:
-        name = type(value).__name__
-        constant = f'; where constants are meant, static="{path}" says so' * (path == argument)
+        name, fix = type(value).__name__, ""
+        if path == argument:
+            fix = f'; where constants are meant, static="{path}" says so'
         raise ContractError(
             where,
             f"{path!r} is of the class `{name}`, a dataclass with arrays: {shortlist(fields)}.",
             f"JAX has no tree for `{name}`: its arrays would be constants of the program, and each"
             " value a program of its own.",
-            f"{tree_fix(type(value))}{constant}.",
+            tree_fix(type(value), fix),
             code="J213",
         )
 
 
-def tree_fix(cls: type) -> str:
-    """Advice that makes a class a tree of JAX's."""
+def tree_fix(cls: type, more: str = "") -> str:
+    """Advice that makes a class a tree of JAX's, with more behind it."""
     name = cls.__name__
     if not dataclasses.is_dataclass(cls):
-        return f"make `{name}` an eqx.Module"
+        return f"make `{name}` an eqx.Module{more}."
     # JAX makes an instance of a registered dataclass from its fields alone, by its `__init__`.
     fields = {field.name for field in dataclasses.fields(cls) if field.init}
-    more = set(inspect.signature(cls).parameters) - fields
-    if more or hasattr(cls, "__post_init__"):
-        return f"make `{name}` an eqx.Module"
+    others = set(inspect.signature(cls).parameters) - fields
+    if others or hasattr(cls, "__post_init__"):
+        return f"make `{name}` an eqx.Module{more}."
     return (
         f"write @jax.tree_util.register_dataclass above its @dataclass, or make `{name}` an"
-        " eqx.Module"
+        f" eqx.Module{more}."
     )

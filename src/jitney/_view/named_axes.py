@@ -141,17 +141,18 @@ def clash_of(
             first = first or (size, path)
             if size != first[0]:
                 clash = two_sizes(axis, first, (size, path))
-                return replace(clash, rule=_OF_FIELDS, fix=_FIX_OF_FIELDS) if in_field else clash
+                return _in_fields(clash) if in_field else clash
     return None
 
 
-_OF_FIELDS = (
-    "An option acts on an axis by its name, in the signature and in the fields of all instances"
-    " alike, so it has one size there."
-)
-_FIX_OF_FIELDS = (
-    "pass equal sizes, rename the axis in one annotation, or give the option another axis."
-)
+def _in_fields(clash: Mismatch) -> Mismatch:
+    return Mismatch(
+        clash.what,
+        "An option acts on an axis by its name, in the signature and in the fields of all instances"
+        " alike, so it has one size there.",
+        "pass equal sizes, rename the axis in one annotation, or give the option another axis.",
+        clash.code,
+    )
 
 
 def refuse_two_sizes(
