@@ -48,6 +48,7 @@ def abstract_instance(hint: ContainerHint | ModuleHint, path: str, make: _Make) 
             **{
                 name: defaults[name] if name in defaults else make(inner, path + dot.format(name))
                 for name, inner in names.items()
+                if name not in hint.optional
             }
         )
 

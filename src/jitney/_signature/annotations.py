@@ -457,6 +457,7 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
         variadic=False,
         text=kind.__name__,
         keys=names,
+        optional=getattr(kind, "__optional_keys__", frozenset()),
     )
 
 

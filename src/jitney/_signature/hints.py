@@ -175,6 +175,8 @@ class ContainerHint:
     text: str
     # Field names of a NamedTuple or keys of a TypedDict.
     keys: tuple[str, ...] = ()
+    # Keys of a TypedDict that may be missing.
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
