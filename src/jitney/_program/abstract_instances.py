@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .._jax.trees import is_node
 from .._signature.annotations import fields_of
@@ -25,25 +24,24 @@ def has_fields(hint: Hint) -> bool:
         return bool(hint.keys)
     if not isinstance(hint, ModuleHint) or not dataclasses.is_dataclass(hint.cls):
         return False
-    own: Any = hint.cls
-    fields = dataclasses.fields(own)
+    cls, fields = hint.cls, dataclasses.fields(hint.cls)
+    parameters = vars(cls).get("__dataclass_params__")
     return (
-        is_node(own)
-        and own.__dataclass_params__.init
-        and not hasattr(own, "__post_init__")
+        is_node(cls)
+        and parameters is not None
+        and parameters.init
+        and not hasattr(cls, "__post_init__")
         and all(field.init and "converter" not in field.metadata for field in fields)
     )
 
 
 def abstract_instance(hint: ContainerHint | ModuleHint, path: str, make: _Make) -> object:
-    """Instance of a class that `has_fields`. A field with a default has
-    its default.
-    """
+    """Instance of a class that `has_fields`. A field with a default has its default."""
     if isinstance(hint, ContainerHint):
-        kind: Any = hint.kind
+        kind: Callable[..., object] = hint.kind
         defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
         names = dict(zip(hint.keys, hint.items, strict=True))
-        dot = "[{!r}]" if issubclass(kind, dict) else ".{}"
+        dot = "[{!r}]" if issubclass(hint.kind, dict) else ".{}"
         return kind(
             **{
                 name: defaults[name] if name in defaults else make(inner, path + dot.format(name))
@@ -52,10 +50,10 @@ def abstract_instance(hint: ContainerHint | ModuleHint, path: str, make: _Make) 
             }
         )
 
-    cls: Any = hint.cls
-    hints = fields_of(cls)
+    cls: Callable[..., object] = hint.cls
+    hints = fields_of(hint.cls)
     values: dict[str, object] = {}
-    for field in dataclasses.fields(cls):
+    for field in dataclasses.fields(hint.cls):
         has_default = (
             field.default is not dataclasses.MISSING
             or field.default_factory is not dataclasses.MISSING

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,12 +19,13 @@ from .._errors import ContractError, Where, shortlist
 from .._jax.trees import is_node
 
 
-def fields_with_arrays(value: Any) -> list[str]:
+def fields_with_arrays(value: object) -> list[str]:
     """Fields with arrays of a dataclass that is not a pytree, also in containers and other such
     objects.
     """
-    kind = type(value)
-    if not dataclasses.is_dataclass(kind) or is_node(kind) or isinstance(value, eqx.Module):
+    if not dataclasses.is_dataclass(value) or isinstance(value, (type, eqx.Module)):
+        return []
+    if is_node(type(value)):
         return []
     fields = dataclasses.fields(value)
     return [field.name for field in fields if holds_array(getattr(value, field.name, None))]

@@ -232,7 +232,7 @@ def _names(
             own = [name for name, held in attributes_of(value).items() if held is child]
             alike = {hints.get(name) for name in own}
             name = own[0] if len(alike) == 1 else ""
-        names.append(name)
+        names.append(str(name))
     return names
 
 

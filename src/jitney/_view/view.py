@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
+from jax.tree_util import tree_flatten_with_path
 
-from .._jax.trees import tree_flatten_with_path
 from .._jax.typed import DType
 from .._signature.hints import (
     ArrayHint,
@@ -112,7 +112,7 @@ def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
     hints: list[LeafHint] = []
     if isinstance(value, Mapping) and len(hint.items) >= 1:
         # The keys of a TypedDict have hints of their own; those of a dict share one.
-        by_key = dict(zip(hint.keys, hint.items, strict=False))
+        by_key: dict[object, Hint] = dict(zip(hint.keys, hint.items, strict=False))
         for key, part in _entries(value):
             hints += leaf_hints(by_key.get(key) if hint.keys else hint.items[-1], part)
         return hints
