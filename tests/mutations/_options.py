@@ -102,9 +102,35 @@ MAPPED = [
     Mutation(
         "`vmap` may name an axis of the signature",
         "src/jitney/_program/core.py",
-        "if axis.name in core.contract.axes:",
-        "if axis.name in core.contract.axes and axis.dims is None:",
+        "if axis.name in core.axes:",
+        "if axis.name in core.axes and axis.dims is None:",
         (f"{_OPTIONS}an_option_against_the_signature_is_refused_at_decoration",),
+    ),
+    Mutation(
+        "two instances that differ in an axis are padded alike",
+        "src/jitney/_stages/fill.py",
+        "            refuse_two_sizes(request.where, name, view, named)\n",
+        "",
+        (
+            "tests/stages/test_axes_in_classes.py::test_two_instances_that_differ_are_refused_by_name",
+        ),
+    ),
+    Mutation(
+        "a stack of modules is padded by the names of one",
+        "src/jitney/_view/named_axes.py",
+        "    if leaf.hint is None and hint.rank not in (None, len(places)):\n",
+        "    if False:\n",
+        (
+            "tests/stages/test_axes_in_classes.py::"
+            "test_a_stack_of_modules_is_not_padded_by_the_names_of_one",
+        ),
+    ),
+    Mutation(
+        "a dataclass with arrays is a constant",
+        "src/jitney/_view/layout.py",
+        "        refuse_records(self._where, path, argument, leaf)\n",
+        "",
+        ("tests/signature/test_records.py::test_one_with_arrays_is_refused_at_its_first_call",),
     ),
 ]
 
@@ -185,8 +211,8 @@ RECOMPUTED = [
     Mutation(
         "the shortest axis is cut first",
         "src/jitney/_stages/chunk.py",
-        "names = sorted(long, key=lambda name: -sizes[name])",
-        "names = sorted(long, key=lambda name: sizes[name])",
+        "key=lambda name: (name not in own, -sizes[name])",
+        "key=lambda name: (name not in own, sizes[name])",
         (f"{_MEMORY}of_two_axes_that_can_be_cut_memory_takes_the_longer_one",),
     ),
 ]
@@ -317,8 +343,9 @@ CUT = [
     Mutation(
         "an axis of two sizes is cut",
         "src/jitney/_stages/chunk.py",
-        "        if clash is not None:\n",
-        "        if clash is not None and request.options.contracts:\n",
+        "        refuse_two_sizes(request.where, axis, inside, named)\n",
+        "        if request.options.contracts:\n"
+        "            refuse_two_sizes(request.where, axis, inside, named)\n",
         (f"{_CHUNK}an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked",),
     ),
     Mutation(

@@ -112,6 +112,12 @@ class Point:
     at: Array
 
 
+@jax.tree_util.register_dataclass
+@dataclass
+class TreePoint:
+    at: Array
+
+
 class PointModule(eqx.Module):
     at: Array
 
@@ -408,14 +414,21 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_diagnosis/static_variety.py:Variety._of_arrays",
+        "_signature/records.py:tree_fix",
         "make `…` an eqx.Module",
         lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
         lambda: each(optimize(moved), [PointModule(X), PointModule(2 * X)]),
         3 * HOST,
     ),
     Remedy(
-        "_diagnosis/static_variety.py:Variety._of_arrays",
+        "_signature/records.py:tree_fix",
+        "write @jax.tree_util.register_dataclass above its @dataclass",
+        lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
+        lambda: each(optimize(moved), [TreePoint(X), TreePoint(2 * X)]),
+        3 * HOST,
+    ),
+    Remedy(
+        "_signature/records.py:refuse_records",
         "where constants are meant, static=",
         lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
         lambda: each(optimize(static="p")(moved), [Point(X), Point(2 * X)]),

@@ -42,14 +42,15 @@ from .._stages import Fill, Mask, Vmap
 from .._stages.derive import Derived, with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
+from .._view.field_axes import InField, axes_in_fields, with_fields
 from .._view.layout import Layout
-from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
 from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
 from .function import FunctionInfo, depends_on_nesting
+from .known_axes import demand_axes_of_call
 from .plain import plain_function, plain_options, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
@@ -196,12 +197,13 @@ class CallPlanner:
         contract = self.core.contract
         view = self.fill_in_sizes(self.layout.view(contract, arrays, self.statics))
         request = self.request
+        demand_axes_of_call(self.core, self.layout.values(arrays, self.statics))
 
         # Resolve what depends on the context: the mesh, the policy by values, the padding.
         if request.options.shard is not None:
             # Inside an abstract evaluation JAX does not say which mesh there is.
             request = self.on_mesh(mesh) if jit else request
-            view = with_modules(view, self._in_modules(view))
+            view = with_fields(view, self._in_fields(view))
         if self.chosen:
             request = replace(request, chosen=self.chosen.get(trace_key(arrays, counts)))
         if counts is not None:
@@ -275,13 +277,13 @@ class CallPlanner:
             options=replace(options, shard=shard),
             mesh=mesh,
             single=single,
-            axes=tuple(self.core.contract.axes),
+            axes=tuple(self.core.axes),
             result=self.core.contract.result,
         )
 
-    def _in_modules(self, view: View) -> list[InModule | None]:
+    def _in_fields(self, view: View) -> list[InField | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
-        fields = axes_in_modules(values)
+        fields = axes_in_fields(values)
         return [fields[i] for i in self.layout.dynamic]
 
     def run_inner_stages(self, *arrays: object) -> object:
@@ -381,7 +383,7 @@ class CallPlanner:
         except NameError as error:
             options = self.core.options
             axes = {
-                *self.core.contract.axes,
+                *self.core.axes,
                 *(name for name, _ in options.pad),
                 *(name for name, _ in options.chunk),
             }

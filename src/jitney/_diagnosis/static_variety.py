@@ -6,19 +6,16 @@ with their cost and a remedy.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import RetraceWarning, Where, format_error, shortlist
+from .._errors import RetraceWarning, Where, format_error
 from .._owners import users_level
+from .._signature.records import holds_array
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, static_text
 from .remedies import for_positions
@@ -113,19 +110,9 @@ class Variety:
     ) -> None:
         new = key not in seen.keys
         seen.keys.add(key)
-        # Costs count from the second value on. A dataclass with arrays is reported at once: nearly
-        # every value of it is new.
+        # Costs count from the second value on.
         if new and len(seen.keys) == 2:
             seen.before = seconds()
-            holders = [
-                (path, leaf, fields)
-                for path, leaf in examples
-                if (fields := fields_with_arrays(leaf))
-            ]
-            if holders:
-                seen.warned = True
-                self._of_arrays(*holders[0])
-                return
         if len(seen.keys) <= MANY:
             return
         seen.warned = True
@@ -150,67 +137,6 @@ class Variety:
             RetraceWarning,
             stacklevel=users_level(),
         )
-
-    def _of_arrays(
-        self,
-        path: str,
-        value: object,
-        fields: Sequence[str],
-    ) -> None:
-        name = type(value).__name__
-        text = format_error(
-            self._where,
-            f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with"
-            f" arrays: {shortlist(fields)}.",
-            f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and"
-            " compiled, and the annotations of its fields are not read.",
-            f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its"
-            " @dataclass; where constants are meant, "
-            f'static="{_argument(path)}" says so.',
-        )
-        warnings.warn(text, RetraceWarning, stacklevel=users_level())
-
-
-def fields_with_arrays(value: Any) -> list[str]:
-    """Fields with arrays of a dataclass that is not a pytree, also in containers and other such
-    objects.
-    """
-    if not _is_record(value):
-        return []
-    return [
-        item.name
-        for item in dataclasses.fields(value)
-        if _holds_array(getattr(value, item.name, None))
-    ]
-
-
-def _is_record(value: object) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, (type, eqx.Module))
-
-
-def _holds_array(value: object) -> bool:
-    """Return whether an array is reachable through containers and dataclasses."""
-    # User objects may refer to themselves.
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, (jax.Array, np.ndarray)):
-            return True
-        if isinstance(part, Mapping):
-            waiting += part.values()
-        elif isinstance(part, (list, tuple)):
-            waiting += part
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            waiting += [getattr(part, item.name, None) for item in dataclasses.fields(part)]
-    return False
-
-
-def _argument(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def _advice_on_number(layout: Layout, i: int, value: object) -> str:
@@ -240,7 +166,7 @@ def _advice(argument: str, value: object) -> str:
             f"if the computation depends on {argument!r} in few ways, pass which of them; names can"
             " stay outside."
         )
-    if _holds_array(getattr(value, "__dict__", None)):
+    if holds_array(getattr(value, "__dict__", None)):
         return (
             f"make `{type(value).__name__}` an eqx.Module, so that its arrays are arguments of"
             " the program and no constants of it."

@@ -454,7 +454,7 @@ def _new_annotations(
         tuple(each.size(axis) for each in seen): axis for axis in first.sizes
     }
     possible = (*_NAMES, *(f"n{i}" for i in range(len(shapes[0]))))
-    free = (name for name in possible if name not in core.contract.axes)
+    free = (name for name in possible if name not in core.axes)
     parameters = {parameter.name: parameter.hint for parameter in core.contract.parameters}
     paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
     hints: dict[str, Hint] = {}

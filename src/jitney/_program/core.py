@@ -22,6 +22,7 @@ from jax.core import Tracer
 
 from .._body.call_key import trace_key
 from .._body.function import FunctionInfo, can_be_weak, depends_on_nesting
+from .._body.known_axes import demand_known_axes
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
@@ -639,31 +640,17 @@ def _check_names(core: CompiledFunction) -> None:
                     code="J202",
                 )
 
-    # `pad` and `chunk` name axes. With unresolved annotations not all axes are known.
-    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-    named = [("pad", name) for name, _ in core.options.pad]
-    named += [("chunk", name) for name, _ in core.options.chunk]
-    for option, name in named:
-        if name not in known and not core.contract.unresolved:
-            fail(
-                core.where,
-                f"`{option}` names {name!r}, which is not an axis.",
-                "The axes of the signature and of `vmap` are"
-                f" {', '.join(sorted(known)) or 'none'}.",
-                (
-                    name_fix(name, known)
-                    if known
-                    else f'annotate the arrays that have it: x: Float[Array, "{name}"].'
-                ),
-                code="J202",
-            )
+    demand_known_axes(core)
 
     # `vmap` adds an axis that the signature must not have.
     for axis in core.options.vmap:
-        if axis.name in core.contract.axes:
+        if axis.name in core.axes:
+            owner = "the signature has"
+            if axis.name not in core.contract.axes:
+                owner = "the fields of its classes have"
             fail(
                 core.where,
-                f"vmap={axis.name!r} names an axis that the signature has already.",
+                f"vmap={axis.name!r} names an axis that {owner} already.",
                 "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
                 f"drop {axis.name!r} from the annotations of a function of one element, or choose"
                 " another name.",

@@ -146,13 +146,33 @@ def annotated_names(fn: Callable[..., object]) -> frozenset[str]:
     return frozenset(words)
 
 
-@functools.lru_cache(maxsize=4096)
 def fields_of(cls: type) -> Mapping[str, Hint]:
     """Hints of the annotated fields of a class, inherited ones included, each resolved in the scope
     of the class that declares it.
     """
+    hints = _fields_of(cls)
+    # A name that is missing may have been defined since.
+    if any(map(_is_unresolved, hints.values())):
+        return _fields_of.__wrapped__(cls)
+    return hints
+
+
+@functools.lru_cache(maxsize=4096)
+def _fields_of(cls: type) -> Mapping[str, Hint]:
     raws = resolved_fields(cls)
     return types.MappingProxyType({name: read(raw) for name, raw in raws.items()})
+
+
+def _is_unresolved(hint: Hint) -> bool:
+    match hint:
+        case AnyHint():
+            return hint.is_unresolved
+        case UnionHint(options=parts) | ContainerHint(items=parts):
+            return any(map(_is_unresolved, parts))
+        case TreeHint(leaf=leaf):
+            return _is_unresolved(leaf)
+        case _:
+            return False
 
 
 def read(hint: object) -> Hint:
@@ -258,7 +278,7 @@ def _read_jaxtyping(hint: object, seen: frozenset[int]) -> Hint | None:
     if issubclass(hint, _PyTree):
         return _read_tree(hint, seen)
     if issubclass(hint, jaxtyping.AbstractDtype):
-        return AnyHint(f"`{hint.__name__}` has no shape")
+        return AnyHint(f"`{hint.__name__}` has no shape", is_array=True)
     return _read_array(hint) if issubclass(hint, jaxtyping.AbstractArray) else None
 
 
@@ -287,7 +307,7 @@ def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
 
 def _read_array(hint: Any) -> Hint:
     if not hasattr(hint, "dim_str"):
-        return AnyHint("`AbstractArray` has no shape")
+        return AnyHint("`AbstractArray` has no shape", is_array=True)
     array_type = hint.array_type
     if array_type is not Any and not issubclass(
         array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct
@@ -467,6 +487,7 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
         variadic=False,
         text=kind.__name__,
         keys=names,
+        optional=getattr(kind, "__optional_keys__", frozenset()),
     )
 
 
@@ -491,7 +512,7 @@ def _read_class(hint: object) -> Hint | None:
     if not _is_class(kind) or kind in (typing.Generic, typing.Protocol):
         return None
     if issubclass(kind, jax.Array | np.ndarray | jax.ShapeDtypeStruct | np.generic):
-        return AnyHint(f"`{_text(hint)}` names no axes")
+        return AnyHint(f"`{_text(hint)}` names no axes", is_array=True)
     if issubclass(kind, _STATIC):
         return StaticHint(_modern(hint), _text(hint))
     if kind in (

@@ -177,6 +177,8 @@ class ContainerHint:
     text: str
     # Field names of a NamedTuple or keys of a TypedDict.
     keys: tuple[str, ...] = ()
+    # Keys of a TypedDict that may be missing.
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class AnyHint:
     is_unresolved: bool = False
     # Hint of Python numbers, as in `float | Array`.
     number: ScalarHint | None = None
+    # The value is an array all the same.
+    is_array: bool = False
 
     @property
     def text(self) -> str:

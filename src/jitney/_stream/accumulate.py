@@ -130,7 +130,7 @@ def accumulate(
 
 def _check(where: str, core: CompiledFunction, axis: str) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
-    known = core.contract.axes
+    known = core.axes
     if not isinstance(axis, str) or (axis not in known and not core.contract.unresolved):
         what = f"axis={axis!r} is not an axis."
         if axis in [over.name for over in core.options.vmap]:
@@ -140,7 +140,7 @@ def _check(where: str, core: CompiledFunction, axis: str) -> None:
         fail(
             where,
             what,
-            f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
+            f"The axes of its annotations are {', '.join(sorted(known)) or 'none'}.",
             'annotate the arrays of the batch (x: Float[Array, "batch n"]), and take the mean'
             " inside the loss.",
             code="J202",

@@ -8,8 +8,9 @@ could be either, the call is refused. The other design, two containers `args=` a
 collides, but then no stream reads as the call that it stands for.
 
 A source stands for an array: it is opened where the annotation is an array, also as an item of an
-annotated container, or where `vmap` names a parameter without annotation. Any other value is what
-it is in a call, since a text may be a static argument and a list of arrays a pytree.
+annotated container or a field of an annotated class, or where `vmap` names a parameter without
+annotation. Any other value is what it is in a call, since a text may be a static argument and a
+list of arrays a pytree.
 """
 
 from __future__ import annotations
@@ -29,8 +30,18 @@ from .._diagnosis.tracer_errors import no_number
 from .._errors import ContractError, OptionError, Where
 from .._former import warn_former
 from .._interface.derivatives import Derivative, program_of
+from .._jax.trees import is_node, keystr, tree_flatten_with_path, tree_unflatten
 from .._signature.binding import Default
-from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
+from .._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Hint,
+    ModuleHint,
+    TreeHint,
+    UnionHint,
+)
+from .._view.field_axes import axes_in_fields
 from .reading import SourceOpener
 from .sources import abstract, is_read, is_sliceable, read_whole
 
@@ -199,6 +210,20 @@ def _at(
         leaves, treedef = flatten_to(hint.leaf, value)
         new = [_at(hint.leaf, leaf, path + jax.tree_util.keystr(at), act) for at, leaf in leaves]
         return jax.tree.unflatten(treedef, new)
+
+    # An instance of a class is read field by field.
+    if isinstance(hint, ModuleHint) and is_node(type(value)):
+        leaves, treedef = tree_flatten_with_path(value)
+        fields = zip(leaves, axes_in_fields(value), strict=True)
+        return tree_unflatten(
+            treedef,
+            [
+                act(inside.for_options, leaf, path + keystr(at))
+                if inside is not None and isinstance(inside.for_options, ArrayHint)
+                else leaf
+                for (at, leaf), inside in fields
+            ],
+        )
 
     children = list(children_of(hint, value, path)) if isinstance(hint, ContainerHint) else []
     # Items that the annotation does not name are refused by the call.

@@ -146,7 +146,7 @@ def stream(
         "progress": progress,
     }
     called, values = bind_call(program, args, kwargs, own)
-    axis, size = read_chunk(called.core.where, chunk, called.core.contract.axes)
+    axis, size = read_chunk(called.core.where, chunk, called.core.axes)
     retries = 2 if retries is None else retries
     progress = True if progress is None else progress
     _check_keywords(called, retries, progress)

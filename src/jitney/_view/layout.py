@@ -38,11 +38,11 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint, ScalarHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
+from .._signature.records import refuse_records
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
-from .module_axes import InModule, axes_in_modules
+from .field_axes import InField, axes_in_fields
 from .numbers import data_numbers
-from .result_codegen import holds_modules
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -101,7 +101,7 @@ class Layout:
         self._refuse_lost_meanings(leaves)
         for i in self.static:
             # This comes before the key is computed, because the value may have no hash.
-            self._refuse_array_likes(leaves[i], self.names[i][1])
+            self._refuse_array_likes(leaves[i], self.names[i])
 
         self.pick = self._picker(leaves, hints)
         kinds = tuple(type(leaves[i]) for i in self.static)
@@ -179,15 +179,17 @@ class Layout:
             ContractError: A value looks like an array, whose numbers may change later.
         """
         for i in self.static:
-            leaf, path = leaves[i], self.names[i][1]
+            leaf, (argument, path) = leaves[i], self.names[i]
             self._refuse_used_up(repr(path), unwrap_static(leaf))
-            self._refuse_array_likes(leaf, path)
+            self._refuse_array_likes(leaf, (argument, path))
         for part in self.loose:
             self._refuse_used_up("a static field", part)
             for found in array_likes(part):
                 raise array_like_error(self._where, "a static field is or holds", found, "x")
 
-    def _refuse_array_likes(self, leaf: object, path: str) -> None:
+    def _refuse_array_likes(self, leaf: object, name: tuple[str, str]) -> None:
+        argument, path = name
+        refuse_records(self._where, path, argument, leaf)
         for found in () if isinstance(leaf, Opaque) else array_likes(leaf):
             raise array_like_error(
                 self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
@@ -333,9 +335,7 @@ class Layout:
         wrapped = [Opaque.holding(value) for value in statics]
         values = self.values(arrays, wrapped)
         hints = leaf_annotations(contract, values)
-        fields: list[InModule | None] = [None] * len(hints)
-        if holds_modules(self.treedef):
-            fields = axes_in_modules(values)
+        fields = axes_in_fields(values)
 
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
@@ -347,12 +347,12 @@ class Layout:
 def _leaf(
     name: tuple[str, str],
     hint: LeafHint,
-    inside: InModule | None,
+    inside: InField | None,
     array: object,
 ) -> Leaf:
     argument, path = name
     shape, dtype, weak = aval_parts(array)
-    field = None if inside is None else inside.hint
+    field = None if inside is None else inside.for_options
     return Leaf(path, argument, shape, dtype, weak, hint, field)
 
 

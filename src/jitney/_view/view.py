@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import tree_flatten_with_path
 
 from .._jax.typed import DType
 from .._signature.hints import (
@@ -38,7 +39,7 @@ class Leaf:
     dtype: DType
     weak_type: bool
     hint: LeafHint = None
-    # Annotation of the module field that contains the array.
+    # Annotation of the field that contains the array, of an instance of some class.
     field: LeafHint = None
     # Set only for `shard`.
     in_module: bool = False
@@ -49,11 +50,14 @@ class Leaf:
     counts: str | None = None
 
     @property
+    def declared(self) -> LeafHint:
+        """The annotation of the signature, else that of the field."""
+        return self.field if self.hint is None else self.hint
+
+    @property
     def declared_rank(self) -> int | None:
-        """Rank according to the annotation, or to that of the module field; None if neither gives
-        one.
-        """
-        hint = self.field if self.hint is None else self.hint
+        """Rank according to the annotation, or to that of the field; None if neither gives one."""
+        hint = self.declared
         if isinstance(hint, ArrayHint):
             return hint.rank
         return 0 if isinstance(hint, ScalarHint) else None
@@ -114,8 +118,10 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
 def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
     hints: list[LeafHint] = []
     if isinstance(value, Mapping) and len(hint.items) >= 1:
-        for part in _children(value):
-            hints += leaf_hints(hint.items[-1], part)
+        # The keys of a TypedDict have hints of their own; those of a dict share one.
+        by_key: dict[object, Hint] = dict(zip(hint.keys, hint.items, strict=False))
+        for key, part in _entries(value):
+            hints += leaf_hints(by_key.get(key) if hint.keys else hint.items[-1], part)
         return hints
     if not isinstance(value, (tuple, list)):
         return _empty_hints(value)
@@ -165,9 +171,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (float, int, complex)) and not isinstance(value, bool)
 
 
-def _children(value: object) -> list[object]:
-    """Children of a tree node, in JAX's order."""
-    return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
+def _entries(value: object) -> list[tuple[object, object]]:
+    """Keys and children of a mapping that is a tree node, in JAX's order."""
+    children = tree_flatten_with_path(value, is_leaf=lambda inner: inner is not value)[0]
+    return [(getattr(path[0], "key", None) if path else None, child) for path, child in children]
 
 
 def _is_leaf(value: object) -> bool:
