@@ -189,8 +189,7 @@ def _is_copied_array(hint: object) -> bool:
     return (
         isinstance(hint, type)
         and hint is not jax.Array
-        and (hint.__module__, hint.__qualname__)
-        == (jax.Array.__module__, jax.Array.__qualname__)
+        and (hint.__module__, hint.__qualname__) == (jax.Array.__module__, jax.Array.__qualname__)
     )
 
 
