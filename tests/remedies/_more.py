@@ -348,7 +348,7 @@ CASES = [
     ),
     Remedy(
         f"{OUTER}:is_cut",
-        "to the outer function: @jitney.optimize(…=...)",
+        "call it outside of `jit`",
         lambda: in_jit(optimize(chunk={"n": 2})(total), X),
         lambda: optimize(chunk={"n": 2})(total)(X),
         HOST @ HOST,

@@ -17,15 +17,16 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from .._record.unsure import NotDeterministic
-from .._record.values import ContentHasher
 from .._signature.options import Options
 from .derivatives import Defaults
 
-Parts = tuple[Callable[..., Any], Options, Defaults]
+if TYPE_CHECKING:
+    from .program import AnyProgram
+
+Parts = tuple[Callable[..., object], Options, Defaults]
 """The user's function, the options, and the usual arguments of its derivatives."""
 Sender = Callable[[], Parts]
 SENDER: Final = "_sender"
@@ -37,7 +38,7 @@ _MOST = 256
 class Sending:
     """Identity of a program of `__main__` while it is pickled: a random name, and its sender."""
 
-    def __init__(self, program: object, name: str, parts: Parts):
+    def __init__(self, program: AnyProgram, name: str, parts: Parts):
         # Picklers copy it, so it uses no global name.
         def sender() -> Parts:
             return parts
@@ -54,11 +55,11 @@ class _Received:
     """Programs that other processes have sent, by their content."""
 
     def __init__(self) -> None:
-        self.by_digest: dict[str, Any] = {}
+        self.by_digest: dict[str, AnyProgram] = {}
         self.lock = threading.Lock()
 
 
-_SENT: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_SENT: WeakValueDictionary[str, AnyProgram] = WeakValueDictionary()
 _RECEIVED = _Received()
 
 
@@ -66,6 +67,10 @@ def digest_of(parts: Parts) -> str | None:
     """Digest of a program and all that its function can read; None if something has no reliable
     digest, so that each copy is a program of its own.
     """
+    # The only part of a call's way that needs the content of a function, in a process that sends.
+    from .._record.unsure import NotDeterministic
+    from .._record.values import ContentHasher
+
     walk = ContentHasher()
     try:
         for part in parts:
@@ -75,7 +80,7 @@ def digest_of(parts: Parts) -> str | None:
         return None
 
 
-def known_program(token: str, digest: str | None) -> Any | None:
+def known_program(token: str, digest: str | None) -> AnyProgram | None:
     """Return the program that was sent from this process, or one of the same content that was
     received before; else None.
     """
@@ -83,7 +88,7 @@ def known_program(token: str, digest: str | None) -> Any | None:
     return own if own is not None or digest is None else _RECEIVED.by_digest.get(digest)
 
 
-def remember(program: object, digest: str | None) -> None:
+def remember(program: AnyProgram, digest: str | None) -> None:
     """Keep a received program for copies of the same content; of many, the latest."""
     if digest is None:
         return

@@ -95,14 +95,14 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
     ):
         return False
 
-    option = "chunk" if options.chunk else "memory"
     where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
         where, fix = (
             _STAGED,
             (
-                f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of"
-                " its `jit`."
+                "call it outside of `jit` (`f.value_and_grad` for a gradient), or, if the outer"
+                " function's annotations name the axis, cut that:"
+                f" @jitney.optimize({option_texts(_cutting(options))[0]}) in place of its `jit`."
             ),
         )
     elif options.chunk and options.memory is None and not body.is_sharded and not twice:
@@ -120,6 +120,11 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
         )
         _say(body, f"it is not cut into chunks {where}", rule, fix)
     return False
+
+
+def _cutting(options: Options) -> Options:
+    """Option that cuts a function, alone."""
+    return Options(chunk=options.chunk) if options.chunk else Options(memory=options.memory)
 
 
 def warn_uncut(body: CallPlanner, refusal: Refused) -> None:

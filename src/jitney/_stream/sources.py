@@ -315,6 +315,15 @@ class ConcatenatedSource:
         name: str,
         where: str,
     ):
+        for i, part in enumerate(parts):
+            if not part.shape:
+                raise ContractError(
+                    where,
+                    f"part {i} of {name!r} is a single {part.dtype}, which has no rows.",
+                    "A list of files is one array: the rows of each behind those before it.",
+                    "write each number as an array of one row: np.save(..., np.array([x])).",
+                    code="J218",
+                )
         self.parts = parts
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
