@@ -134,14 +134,14 @@ COSTS = {
         STEP
         + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n",
         8,
-        ["w, 20 B of NumPy with the same numbers each time, are put on the device anew for step"],
+        ["w, 20 B of NumPy with the same numbers each time, are put on the device again for step"],
     ),
     "written into": (
         STEP
         + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n "
         "   w += 1\n",
         8,
-        ["w, up to 20 B of NumPy, are put on the device anew for step at each of 9 calls"],
+        ["w, up to 20 B of NumPy, are put on the device again for step at each of 9 calls"],
     ),
     "statics": (
         """

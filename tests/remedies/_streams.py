@@ -153,7 +153,7 @@ CASES = [
     ),
     Remedy(
         "_stream/reading.py:ChunkReader._change_error",
-        "begin anew: without the checkpoint, and with data that nobody writes",
+        "start again: without the checkpoint, and with data that nobody writes",
         lambda: stream(Turning(), spread),
         lambda: stream(Fixed(), spread),
         np.sum((ROWS - ROWS.mean(0)) ** 2, axis=0),
@@ -161,14 +161,14 @@ CASES = [
     ),
     Remedy(
         f"{SOURCES}:FileSource._check",
-        "begin anew when nobody writes to it",
+        "start again when nobody writes to it",
         written_meanwhile,
         of_saved,
         SQUARES,
     ),
     Remedy(
         f"{SOURCES}:_check_size",
-        "begin anew when nobody writes to it",
+        "start again when nobody writes to it",
         lambda: mapped(cut=True),
         begins_anew,
         SQUARES,

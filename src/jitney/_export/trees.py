@@ -164,7 +164,7 @@ def resolve_tree(tree: Tree, where: object, find: Find = import_object) -> Tree:
                 f"{where}",
                 f"{'.'.join(tree['class'])} has other fields than when it was exported.",
                 "A module or a named tuple is put together by its fields.",
-                "export it anew, or load it where the class is as it was, or is not there: it is a"
+                "export it again, or load it where the class is as it was, or is not there: it is a"
                 " dict then.",
                 code="J291",
             )

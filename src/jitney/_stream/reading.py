@@ -221,7 +221,7 @@ class ChunkReader:
             self._where,
             f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
             "What was computed of them would be mixed with what they are now.",
-            "begin anew: without the checkpoint, and with data that nobody writes and that read"
+            "start again: without the checkpoint, and with data that nobody writes and that read"
             " alike each time.",
         )
 

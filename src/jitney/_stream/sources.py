@@ -203,7 +203,7 @@ def _check_size(array: object, name: str) -> None:
             f"reading {name!r}",
             f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
             "Rows that are no longer there cannot be read.",
-            "begin anew when nobody writes to it.",
+            "start again when nobody writes to it.",
         )
 
 
@@ -302,7 +302,7 @@ class FileSource:
                 f"reading {self.name!r}",
                 f"{self.path} was changed, replaced or removed since it was opened.",
                 "Rows of the old file would be mixed with rows of the new one.",
-                "begin anew when nobody writes to it.",
+                "start again when nobody writes to it.",
             )
 
 
@@ -476,7 +476,7 @@ def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
             where,
             f"the chunks of {name!r} can be read only once.",
             "A stream reads its data once for their length and once for each pass.",
-            "pass an object whose `__iter__` begins anew, or a list of files.",
+            "pass an object whose `__iter__` starts again, or a list of files.",
             code="J218",
         )
     first, count = None, 0

@@ -565,7 +565,7 @@ class _StreamRun:
                 f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is"
                 " accumulated only.",
                 "A run that goes on later has to find its results again.",
-                "drop checkpoint=..., or return sums and their kin.",
+                "drop checkpoint=..., or return sums and the like.",
                 code="J284",
             )
 

@@ -83,7 +83,7 @@ def _copy_changes(
         sum(each["seconds"] for each in several) * (place["times"] - same),
         at_most=True,
         what=(
-            f"{what}, are put on the device anew for {place['name']} at each of {place['times']}"
+            f"{what}, are put on the device again for {place['name']} at each of {place['times']}"
             " calls"
         ),
         where=where,
