@@ -286,7 +286,7 @@ for _ in range(40):
     told = json.loads((tmp_path / "out.json").read_text())["changes"]
     (moved,) = [each for each in told if "is moved" in each["what"]]
     assert moved["what"].startswith(
-        "w, of 7.6 MiB, lies on fewer devices than <lambda> computes on (4): it is moved 40 times"
+        "w, of 7.6 MiB, is on fewer devices than <lambda> computes on (4): it is moved 40 times"
     )
     assert moved["where"].startswith("wide.py:11 ")
     assert moved["write"].startswith("w = jax.device_put(w, ")

@@ -153,7 +153,7 @@ CASES = [
     ),
     Remedy(
         "_stream/reading.py:ChunkReader._change_error",
-        "start again: without the checkpoint, and with data that nobody writes",
+        "start again: without the checkpoint, and with data that do not change",
         lambda: stream(Turning(), spread),
         lambda: stream(Fixed(), spread),
         np.sum((ROWS - ROWS.mean(0)) ** 2, axis=0),

@@ -367,7 +367,7 @@ class Chunk(Stage):
                     "return the size itself, or one array that is made of it, or"
                     f" {self._without(whole)}."
                     if isinstance(refusal, MadeOfSize)
-                    else 'write remat="auto" beside `memory`, which recomputes instead, or'
+                    else 'write remat="auto" with `memory`, which recomputes instead, or'
                     f" {self._without(whole)}."
                     if self.asked == "memory" and self.recomputes
                     else f"move that line out of the function, or {self._without(whole)}."

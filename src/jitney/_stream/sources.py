@@ -124,7 +124,7 @@ def check_slice(
             f"reading {name!r}",
             f"a slice of {requested} came as {array.dtype}{list(array.shape)}.",
             "Data keep their shape and dtype while they are read.",
-            "let nobody write to them meanwhile; a reader of your own returns the rows that it is"
+            "keep them unchanged meanwhile; a reader of your own returns the rows that it is"
             " asked for.",
         )
     return array
@@ -562,7 +562,7 @@ def _member(name: str, path: Path, where: str) -> Rows:
     if by_column:
         raise ContractError(
             where,
-            f"{name!r} in {path} is compressed and lies column by column.",
+            f"{name!r} in {path} is compressed and stored column by column.",
             "Rows are read from the first to the last.",
             "save it row by row (np.ascontiguousarray), or not compressed.",
             code="J218",
@@ -606,7 +606,7 @@ def _unlike(
         where,
         f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with"
         f" rows of {list(first.shape[1:])}.",
-        "Parts that lie one behind the other have rows of one shape and dtype.",
+        "Parts that are concatenated have rows of one shape and dtype.",
         "convert them before.",
         code="J218",
     )

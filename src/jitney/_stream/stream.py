@@ -686,8 +686,8 @@ class _StreamRun:
         raise JitneyError(
             self.steps.entry.core.where,
             f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
-            "What is collected, and what is carried into each chunk, lies in memory until the run"
-            " is over.",
+            "Collected results, and what is carried into each chunk, stay in memory until the"
+            " run is over.",
             "drop checkpoint=....",
             code="J284",
         )

@@ -99,7 +99,7 @@ def _move_change(place: Record, each: Record, where: str) -> ProposedChange:
         each["seconds"] * (place["times"] - 1),
         at_most=False,
         what=(
-            f"{name}, of {in_bytes(each['nbytes'])}, lies on fewer devices than {place['name']}"
+            f"{name}, of {in_bytes(each['nbytes'])}, is on fewer devices than {place['name']}"
             f" computes on ({devices}): it is moved {place['times']} times"
         ),
         where=where,
