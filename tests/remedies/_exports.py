@@ -356,13 +356,15 @@ CASES = [
     # Files that say something else than jitney has written, and what the system does not allow.
     Remedy(
         "_export/container.py:write",
-        "mend what the system says",
+        "fix what the system reports",
         exported_into,
         lambda: exported_into("new"),
         HOST @ HOST,
     ),
     Remedy("_export/container.py:write", "or name another file", exported_into, now, HOST @ HOST),
-    Remedy("_export/container.py:read", "mend what the system says", unreadable, now, HOST @ HOST),
+    Remedy(
+        "_export/container.py:read", "fix what the system reports", unreadable, now, HOST @ HOST
+    ),
     Remedy(
         "_export/container.py:_check_line",
         "or export it again with this one",

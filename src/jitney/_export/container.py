@@ -100,7 +100,7 @@ def write(
             f"{where}",
             f"{path} could not be written: {error.strerror or error}.",
             "A file is replaced as a whole, or stays as it was.",
-            "mend what the system says, or name another file.",
+            "fix what the system reports, or name another file.",
             code="J294",
         ) from error
 
@@ -147,7 +147,7 @@ def read(path: Path) -> Content:
             where,
             f"it could not be read: {error.strerror or error}.",
             "What is loaded is a file of `f.export(...)`.",
-            "mend what the system says.",
+            "fix what the system reports.",
             code="J290",
         ) from error
 
@@ -191,7 +191,7 @@ def _check_line(line: bytes, where: str) -> None:
 def _split_members(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
     broken = format_error(
-        where, "its parts do not have the lengths that it says.", _ONLY, "export it again."
+        where, "its parts do not have the lengths that it lists.", _ONLY, "export it again."
     )
     if len(body) < start:
         raise ExportError(broken, code="J290")

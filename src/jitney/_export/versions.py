@@ -87,7 +87,7 @@ def deserialize_program(
 def _no_program(where: str) -> str:
     return format_error(
         where,
-        "what it holds is not the program that its header tells of.",
+        "its program is not the one that its header describes.",
         "A program is loaded only as it was written.",
         "export it again; its digest is right, so it was not damaged on its way.",
     )

@@ -163,13 +163,9 @@ def check_module(name: str, *, stdlib: bool) -> None:
             f"it uses the package `{root}`, which has not been checked for a state of its own"
         )
     if stdlib and root not in _PURE:
-        raise NotDeterministic(
-            f"it reads `{name}`, which may say something else in another process"
-        )
+        raise NotDeterministic(f"it reads `{name}`, which may differ in another process")
     if name.startswith("numpy.random"):
-        raise NotDeterministic(
-            f"it reads `{name}`, which may say something else in another process"
-        )
+        raise NotDeterministic(f"it reads `{name}`, which may differ in another process")
 
 
 def check_name(module: str, name: str) -> None:

@@ -163,7 +163,7 @@ class TraceMonitor:
             self._fail(f"`{_asker(frame)}` {what}, whose order may be another in each process")
         elif is_barred_call(called) and not _is_nobodys(frame):
             self._fail(
-                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says"
+                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which gives"
                 " something else in another process"
             )
 

@@ -254,7 +254,7 @@ class Checkpoint:
                 f"the checkpoint {self.path} could not be written ({error.strerror or error});"
                 f" {old}.",
                 "The run goes on, and tries again when the next one is due.",
-                "free some space, or mend what the system says.",
+                "free some space, or fix what the system reports.",
             )
         self._last, self._missed = time.monotonic(), 0
         self._cost = self._last - start
