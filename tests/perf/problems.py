@@ -160,7 +160,7 @@ def attention() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     jax.block_until_ready(made(q, q, q))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    usage = made.memory_analysis()
+    usage: Any = made.memory_analysis()
     counted = (usage.temp_size_in_bytes + usage.argument_size_in_bytes) / MIB
     print(f"{counted:.0f} MiB counted, {grown / 1024:.0f} MiB more in the process", flush=True)
 
