@@ -1,11 +1,15 @@
 """Programs of a script or a notebook in other processes, which have another `__main__`."""
 
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
 SCRIPT = """\
 import multiprocessing
 import pickle
@@ -49,7 +53,7 @@ def run(tmp_path):
     def running(code: str) -> bytes:
         (tmp_path / "script.py").write_text(SCRIPT + code)
         done = subprocess.run(
-            [sys.executable, str(tmp_path / "script.py")], capture_output=True, check=False
+            [sys.executable, str(tmp_path / "script.py")], env=ENV, capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
@@ -82,7 +86,9 @@ def test_copies_of_equal_content_are_one_program(run):
         "sys.stdout.buffer.write(pickle.dumps([*copies, dumps(total)]))\n"
     )
     assert len(pickle.loads(sent)) == 3
-    done = subprocess.run([sys.executable, "-c", LOAD], input=sent, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD], env=ENV, input=sent, capture_output=True, check=True
+    )
     assert done.stdout.decode().splitlines() == [
         "10.0 2.0",
         "12.0 2.0",
