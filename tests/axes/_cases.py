@@ -830,6 +830,152 @@ NAMED = [  # the axis of a `vmap`, by its name
         1e-3,
     ),
 ]
+BUFFER, TABLE = ((48, 3), F), ((4, 48), F)
+ROWS = (("n", 3), F)
+PLACE, PLACES = ((), I), ((3,), I)
+
+
+def window_at(buffer, place, like):
+    """As many elements of a buffer as `like` has, from a computed position on, which may leave no
+    room for them.
+    """
+    return jax.lax.dynamic_slice_in_dim(buffer, place * 20, like.shape[0])
+
+
+def written_at(buffer, x, place):
+    """A buffer with `x` written to a computed position, which may leave no room for it."""
+    return jax.lax.dynamic_update_slice_in_dim(buffer, x, place * 20, 0)
+
+
+def lower(x, mask):
+    """Attention of each element to those before it, by a mask that is cut from a longer one."""
+    n = x.shape[0]
+    return jax.nn.softmax(jnp.where(mask[:n, :n] > 0, x * x[:, None], -jnp.inf)) @ x
+
+
+PREFIXES = [  # parts of buffers of a fixed length that are as long as the axis
+    Case("prefix of a buffer", lambda x, pos: x * pos[: x.shape[0]], [ROWS, BUFFER]),
+    Case(
+        "prefix behind a new axis",
+        lambda x, pos: x[None] + pos[None, : x.shape[0]],
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "prefix along the last axis",
+        lambda x, pos: x + pos[:, : x.shape[0]].T,
+        [ROWS, ((3, 48), F)],
+    ),
+    Case("end of a buffer", lambda x, pos: x + pos[-x.shape[0] :], [ROWS, BUFFER]),
+    Case("part of a buffer", lambda x, pos: x + pos[2 : x.shape[0] + 2], [ROWS, BUFFER]),
+    Case("two fewer of a buffer", lambda x, pos: x[:-2] + pos[1 : x.shape[0] - 1], [ROWS, BUFFER]),
+    Case(
+        "slice of a buffer",
+        lambda x, pos: x + jax.lax.slice_in_dim(pos, 1, x.shape[0] + 1),
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "prefix by its positions",
+        lambda x, pos: x + jnp.take(pos, jnp.arange(x.shape[0]), axis=0),
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "window of a buffer",
+        lambda x, pos, place: x + window_at(pos, place, x),
+        [ROWS, BUFFER, PLACE],
+    ),
+    Case(
+        "windows of a buffer",
+        lambda x, pos, places: x + jax.vmap(lambda place: window_at(pos, place, x))(places),
+        [ROWS, BUFFER, PLACES],
+    ),
+    Case(
+        "prefixes of rows",
+        lambda x, table, rows: x * table[rows, : x.shape[0]],
+        [(("n",), F), TABLE, PLACES],
+    ),
+    Case(
+        "prefix, or NaN",
+        lambda x, pos, place: x + pos.at[place * 30, : x.shape[0]].get(mode="fill"),
+        [(("n",), F), ((70, 48), F), PLACE],
+    ),
+    Case("square of a mask", lower, [(("n",), F), ((48, 48), F)]),
+    Case(
+        "triangle of a constant",
+        lambda x: lower(x, jnp.tril(jnp.ones((48, 48)))),
+        V,
+    ),
+    Case("set a prefix", lambda x, buffer: buffer.at[: x.shape[0]].set(x), [ROWS, BUFFER]),
+    Case("add to a prefix", lambda x, buffer: buffer.at[: x.shape[0]].add(x), [ROWS, BUFFER]),
+    Case("subtract from a part", lambda x, b: b.at[1 : x.shape[0] + 1].subtract(x), [ROWS, BUFFER]),
+    Case("multiply a prefix", lambda x, buffer: buffer.at[: x.shape[0]].mul(x), [ROWS, BUFFER]),
+    Case("largest in a prefix", lambda x, buffer: buffer.at[: x.shape[0]].max(x), [ROWS, BUFFER]),
+    Case("write to a window", lambda x, b, place: written_at(b, x, place), [ROWS, BUFFER, PLACE]),
+    Case(
+        "write to a window of each",
+        lambda x, buffers, places: jax.vmap(written_at, (0, None, 0))(buffers, x, places),
+        [ROWS, ((3, 48, 3), F), PLACES],
+    ),
+    Case(
+        "add to prefixes of rows",
+        lambda x, table, rows: table.at[rows, : x.shape[0]].add(x),
+        [(("n",), F), TABLE, PLACES],
+    ),
+    Case(
+        "gradient for a buffer",
+        jax.grad(lambda x, pos: jnp.sum(jnp.sin(x * pos[: x.shape[0]])), (0, 1)),
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "gradient for a window",
+        jax.grad(lambda x, pos, place: jnp.sum(jnp.sin(x * window_at(pos, place, x))), (0, 1)),
+        [ROWS, BUFFER, PLACE],
+    ),
+    Case(
+        "gradient for a slice",
+        jax.grad(
+            lambda x, pos: jnp.sum(jnp.sin(x * jax.lax.slice_in_dim(pos, 1, x.shape[0] + 1))),
+            (0, 1),
+        ),
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "gradient for windows",
+        jax.grad(
+            lambda x, pos, places: jnp.sum(
+                jnp.sin(x * jax.vmap(lambda place: window_at(pos, place, x))(places))
+            ),
+            (0, 1),
+        ),
+        [ROWS, BUFFER, PLACES],
+    ),
+    Case(
+        "gradient for a square",
+        jax.grad(lambda x, bias: jnp.sum(jnp.sin(lower(x, jnp.exp(bias)) * x)), (0, 1)),
+        [(("n",), F), ((48, 48), F)],
+    ),
+    Case(
+        "gradient of what is written",
+        jax.grad(
+            lambda x, buffer, place: jnp.sum(jnp.sin(written_at(buffer, x, place)) ** 2), (0, 1)
+        ),
+        [ROWS, BUFFER, PLACE],
+    ),
+    Case(
+        "gradient of what is set",
+        jax.grad(lambda x, b: jnp.sum(jnp.sin(b.at[1 : x.shape[0] + 1].set(x)) ** 2), (0, 1)),
+        [ROWS, BUFFER],
+    ),
+    Case(
+        "a buffer in a loop",
+        lambda x, pos: jax.lax.scan(
+            lambda c, w: (c + jnp.sum(jnp.sin(x * w * pos[: x.shape[0]])), None),
+            jnp.zeros((), x.dtype),
+            pos[:3, 0],
+        )[0],
+        [ROWS, BUFFER],
+        1e-4,
+    ),
+]
 CASES = [
     *POINTWISE,
     *REDUCED,
@@ -841,6 +987,7 @@ CASES = [
     *MATRICES,
     *WINDOWS,
     *NAMED,
+    *PREFIXES,
 ]
 
 REFUSED = [
@@ -951,6 +1098,13 @@ CORE = {
     "largest of windows",
     "sum over a mapped axis, of a tree",
     "extremes over a mapped axis",
+    # parts of buffers
+    "prefix of a buffer",
+    "window of a buffer",
+    "square of a mask",
+    "add to a prefix",
+    "write to a window",
+    "gradient for a buffer",
     # what a mutation of the list (tests/mutations) is seen by
     "mean over a mapped axis",
     "vmap of a loop",

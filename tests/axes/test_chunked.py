@@ -57,8 +57,19 @@ PASSES = {
     "sums in a branch": 2,
     "merge behind the leading axis": 1,
     "gradient of a sort": 0,
+    "prefix of a buffer": 1,
+    "window of a buffer": 1,
+    "add to a prefix": 1,
+    "gradient for a buffer": 1,
 }
-WHOLE = {"attention", "rows by rows", "loop until", "QR along it", "outer product"}
+WHOLE = {
+    "square of a mask",
+    "attention",
+    "rows by rows",
+    "loop until",
+    "QR along it",
+    "outer product",
+}
 BY_NAME = {case.name: case for case in cases.CASES}
 
 

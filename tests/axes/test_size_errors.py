@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 import jitney
 
 X = np.arange(1, 6, dtype=np.float32)
+TABLE = np.arange(20, dtype=np.float32)
 
 
 def mean(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -32,6 +33,10 @@ def root(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def logarithm(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x) / math.log(x.shape[0])
+
+
+def prefix(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x * TABLE[: x.shape[0]])
 
 
 def repeated(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -57,6 +62,10 @@ def as_tuple(größe: Float[Array, "n"]) -> Float[Array, ""]:
         (loop, r"for `range\(x\.shape\[0\]\)`; write `jax\.lax\.fori_loop`"),
         (root, r"for `np\.sqrt\(x\.shape\[0\]\)`; write `jnp\.sqrt`"),
         (logarithm, r"for `math\.log\(x\.shape\[0\]\)`; write `jnp\.log`"),
+        (
+            prefix,
+            r"for `TABLE\[: x\.shape\[0\]\]`; write `jnp\.asarray\(TABLE\)\[:x\.shape\[0\]\]`",
+        ),
         (repeated, r"for `\[1\.0\] \* x\.shape\[0\]`; write `jnp\.full`"),
         (across_lines, r"\(across_lines\) needs to know a size: "),
         (as_tuple, r"needs to know a size, for `tuple\(größe\)`\."),

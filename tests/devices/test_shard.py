@@ -126,6 +126,32 @@ def test_the_plan_says_what_is_moved(mesh):
     assert lines[1] == "128 B from other devices: x"
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_members_of_an_ensemble_lie_on_devices(mesh, whole):
+    """Each with its part of the stack; a shared part lies on all of them."""
+
+    class Net(eqx.Module):
+        trunk: Array
+        head: Array
+
+    def apply(model: Net, x: Float[Array, "n"]):
+        return jnp.tanh(model.head @ (model.trunk @ x))
+
+    rng = np.random.default_rng(3)
+    trunks, heads = rng.standard_normal((8, 6, 4)), rng.standard_normal((8, 2, 6))
+    if not whole:
+        trunks[:] = trunks[0]
+    model = Net(np.float32(trunks if whole else trunks[0]), np.float32(heads))
+    axes = {"model": 0} if whole else {"model.head": 0}
+    f = jitney.optimize(apply, vmap={"member": axes}, shard={"member": "data"}, mesh=mesh)
+    y = f(model, X[0])
+    assert lies(y, mesh, "data")
+    np.testing.assert_allclose(y, np.tanh(heads @ trunks @ X[0]), rtol=1e-4)
+    (placed,) = [d for d in f.plan(model, X[0]).to_dict()["decisions"] if d["name"] == "place"]
+    assert "model.head[data, -, -]" in placed["why"]
+    assert ("model.trunk[data, -, -]" in placed["why"]) == whole
+
+
 def test_a_mapped_axis(mesh):
     """`vmap` adds it in front of arguments and results."""
 

@@ -200,8 +200,8 @@ CONTRACT = [
     Mutation(
         "a padded call is compared with its contract at the size of the bucket alone",
         "src/jitney/_program/padded_calls.py",
-        "view = entry.plan_call(arrays, jit=False).view\n        fill",
-        "view = entry.layout.view(entry.core.contract, arrays, entry.statics)\n        fill",
+        "view = entry.plan_call(arrays, jit=False).view\n        request",
+        "view = entry.layout.view(entry.core.contract, arrays, entry.statics)\n        request",
         (f"{_PAD}contracts_hold_at_the_true_size",),
     ),
     Mutation(

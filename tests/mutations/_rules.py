@@ -186,10 +186,17 @@ REFUSALS = [
 MOVES = [
     Mutation(
         "a start of a slice is clamped to the bucket",
-        "src/jitney/_axes/rules/index.py",
-        "last = walk.count(dim) - walk.count(window)\n",
-        "last = np.int32(walk.shape([dim])[0]) - walk.count(window)\n",
+        "src/jitney/_axes/rules/fixed_windows.py",
+        "return walk.count(dim) - walk.count(window)\n",
+        "return np.int32(walk.shape([dim])[0]) - walk.count(window)\n",
         (f"{_POSITIONS}positions_of_every_type",),
+    ),
+    Mutation(
+        "each chunk reads and writes the front of a buffer",
+        "src/jitney/_axes/rules/fixed_windows.py",
+        "at = start + begin(walk, window)",
+        "at = start + np.int32(0)",
+        ("tests/stages/test_buffers.py::test_in_chunks_and_streamed",),
     ),
     Mutation(
         "reading beyond the end is off by one",

@@ -103,6 +103,10 @@ CASES = [
     ),
     of_unit("_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
     of_unit("_explicit", 'write vmap={"…": {"x": 0}}', {"vmap": {"b": 0}}, {"vmap": MAPPED}),
+    of_unit("_explicit", "write", {"vmap": {"b": {"x[": 0}}}, {"vmap": MAPPED}),
+    of_unit(
+        "_explicit", "keep one of them", {"vmap": {"b": {"x.a": 0, "x['a']": 0}}}, {"vmap": MAPPED}
+    ),
     of_energy("_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
     of_energy("_bucket", "choose one of these", {"pad": {"points": 8}}, {"pad": {"points": [8]}}),
     of_energy("_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),

@@ -209,6 +209,12 @@ def mapped_rows(options, *given):
     return optimize(**options)(lambda x, y: jnp.sum(x) * y)(*given)
 
 
+def mapped_parts(paths):
+    """The rows of one part of a dict; the other one has no axis."""
+    f = optimize(vmap={"b": paths})(lambda p: jnp.sum(p["x"]) * p["y"])
+    return f({"x": ROWS, "y": array(1.0)})
+
+
 CASES = [
     # Values that a trace does not have.
     Remedy(
@@ -417,18 +423,39 @@ CASES = [
     ),
     # Mapped.
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "or change the position",
         lambda: mapped_rows({"vmap": {"b": {"x": 2}}}, ROWS, 1.0),
         lambda: mapped_rows({"vmap": {"b": {"x": 1}}}, ROWS, 1.0),
         TABLE.sum(0),
     ),
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "pass an array with that axis",
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, array(1.0)),
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, X),
         TABLE.sum() * HOST,
+    ),
+    Remedy(
+        "_stages/dict_form.py:_position",
+        "or change the position…",
+        lambda: mapped_parts({"p": 0}),
+        lambda: mapped_parts({"p": 0, "p['y']": None}),
+        TABLE.sum(1),
+    ),
+    Remedy(
+        "_stages/dict_form.py:_refuse_unknown_part",
+        "did you mean",
+        lambda: mapped_parts({"p.xs": 0}),
+        lambda: mapped_parts({"p.x": 0}),
+        TABLE.sum(1),
+    ),
+    Remedy(
+        "_stages/dict_form.py:_refuse_unknown_part",
+        "correct the path",
+        lambda: mapped_parts({"p.rows": 0}),
+        lambda: mapped_parts({"p.x": 0}),
+        TABLE.sum(1),
     ),
     Remedy(
         "_stages/vmap.py:_reason",

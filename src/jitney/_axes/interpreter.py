@@ -137,6 +137,12 @@ class PaddedInterpreter:
         """The number of valid elements along an axis, as an int32 scalar."""
         return jnp.asarray(evaluate(dim, self.valid), np.int32)
 
+    def whole_count(self, dim: Dim) -> jax.Array:
+        """The number of elements along the whole axis, as an int32 scalar: more than `count` where
+        the array is a chunk.
+        """
+        return jnp.asarray(evaluate(dim, self.whole), np.int32)
+
     def start_of(self, dim: Dim) -> Any:
         """The start of a chunk along an axis, whose length may be a multiple of the cut size; None
         if the axis is not cut.

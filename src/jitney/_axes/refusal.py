@@ -4,6 +4,8 @@ decides between evaluation at the exact size and an error for the user.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 
 class Refused(Exception):
     """An operation along a named axis cannot be carried out on a padded or cut axis.
@@ -11,12 +13,20 @@ class Refused(Exception):
     Args:
         place: The user's line, "fit.py:12 (residual)".
         what: The operation, as a part of a sentence: "compares the size n with 3".
+        ends: Symbol or axis -> the sizes of its range behind which a comparison of sizes has
+            another result; no entry if there was no such comparison.
     """
 
-    def __init__(self, place: str, what: str):
+    def __init__(
+        self,
+        place: str,
+        what: str,
+        ends: Mapping[str, Sequence[int]] | None = None,
+    ):
         super().__init__(f"{place} {what}" if place else what)
         self.place = place
         self.what = what
+        self.ends = ends or {}
 
 
 class ClosesOver(Refused):

@@ -25,7 +25,7 @@ from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
 from .._diagnosis.tracer_errors import unbound_axis_error
-from .._errors import UpdateWarning
+from .._errors import AnnotationWarning, UpdateWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -37,7 +37,8 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
-from .._stages import Fill, Mask
+from .._stages import Fill, Mask, Vmap
+from .._stages.derive import with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
 from .._view.layout import Layout
@@ -302,6 +303,7 @@ class CallPlanner:
             Refused: The call is padded, and something besides the arrays of its result depends on
                 the size.
         """
+        self._warn_guess(planned.plan)
         body = planned.plan.build(self.flat(outcome), outcome)
         if counts is None:
             flat = body(*arrays)
@@ -325,20 +327,28 @@ class CallPlanner:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
         """
-        core = self.core
+        core, layout = self.core, self.layout
         fn = fn or core.fn()
 
         def body(*flat: object) -> list[Any]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
-            values = self.layout.values(flat, statics, for_body=True)
+            values = layout.values(flat, statics, for_body=True)
             originals = dict(zip(map(id, statics), self.statics, strict=True))
             given = ArgumentSnapshot(core.binder, values, originals)
 
             # The time of the body, less what jitney spends in programs that the body calls.
             began, own = time.perf_counter(), OWN_TIME.seconds
-            with nullcontext() if self.reads is None else self.reads.tracing() as trace:
+            numbers = [
+                value
+                for i, value in zip(layout.dynamic, flat, strict=True)
+                if i in layout.unannotated
+            ]
+            with (
+                nullcontext() if self.reads is None else self.reads.tracing() as trace,
+                with_numbers(numbers),
+            ):
                 result = self._result(fn, values)
             elapsed = time.perf_counter() - began
             outcome.body_seconds.append(elapsed - (OWN_TIME.seconds - own))
@@ -380,6 +390,12 @@ class CallPlanner:
                 raise
             raise explained from error
 
+    def _warn_guess(self, plan: Plan) -> None:
+        """Warn once that an argument is shared that looks like a stack."""
+        vmap = plan.of(Vmap)
+        if vmap is not None and vmap.guess and self.core.counters.warn_once("stacks"):
+            warnings.warn(vmap.guess, AnnotationWarning, stacklevel=users_level())
+
     def warn_lost_updates(self, updates: Sequence[str]) -> None:
         """Warn once that updates in place are lost."""
         if updates:
@@ -408,9 +424,12 @@ class CallPlanner:
                 "at exact size: with `debug_nans` a call may be run again, operation by operation"
             )
             return Plan.make(view, replace(request, exact=exact))
+        return self._padded_plan(view, request)
 
+    def _padded_plan(self, view: View, request: Request) -> Plan:
         # Plan with padding, and prove it at these sizes. A refusal becomes the reason of the plan
         # at exact size.
+        fill: Fill | None = None
         try:
             plan = Plan.make(view, request)
             mask, fill = plan.of(Mask), plan.of(Fill)
@@ -419,6 +438,11 @@ class CallPlanner:
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
                 reason = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
+            # In a shorter bucket it may be one program.
+            tops = {} if fill is None else fill.narrower(refusal, request)
+            if tops:
+                tops = {**dict(request.tops), **tops}
+                return self._padded_plan(view, replace(request, tops=tuple(tops.items())))
             axes = named_axes(view)
             explained = with_shape_hint(view, axes, sizes_of(view, axes), refusal)
             return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))

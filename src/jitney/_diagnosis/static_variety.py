@@ -24,6 +24,9 @@ from .._view.layout import Layout, static_text
 from .remedies import for_positions
 
 MANY = 8
+"""Values of a static argument that are accepted without a word."""
+MANY_NUMBERS = 2
+"""The same for a number that is static by itself, which mostly is data."""
 
 
 @dataclass
@@ -49,6 +52,8 @@ class Variety:
         # Arguments that are static for the structure of a sparse derivative.
         self._positions = positions
         self._seen: dict[str, _Seen] = {}
+        # Path of a number -> its values.
+        self._numbers: dict[str, set[Hashable]] = {}
 
     def count(
         self,
@@ -69,6 +74,8 @@ class Variety:
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
             leaf = leaves[i]
+            if type(leaf) in (int, float, complex):
+                self._note_number(layout, i, leaf)
             keys.setdefault(argument, []).append((type(leaf), key))
             examples.setdefault(argument, []).append((path, leaf))
 
@@ -76,6 +83,25 @@ class Variety:
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:
                 self._note_value(argument, seen, tuple(parts), examples[argument], seconds)
+
+    def _note_number(self, layout: Layout, i: int, value: object) -> None:
+        argument, path = layout.names[i]
+        values = self._numbers.setdefault(path, set())
+        values.add(static_text(value))
+        if len(values) != MANY_NUMBERS + 1 or argument in self._positions:
+            return
+        # Its argument is not reported once more.
+        self._seen.setdefault(argument, _Seen()).warned = True
+        warnings.warn(
+            format_error(
+                self._where,
+                f"static {path!r} takes its {MANY_NUMBERS + 1}rd value, {static_text(value)}.",
+                "Each value of a static number is a program of its own.",
+                _advice_on_number(layout, i, value),
+            ),
+            RetraceWarning,
+            stacklevel=users_level(),
+        )
 
     def _note_value(
         self,
@@ -185,6 +211,22 @@ def _holds_array(value: object) -> bool:
 
 def _argument(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def _advice_on_number(layout: Layout, i: int, value: object) -> str:
+    argument, path = layout.names[i]
+    if i in layout.held:
+        return (
+            f"it is {layout.held[i]}: decide there with jnp.where or jax.lax.cond, or let it be the"
+            " size of a named axis, if it is one."
+        )
+    if path != argument:
+        return f"make {path!r} an array where it is made, jnp.asarray(...): arrays are traced."
+    kind = "Int" if isinstance(value, int) else "Float"
+    return (
+        f'annotate {argument}: {kind}[ArrayLike, ""], if it is data: it is traced then. If it is a'
+        " size, let it be that of a named axis, and share programs with `pad`."
+    )
 
 
 def _advice(argument: str, value: object) -> str:

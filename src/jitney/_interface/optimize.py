@@ -65,7 +65,7 @@ def optimize(
     *,
     static: Names | None = None,
     donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
@@ -90,7 +90,7 @@ def optimize(
     *,
     static: Names | None = None,
     donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
@@ -121,7 +121,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
         donate: Arguments whose buffers the call may overwrite.
         vmap: An axis that the signature does not name: arrays with one axis more than their
             annotation are mapped over the leading one. A dict, {axis: {argument: position}}, states
-            the mapped arguments explicitly, outermost axis first.
+            the mapped arguments explicitly, outermost axis first, and parts of them by their paths:
+            {axis: {"model.head": 0}}. None is the position of a part that is shared.
         pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes
             share the program of their bucket; results are those of the exact size. A function for
             which that cannot be proven runs at exact size, with one warning.

@@ -41,6 +41,7 @@ from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
 from .._program.examples import abstract_values
+from .._program.held_numbers import Redirected
 from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
@@ -139,8 +140,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
 
-            # Run. An exception is an error for the user, or one of three reasons to repeat the
-            # call.
+            # Run. An exception is an error for the user, or a reason to repeat the call.
             out = _NONE
             choice = _NONE
             try:
@@ -159,33 +159,49 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                 if limit is None or limit.past != "eager":
                     raise
                 return entry.eagerly(*arrays)
-            except _EXPLAINED as error:
-                # Errors of JAX, explained if jitney knows the cause.
-                untraced = trace_error(
-                    error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
-                )
-                if untraced is not None:
-                    return self._not_traceable(untraced, error, entry, arrays)
-                named = (
-                    donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
-                    if core.options.donate
-                    else None
-                )
-                named = (
-                    named
-                    or low_product_error(error, core.where)
-                    or no_number(core.where, arrays, entry.paths)
-                )
-                named = named or over_error(error, core.where, core.fn(), core.options)
-                named = named or left_error(error, core.where, entry.reads)
-                if named is not None:
-                    raise named from error
-
-                # A failed check of Equinox that nobody had looked for: the repeated call reports
-                # it.
-                if not entry.note_missed_check(error):
-                    raise
+            except Redirected:
+                # The numbers that this entry holds are not needed at these shapes.
                 core.counters.calls -= 1
+                core.forget_takers()
+            except Exception as error:
+                # The body needs a number that was traced: it is held, and the call repeated.
+                if (
+                    entry.layout.numbers
+                    and entry.flights
+                    and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
+                ):
+                    # The failed trace is no program; the repeated call is counted.
+                    core.counters.calls -= 1
+                    core.counters.misses -= 1
+                elif not isinstance(error, _EXPLAINED):
+                    raise
+                else:
+                    # Errors of JAX, explained if jitney knows the cause.
+                    untraced = trace_error(
+                        error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
+                    )
+                    if untraced is not None:
+                        return self._not_traceable(untraced, error, entry, arrays)
+                    named = (
+                        donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
+                        if core.options.donate
+                        else None
+                    )
+                    named = (
+                        named
+                        or low_product_error(error, core.where)
+                        or no_number(core.where, arrays, entry.paths)
+                    )
+                    named = named or over_error(error, core.where, core.fn(), core.options)
+                    named = named or left_error(error, core.where, entry.reads)
+                    if named is not None:
+                        raise named from error
+
+                    # A failed check of Equinox that nobody had looked for: the repeated call
+                    # reports it.
+                    if not entry.note_missed_check(error):
+                        raise
+                    core.counters.calls -= 1
             finally:
                 # Only a call that traced gets here: let waiting threads go on, and check its
                 # arguments once.
@@ -592,8 +608,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         core = self._core
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
-        layout = core.layout((treedef, *map(type, leaves)), values)
-        entry = core.entry_of(layout, leaves)
+        layout, entry = core.settled(core.layout((treedef, *map(type, leaves)), values), leaves)
         arrays = tuple(layout.pick(leaves))
         unfit = no_number(core.where, arrays, entry.paths, called=False)
         if unfit is not None:

@@ -241,8 +241,8 @@ def _insert_vmap_axes(
         if axis.name not in sizes:
             continue
         dims = {parameter.name: 0} if axis.dims is None else dict(axis.dims)
-        if parameter.name in dims:
-            at = dims[parameter.name]
+        at = dims.get(parameter.name)
+        if at is not None:
             if at < 0:
                 at += len(shape) + 1
             shape.insert(at, sizes[axis.name])

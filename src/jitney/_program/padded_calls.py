@@ -29,7 +29,7 @@ from .._owners import users_level
 from .._processes.compare_processes import refuse_padding
 from .._signature.options import tolerance_of
 from .._stages import Fill
-from .._stages.stage import Skip
+from .._stages.stage import Request, Skip
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.named_axes import named_axes, with_shape_hint
 from .._view.result_padding import Cut, unpadded_shape
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 _UNKNOWN: Any = object()
 _CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
 """The cuts of a trace, and the true shape of each result."""
+_Filled = tuple[Fill, tuple[tuple[int, ...], ...], tuple[bool, ...], tuple[bool, ...], Hashable]
+"""What is filled; of each array its filled shape, whether it is filled, and whether it was weakly
+typed before; the key of the program.
+"""
 _Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
 """Shape, dtype and weak type of each array."""
 
@@ -109,6 +113,26 @@ class PaddingRecipe:
         return out
 
 
+@dataclass(frozen=True)
+class Narrower:
+    """A bucket that has to end before its size.
+
+    Args:
+        refusal: Why the body is not one program for all of it.
+        tops: Axis -> the size that the bucket ends at.
+    """
+
+    refusal: Refused
+    tops: Mapping[str, int]
+
+    @property
+    def above(self) -> Refused:
+        """The refusal of sizes above."""
+        ends = " and ".join(f"{name} = {top}" for name, top in self.tops.items())
+        what = f"{self.refusal.what.rstrip('.')}; it is padded up to {ends}"
+        return Refused(self.refusal.place, what)
+
+
 class SizeRefused(Refused):
     """A body does other operations at a size than its padded program does."""
 
@@ -169,21 +193,42 @@ class PaddedCalls:
             stopped = reason
 
         if isinstance(stopped, Refused):
-            return self._refuse(padded.fill, stopped, arrays, whole=whole)
+            if not self.narrow(padded, stopped):
+                return self._refuse(padded.fill, stopped, arrays, whole=whole)
+            return self._repeat(padded, arrays, whole=whole)
 
         # The trace has found that Python computes numbers from the sizes. With the proof the recipe
         # gets them, as arguments, and the call is repeated.
         if stopped is not None:
             self.entry.proofs[padded.key] = stopped.proof
-            self.known = {
-                shapes: recipe
-                for shapes, recipe in [*self.known.items()]
-                if recipe is None or recipe.key != padded.key
-            }
-            return self._run(arrays, whole=whole)
+            return self._repeat(padded, arrays, whole=whole)
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
+
+    def narrow(self, padded: PaddingRecipe, refusal: Refused) -> bool:
+        """Note that the bucket of a program has to end before its size, if the refusal is of sizes
+        above that alone; return whether it is.
+        """
+        tops = padded.fill.narrower(refusal, self.entry.on_mesh())
+        if tops:
+            self.entry.narrower[padded.key] = Narrower(refusal, tops)
+        return bool(tops)
+
+    def _repeat(
+        self,
+        padded: PaddingRecipe,
+        arrays: Sequence[Array],
+        *,
+        whole: bool,
+    ) -> object:
+        """Run a call once more, of whose program more is known now."""
+        self.known = {
+            shapes: recipe
+            for shapes, recipe in [*self.known.items()]
+            if recipe is None or recipe.key != padded.key
+        }
+        return self._run(arrays, whole=whole)
 
     def _first(
         self,
@@ -231,29 +276,20 @@ class PaddedCalls:
         if entry.sharded is not None:
             refuse_padding(entry.core.where, entry.sharded.mesh_key()[0])
 
-        # The bucket: which axes are filled, and the shapes of the filled arrays.
+        # The bucket, or the part of it in which the body is one program.
         view = entry.plan_call(arrays, jit=False).view
-        fill = Fill.plan(view, entry.on_mesh())
-        if isinstance(fill, Skip) or fill.axes in self.refused:
-            return None
-        try:
-            shapes = self._shapes(fill, view)
-        except Refused as refusal:
-            warn_refusal(entry.core, refusal)
-            return None
-
-        # PRNG keys are of an extended dtype, which NumPy does not have.
-        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-        filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
-        if any(issubdtype(leaf.dtype, extended) for leaf in filled):
-            refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
-            warn_refusal(entry.core, refusal)
-            return None
-
-        # Filled arrays come back strongly typed; the program still computes as for weak ones.
-        leaves = list(zip(view.leaves, shapes, fills, strict=True))
-        weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
-        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
+        request = entry.on_mesh()
+        while True:
+            found = self._filled(view, request)
+            if found is None:
+                return None
+            fill, shapes, fills, weak, key = found
+            narrower = entry.narrower.get(key)
+            if narrower is None:
+                break
+            request = replace(request, tops=tuple({**dict(request.tops), **narrower.tops}.items()))
+            if any(axis.size > narrower.tops.get(axis.name, axis.size) for axis in fill.axes):
+                warn_refusal(entry.core, narrower.above)
 
         # Numbers that Python computes from the sizes, if the program takes any.
         sizes = {axis.name: axis.size for axis in fill.axes}
@@ -281,6 +317,34 @@ class PaddedCalls:
             self._takes(fill, len(shapes)),
             entry.sharded is None,
         )
+
+    def _filled(self, view: View, request: Request) -> _Filled | None:
+        """Return which axes are filled, and the shapes of the filled arrays; None if the call runs
+        at exact size.
+        """
+        entry = self.entry
+        fill = Fill.plan(view, request)
+        if isinstance(fill, Skip) or fill.axes in self.refused:
+            return None
+        try:
+            shapes = self._shapes(fill, view)
+        except Refused as refusal:
+            warn_refusal(entry.core, refusal)
+            return None
+
+        # PRNG keys are of an extended dtype, which NumPy does not have.
+        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
+        filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
+        if any(issubdtype(leaf.dtype, extended) for leaf in filled):
+            refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
+            warn_refusal(entry.core, refusal)
+            return None
+
+        # Filled arrays come back strongly typed; the program still computes as for weak ones.
+        leaves = list(zip(view.leaves, shapes, fills, strict=True))
+        weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
+        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
+        return fill, shapes, fills, weak, key
 
     def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
         """Return which arrays may hold anything in their padding.
@@ -345,6 +409,12 @@ class PaddedCalls:
         if padded is None:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())
+
+    def narrow_ahead(self, arrays: Sequence[object], refusal: Refused) -> bool:
+        """`narrow` for what `ahead` returned."""
+        with self.entry.numbers():
+            padded = None if isinstance(refusal, SizeRefused) else self.bucket(arrays)
+        return padded is not None and self.narrow(padded, refusal)
 
     def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
         """Return the runner of one program."""

@@ -97,6 +97,8 @@ class Axes(dict[str, AxisFacts]):
 
 # Largest size that is tried, from 2 on, where the form of an expression alone proves nothing.
 _LARGEST = 4096
+# The most ends of a range of sizes that are tried one after the other.
+_TRIED = 3
 
 
 def facts_of(
@@ -151,6 +153,15 @@ def _facts(
     try:
         program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
     except Refused as refusal:
+        # Facts of fewer sizes, such as those up to the length of a buffer that the body takes a
+        # part of.
+        (symbol,) = mask.symbols
+        ends = sorted(set(refusal.ends.get(symbol.symbol, ())), reverse=True)
+        for end in ends[:_TRIED]:
+            bounds = (symbol.low, end) if size <= end else (end + 1, symbol.high)
+            facts = _facts(entry, Mask.over(mask.view, {name: bounds}), plan, name, size)
+            if facts.kind != "unknown":
+                return facts
         at = f"{refusal.place} " if refusal.place else ""
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
     uses = tuple(

@@ -17,7 +17,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
 import jax
@@ -324,12 +324,13 @@ def _read_union(hint: object, seen: frozenset[int]) -> Hint | None:
     array = _one_array(members, seen)
     if array is not None:
         return array
-    options = tuple(dict.fromkeys(_read(member, seen) for member in members))
+    options = tuple(dict.fromkeys(_several_arrays(members, seen) or _each(members, seen)))
 
     # One alternative that takes anything makes the union take anything.
     for option in options:
         if isinstance(option, AnyHint):
-            return AnyHint(option.reason or f"`{_text(hint)}` takes anything")
+            why = option.reason or f"`{_text(hint)}` takes anything"
+            return AnyHint(why, number=_scalar_among(options))
 
     if len(options) == 1:
         return options[0]
@@ -377,6 +378,35 @@ def _one_array(
     if len(members) > 1:
         text = re.sub(r"\[\w+,", "[ArrayLike,", text)
     return dataclasses.replace(array, text=text, array_like=bool(numbers))
+
+
+def _each(members: Iterable[object], seen: frozenset[int]) -> list[Hint]:
+    return [_read(member, seen) for member in members]
+
+
+def _scalar_among(options: Sequence[Hint]) -> ScalarHint | None:
+    """The alternative for Python numbers, unless `int` is one of its own."""
+    if any(isinstance(option, StaticHint) and option.hint is int for option in options):
+        return None
+    return next((option for option in options if isinstance(option, ScalarHint)), None)
+
+
+def _several_arrays(members: Sequence[object], seen: frozenset[int]) -> list[Hint] | None:
+    """The array hints of a union of several `Float[ArrayLike, ""]`, which jaxtyping expands to
+    array types and number types; None for another union.
+    """
+    numbers = [member for member in members if _is_number_type(member)]
+    if not {np.number, np.generic} & {*numbers}:
+        return None
+    others = _each((member for member in members if not _is_number_type(member)), seen)
+    if not all(isinstance(hint, ArrayHint) or hint == StaticHint(None, "None") for hint in others):
+        return None
+    return [
+        dataclasses.replace(hint, array_like=True)
+        if isinstance(hint, ArrayHint) and all(dim.variadic for dim in hint.dims)
+        else hint
+        for hint in others
+    ]
 
 
 def _is_number_type(hint: object) -> TypeGuard[type]:

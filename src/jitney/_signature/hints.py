@@ -125,6 +125,8 @@ class ScalarHint:
     """Hint `float` or `complex` of a traced number of rank 0."""
 
     kind: Literal["float", "complex"]
+    # One alternative of a union, as in `float | Array`.
+    is_alternative: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -195,6 +197,8 @@ class AnyHint:
     reason: str = ""
     # The annotation of a field contains an undefined name.
     is_unresolved: bool = False
+    # Hint of Python numbers, as in `float | Array`.
+    number: ScalarHint | None = None
 
     @property
     def text(self) -> str:

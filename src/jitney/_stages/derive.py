@@ -11,7 +11,7 @@ padded, cut into chunks or mapped, and `remat` stands inside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -44,7 +44,8 @@ from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
-from .._signature.options import AUTO
+from .._signature.options import AUTO, VmapAxis
+from .._signature.paths import root_of
 from .._sparsity import REVERSE, WAYS, Mode, PassMode
 from .auto_remat import choose_residuals
 from .remat import remat_to_fit
@@ -77,6 +78,27 @@ class Decision:
 
     mode: str
     why: str
+
+
+# The `id`s of traced numbers that no annotation calls real: a derivative is with respect to arrays.
+_NUMBERS: ContextVar[frozenset[int]] = ContextVar("numbers", default=frozenset())
+
+
+@contextmanager
+def with_numbers(numbers: Iterable[object]) -> Generator[None]:
+    """Scope of a trace in which these values are Python numbers of the caller's."""
+    token = _NUMBERS.set(frozenset(map(id, numbers)))
+    try:
+        yield
+    finally:
+        _NUMBERS.reset(token)
+
+
+def _is_real(leaf: object, named: Container[int] = ()) -> bool:
+    """Return whether a leaf is a floating-point array, and no number of the caller's except for
+    those with an `id` in `named`.
+    """
+    return eqx.is_inexact_array(leaf) and (id(leaf) in named or id(leaf) not in _NUMBERS.get())
 
 
 _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=None)
@@ -210,6 +232,46 @@ class Derived:
         return _Derivation(self, bound, directions).make()
 
 
+def with_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Mapped axes in the dict form, of the directions too: a tangent has the axis where its primal
+    has it, and a cotangent in front, as the result.
+    """
+    extended: list[VmapAxis] = []
+    for axis in axes:
+        dims = list(axis.dims or ())
+        for direction in directions:
+            if direction == COTANGENT:
+                dims.append((direction, 0))
+            else:
+                primal = direction.removeprefix(TANGENT)
+                dims += [
+                    (TANGENT + path, position)
+                    for path, position in axis.dims or ()
+                    if root_of(path) == primal
+                ]
+        # The rank rule goes by the annotations, which directions have too.
+        extended.append(axis if axis.dims is None else replace(axis, dims=tuple(dims)))
+    return tuple(extended)
+
+
+def without_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Inverse of `with_directions`."""
+    return tuple(
+        axis
+        if axis.dims is None
+        else replace(
+            axis, dims=tuple(dim for dim in axis.dims if root_of(dim[0]) not in directions)
+        )
+        for axis in axes
+    )
+
+
 def _end_of_parameters(kinds: Sequence[int]) -> int:
     """Position behind all parameters of a signature, but before `**kwargs`."""
     return kinds.index(Kind.VAR_KEYWORD) if Kind.VAR_KEYWORD in kinds else len(kinds)
@@ -283,7 +345,9 @@ class _Derivation:
         self.names = self._names(bound.arguments)
         chosen = {name: bound.arguments[name] for name in self.names}
         self._check_kinds(chosen)
-        self.at, rest = eqx.partition(chosen, eqx.is_inexact_array)
+        # A number that is an argument by itself varies if it is named.
+        own = {id(value) for value in chosen.values()}
+        self.at, rest = eqx.partition(chosen, lambda leaf: _is_real(leaf, own))
         self._check_real()
         self.directions = directions
 
@@ -632,8 +696,7 @@ class _Derivation:
         names = tuple(
             name
             for name, value in arguments.items()
-            if name not in self.derived.skip
-            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))
+            if name not in self.derived.skip and any(map(_is_real, jax.tree.leaves(value)))
         )
         if not names:
             raise DerivativeError(
@@ -647,7 +710,7 @@ class _Derivation:
     def _check_kinds(self, chosen: Mapping[str, object]) -> None:
         for name, value in chosen.items():
             leaves = jax.tree.leaves(value)
-            if any(map(eqx.is_inexact_array, leaves)):
+            if any(_is_real(leaf, {id(value)}) for leaf in leaves):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
             if arrays:

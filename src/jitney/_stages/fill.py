@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from .._axes import Refused
 from .._jax.typed import Array
 from .._signature.buckets import Bucket
 from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
@@ -63,7 +64,10 @@ class Fill(Stage):
         axes: list[PaddedAxis] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
-            decided = _pad_axis(name, sizes.get(name), bucket, request.divisor(name))
+            size = sizes.get(name)
+            # Padded arrays are as long as the bucket, or as its part.
+            top = size if filled else dict(request.tops).get(name)
+            decided = _pad_axis(name, size, bucket, request.divisor(name), top)
             reasons.append(str(decided))
             if isinstance(decided, PaddedAxis):
                 axes.append(decided)
@@ -75,6 +79,18 @@ class Fill(Stage):
             ranges = [f"{axis.name} from {axis.low} to {axis.high}" for axis in axes]
             return cls(tuple(axes), levels, ", ".join(ranges))
         return cls(tuple(axes), levels, f"{why}; by repeating the last element; results are cut")
+
+    def narrower(self, refusal: Refused, request: Request) -> dict[str, int]:
+        """Axis -> the size that its bucket would have to end at for the body to be one program;
+        empty if no shorter bucket can help.
+        """
+        tops: dict[str, int] = {}
+        for axis in self.axes:
+            # The largest: if a comparison before it is in the way, it comes next.
+            ends = [end for end in refusal.ends.get(axis.name, ()) if axis.low <= end < axis.high]
+            if ends and max(ends) % request.divisor(axis.name) == 0:
+                tops[axis.name] = max(ends)
+        return tops
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -120,6 +136,7 @@ def _pad_axis(
     size: int | None,
     bucket: Bucket,
     divisor: int,
+    top: int | None,
 ) -> PaddedAxis | str:
     if size is None:
         return f"no array has an axis {name!r}"
@@ -128,4 +145,8 @@ def _pad_axis(
         why = "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
         return f"{name}={size} runs as it is: {why}"
     low, high = bounds
+    if top is not None and low <= top < high:
+        if size > top:
+            return f"{name}={size} runs as it is: up to {top} it is one program"
+        high = top
     return PaddedAxis(name, low, high, size)

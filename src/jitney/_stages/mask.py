@@ -76,8 +76,9 @@ class Mask(Stage):
             if name not in sizes:
                 continue
             bounds = buckets[name].range(sizes[name], request.divisor(name))
+            # A bucket that ends below its size: see `Request.tops`.
             if bounds is not None:
-                symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
+                symbols.append(Symbol(name, f"d{len(symbols)}", bounds[0], sizes[name]))
 
         why = "the padded axes are mapped: each element alone"
         if symbols:
@@ -149,7 +150,8 @@ class Mask(Stage):
                 program = self._trace_symbolically(fn, None)
         except Refused as refusal:
             what = in_names(refusal.what, [s.name for s in self.symbols])
-            raise Refused(refusal.place, what) from refusal
+            ends = {s.name: refusal.ends.get(s.symbol, ()) for s in self.symbols}
+            raise Refused(refusal.place, what, ends) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
     def _trace_symbolically(

@@ -99,6 +99,8 @@ class Request:
     recomputes: bool = False
     # Reason why nothing is padded.
     exact: str | None = None
+    # Axis -> the size that its bucket ends at, where the body is one program up to there only.
+    tops: tuple[tuple[str, int], ...] = ()
     # Reason why nothing is cut into chunks.
     whole: str | None = None
     # Policy that `precision="auto:..."` has chosen, with the reason.

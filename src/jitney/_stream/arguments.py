@@ -123,7 +123,12 @@ class StreamArguments:
 
         opener = SourceOpener(str(core.where), retries)
         sources: dict[str, object] = {}
-        mapped = {name for axis in core.options.vmap for name, _ in axis.dims or ()}
+        mapped = {
+            path
+            for axis in core.options.vmap
+            for path, position in axis.dims or ()
+            if position is not None
+        }
 
         def act(hint: Hint, value: object, path: str) -> object:
             is_source = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -33,12 +34,13 @@ from .._jax.typed import Array, DType
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
-from .._signature.hints import ScalarHint
+from .._signature.hints import ArrayHint, ScalarHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
 from .module_axes import InModule, axes_in_modules
+from .numbers import data_numbers
 from .result_codegen import holds_modules
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
@@ -63,18 +65,36 @@ class Layout:
         values: tuple[object, ...],
         donate: tuple[str, ...],
         constants: int = 0,
+        held: Mapping[int, str] | None = None,
     ):
+        self._binder, self._contract, self._donate = binder, contract, donate
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
         indices = range(len(leaves))
-        self.dynamic = tuple(i for i in indices if is_traced(leaves[i], hints[i]))
+        self.held = held or {}
+        """Numbers that would be data, but whose values the body needs while it is traced: indices
+        among the leaves, with the reason."""
+        self.unannotated = data_numbers(contract, values, leaves).difference(self.held)
+        """Numbers that are traced though no annotation says so."""
+        self._python = frozenset(i for i in indices if _is_number(leaves[i]))
+        alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
+        self.numbers = self.unannotated.union(alternatives).difference(self.held)
+        """Numbers that are traced unless the body needs their values."""
+        self.dynamic = tuple(
+            i
+            for i in indices
+            if i in self.numbers or (i not in self.held and is_traced(leaves[i], hints[i]))
+        )
         self.static = tuple(sorted(set(indices) - set(self.dynamic)))
 
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
-        arguments = [self.names[i][0] for i in self.dynamic]
-        self.donated = tuple(n for n, name in enumerate(arguments) if name in donate)
+        self.donated = tuple(
+            n
+            for n, i in enumerate(self.dynamic)
+            if self.names[i][0] in donate and i not in self.numbers
+        )
         self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
@@ -92,6 +112,7 @@ class Layout:
             strict_key([self.treedef]),
             self.dynamic,
             kinds,
+            self.numbers,
         )
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
@@ -103,8 +124,30 @@ class Layout:
         # `only` is the single entry of a layout whose calls have no other static values.
         self.only: Any = None
         self.entries: dict[Hashable, Any] = {}
+        self.holding: dict[frozenset[int], Layout] = {}
+        """Layouts of the same calls with more numbers held."""
+        self.wider: Layout | None = None
+        """The layout that this one is among `holding` of."""
         # Most functions that are called twice alike are called many times.
         self.called_again = False
+
+    def with_held(self, held: Mapping[int, str], leaves: Sequence[object]) -> Layout:
+        """Layout of the same calls with these numbers static too, each with its reason.
+
+        Args:
+            held: Indices among the leaves, with reasons.
+            leaves: Leaves of a call.
+        """
+        made = Layout(
+            self._binder,
+            self._contract,
+            tree_unflatten(self.treedef, leaves),
+            self._donate,
+            self.constants,
+            {**self.held, **held},
+        )
+        made.wider = self
+        return made
 
     def _refuse_lost_meanings(self, leaves: Sequence[object]) -> None:
         """Check that JAX sees all information in the arrays. This depends on types only, so it is
@@ -177,7 +220,7 @@ class Layout:
         """Function from the leaves of a call to its arrays, with as little work as the types
         allow.
         """
-        whole = {i: hints[i] for i in self.dynamic if type(leaves[i]) is int}
+        whole = {i: hints[i] for i in self.dynamic if _is_converted(hints[i], leaves[i])}
         # An int passed for a float becomes a float, or the function would be compiled once more for
         # ints.
         if whole:
@@ -267,7 +310,7 @@ class Layout:
         """
         static = [i for i in self.static if i < len(leaves)]
         kinds = tuple(type(leaves[i]) for i in static)
-        form = (treedef, strict_key([treedef]), self.dynamic, kinds)
+        form = (treedef, strict_key([treedef]), self.dynamic, kinds, self.numbers)
         if form != self.form:
             return False
         picked = self.pick(list(leaves))
@@ -293,7 +336,8 @@ class Layout:
 
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
-            leaves.append(_leaf(self.names[i], hints[i], fields[i], array))
+            leaf = _leaf(self.names[i], hints[i], fields[i], array)
+            leaves.append(replace(leaf, is_number=i in self._python))
         return View(tuple(leaves))
 
 
@@ -391,14 +435,33 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
 
 
 def is_traced(leaf: object, hint: LeafHint) -> bool:
-    """Return whether a leaf of the arguments is traced: an array, or a number annotated as `float`
-    or `complex`. All other leaves are static.
+    """Return whether a leaf of the arguments is traced by its kind or annotation: an array, or a
+    number annotated as `float` or `complex`.
     """
+    return is_array(leaf) or (_is_number(leaf) and isinstance(hint, ScalarHint))
+
+
+def _is_alternative(leaf: object, hint: LeafHint) -> bool:
+    """Return whether a leaf is a number where its annotation takes arrays too, as
+    `Float[ArrayLike, ""]` and `float | Array` do.
+    """
+    if isinstance(hint, ScalarHint):
+        return hint.is_alternative and _is_number(leaf)
+    return isinstance(hint, ArrayHint) and hint.array_like and _is_number(leaf)
+
+
+def _is_number(leaf: object) -> bool:
     # A bool is an int to Python, but not a number here.
-    is_number = isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool)
-    if is_number and isinstance(hint, ScalarHint):
-        return True
-    return is_array(leaf)
+    return isinstance(leaf, (float, int, complex)) and not isinstance(leaf, (bool, np.generic))
+
+
+def _is_converted(hint: LeafHint, leaf: object) -> bool:
+    """Return whether a leaf is an int that an annotation calls a float or a complex number."""
+    if type(leaf) is not int:
+        return False
+    if isinstance(hint, ArrayHint):
+        return hint.array_like and not hint.allows(np.dtype(np.int32))
+    return isinstance(hint, ScalarHint)
 
 
 def _number(hint: LeafHint, value: int) -> Any:

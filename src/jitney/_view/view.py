@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._jax.typed import DType
 from .._signature.hints import (
+    AnyHint,
     ArrayHint,
     ContainerHint,
     Hint,
@@ -40,6 +42,9 @@ class Leaf:
     field: LeafHint = None
     # Set only for `shard`.
     in_module: bool = False
+    # A number of Python's, which among the parts of an argument is the same for each element of a
+    # mapped axis.
+    is_number: bool = False
     # Name of the padded axis whose true size this leaf is; such a leaf is not an argument.
     counts: str | None = None
 
@@ -91,6 +96,8 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     """Annotation of each leaf of `value`, in JAX's order; None for leaves without one."""
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
+    if isinstance(hint, AnyHint) and hint.number is not None and _is_number(value):
+        return [replace(hint.number, is_alternative=True)]
     if isinstance(hint, (ArrayHint, ScalarHint)):
         return [hint] if _is_leaf(value) else _empty_hints(value)
     if isinstance(hint, TreeHint):
@@ -136,14 +143,26 @@ def _alternative(hint: UnionHint, value: object) -> Hint | None:
         chosen = exact[:1] or arrays or scalars
         return chosen[0] if len(chosen) == 1 else None
 
-    # A number picks the static alternative of its class, else the first scalar.
+    # A number picks the static alternative of its class, else the first scalar, else an array that
+    # it may stand for.
     if isinstance(value, (float, int, complex)):
         static = [option for option in options if isinstance(option, StaticHint)]
         if any(option.hint is type(value) for option in static):
             return None
-        return scalars[0] if scalars else None
+        likes = [
+            option for option in options if isinstance(option, ArrayHint) and option.array_like
+        ]
+        dtype = jnp.result_type(type(value))
+        likes = [option for option in likes if option.allows(dtype)] or likes
+        if scalars:
+            return replace(scalars[0], is_alternative=True)
+        return likes[0] if likes else None
     trees = [option for option in options if isinstance(option, (ContainerHint, TreeHint))]
     return trees[0] if trees else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (float, int, complex)) and not isinstance(value, bool)
 
 
 def _children(value: object) -> list[object]:

@@ -17,6 +17,7 @@ from ..refusal import Refused
 from ..rule import CarryKind, Use
 from ..rules import RULES
 from ..rules.control import forward_programs
+from ..rules.index import cuts_windows
 from ..uses import uses_of
 from .picks import can_be_picked
 
@@ -72,7 +73,7 @@ def can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
         return False
     way = carry_kind(op)
     if way == "written":
-        return not ragged_axes(op.ins[0])
+        return not ragged_axes(op.ins[0]) and cuts_windows(op)
     if way == "picked":
         return can_be_picked(op)
     # The one use is the loop itself: its body must have none.

@@ -13,7 +13,7 @@ treats those. With 5 valid rows of 8 allocated:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -24,6 +24,18 @@ from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes
 from ..monoids import MONOIDS, SCATTERS
 from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, lax
+from .fixed_windows import (
+    Fitted,
+    begin,
+    fit_window,
+    fixed_window_axes,
+    is_fixed_window,
+    last_start,
+    make_room,
+    shift_down,
+    shift_up,
+    shifted_inside,
+)
 from .reduce import refuse_unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
@@ -69,9 +81,7 @@ def _clamp_start(
     Starts along axes of fixed size are clamped too: JAX's functions count a negative start from the
     end, and did so already when this program was traced.
     """
-    position = to_int32(start)
-    last = walk.count(dim) - walk.count(window)
-    return lax.clamp(np.int32(0), position, last)
+    return lax.clamp(np.int32(0), to_int32(start), last_start(walk, dim, window))
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -84,13 +94,18 @@ def _dynamic_uses(op: Op, windows: Sequence[Dim]) -> Iterator[Use]:
 
 
 def _window_use(op: Op, dim: Dim, window: Dim, how: str) -> Use:
-    if not _leaves_room(op, dim, window):
+    if not is_fixed_window(dim, window) and not _leaves_room(op, dim, window):
         return refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
     return use(op, (dim, window), "gathered", how)
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
-    return _dynamic_uses(op, op.params["slice_sizes"])
+    # A window of a fixed axis begins at one place for all of the elements: each of them is read
+    # alone.
+    dims, windows = op.ins[0], op.params["slice_sizes"]
+    fixed = fixed_window_axes(dims, windows)
+    whole = [dims[axis] if axis in fixed else window for axis, window in enumerate(windows)]
+    return _dynamic_uses(op, whole)
 
 
 def _dynamic_slice(
@@ -99,9 +114,39 @@ def _dynamic_slice(
     values: Values,
 ) -> Values:
     x, *starts = values
-    windows = op.params["slice_sizes"]
-    inside = _starts(walk, op.ins[0], windows, starts)
-    return [lax.dynamic_slice(x, inside, walk.shape(windows))]
+    dims, windows = op.ins[0], op.params["slice_sizes"]
+    inside = _starts(walk, dims, windows, starts)
+    fitted = _fit_windows(walk, dims, windows, inside)
+    x = lax.dynamic_slice(x, inside, _fitted_shape(walk, windows, fitted))
+    for axis, window in fitted.items():
+        (size,) = walk.shape([windows[axis]])
+        x = shift_down(x, window.shift, size, axis)
+    return [x]
+
+
+def _fit_windows(
+    walk: PaddedInterpreter,
+    dims: Sequence[Dim],
+    windows: Sequence[Dim],
+    starts: Values,
+) -> dict[int, Fitted]:
+    """Fit the windows of fixed axes, and put their positions into `starts`."""
+    fitted: dict[int, Fitted] = {}
+    for axis in fixed_window_axes(dims, windows):
+        fitted[axis] = fit_window(walk, starts[axis], dims[axis], windows[axis])
+        starts[axis] = fitted[axis].first
+    return fitted
+
+
+def _fitted_shape(
+    walk: PaddedInterpreter,
+    windows: Sequence[Dim],
+    fitted: Mapping[int, Fitted],
+) -> list[int]:
+    shape = list(walk.shape(windows))
+    for axis, window in fitted.items():
+        shape[axis] = window.length
+    return shape
 
 
 def _starts(
@@ -129,14 +174,30 @@ def _dynamic_update(
     dims, windows, *_ = op.ins
     inside = _starts(walk, dims, windows, starts)
     over = [axis for axis in ragged_axes(windows) if str(windows[axis]) != str(dims[axis])]
+    fitted = _fit_windows(walk, dims, windows, inside)
+    for axis, window in fitted.items():
+        update = shift_up(update, window.shift, window.length, axis)
 
     # The padding of an update that covers a part of the axis lands on valid elements: write back
     # what is there.
     if over:
         old = lax.dynamic_slice(x, inside, update.shape)
-        for axis in over:
-            update = lax.select(walk.inside(windows, axis), update, old)
+        update = _select_inside(walk, windows, update, old, over, fitted)
     return [lax.dynamic_update_slice(x, update, inside)]
+
+
+def _inside_windows(
+    walk: PaddedInterpreter,
+    windows: Sequence[Dim],
+    axis: int,
+    shape: Sequence[int],
+    fitted: Mapping[int, Fitted],
+) -> jax.Array:
+    """Mask of the valid elements of an update along an axis; `shape` is that of the update."""
+    if not fitted:
+        return walk.inside(windows, axis)
+    shift = fitted[axis].shift if axis in fitted else np.int32(0)
+    return shifted_inside(walk, shape, axis, windows[axis], shift)
 
 
 # gather and scatter.
@@ -148,9 +209,13 @@ def _windows(
     indexed: Sequence[int],
 ) -> Iterator[Use]:
     """Yield the uses of the operand's axes that positions index."""
-    how = "read at positions" if op.name == "gather" else "written at positions"
+    reads = op.name == "gather"
+    how = "read at positions" if reads else "written at positions"
     for axis in indexed:
         dim, window = op.ins[0][axis], sizes[axis]
+        # See `_slice_uses`.
+        if reads and is_fixed_window(dim, window):
+            continue
         if is_ragged(dim) or is_ragged(window):
             yield _window_use(op, dim, window, how)
 
@@ -180,7 +245,7 @@ def _move(
         if not is_ragged(dim) and not is_ragged(size):
             continue
         column = columns[i]
-        last = walk.count(dim) - walk.count(size)
+        last = last_start(walk, dim, size)
         if mode == _DROP:
             beyond = column > last
             columns[i] = lax.select(beyond, _outside(column), column)
@@ -221,7 +286,11 @@ def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
                 unique_indices=False,
             )
     indices = _move(walk, indices, dims, sizes, numbers.start_index_map, mode)
-    mode = mode if mode == _DROP else _CLIP
+    # The promise stays where positions of other axes may break it: see `_gather_in_bounds`.
+    keeps = mode == _DROP or not any(is_ragged(dims[axis]) for axis in numbers.start_index_map)
+    mode = mode if keeps else _CLIP
+    if fixed_window_axes(dims, sizes):
+        return [_gather_windows(walk, op, x, indices, mode)]
     return walk.bind(
         op,
         [x, indices],
@@ -230,6 +299,82 @@ def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         unique_indices=False,
         mode=mode,
     )
+
+
+def _gather_windows(
+    walk: PaddedInterpreter,
+    op: Op,
+    x: jax.Array,
+    indices: jax.Array,
+    mode: object,
+) -> jax.Array:
+    """Gather windows of fixed axes; the positions are those of whole windows, inside of the axes or
+    out of bounds of any array.
+    """
+    numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
+    indexed = list(numbers.start_index_map)
+
+    # An axis that no position indexes is read from its start.
+    windows = {axis: sizes[axis] for axis in fixed_window_axes(op.ins[0], sizes)}
+    shifts: dict[int, Fitted] = {}
+    columns = _columns(indices)
+    for axis, window in windows.items():
+        if axis not in indexed:
+            at = fit_window(walk, np.int32(0), x.shape[axis], window)
+            x = lax.dynamic_slice_in_dim(x, at.first, at.length, axis)
+            (size,) = walk.shape([window])
+            x = shift_down(x, at.shift, size, axis)
+        elif _is_single(indices):
+            i = indexed.index(axis)
+            columns[i], shifts[axis] = _fit_position(walk, columns[i], x.shape[axis], window)
+        else:
+            i = indexed.index(axis)
+            columns[i] = _add_inside(columns[i], begin(walk, window))
+            x = make_room(walk, x, {axis: window})
+
+    shape = _fitted_shape(walk, sizes, shifts)
+    (out,) = walk.bind(
+        op,
+        [x, _join_columns(columns, indices)],
+        slice_sizes=tuple(shape),
+        indices_are_sorted=False,
+        unique_indices=False,
+        mode=mode,
+    )
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    left = [axis for axis in range(len(sizes)) if axis not in gone]
+    for axis, window in shifts.items():
+        (size,) = walk.shape([sizes[axis]])
+        out = shift_down(out, window.shift, size, numbers.offset_dims[left.index(axis)])
+    return out
+
+
+def _is_single(indices: jax.Array) -> bool:
+    """Return whether there is one window, not several."""
+    return all(size == 1 for size in indices.shape[:-1])
+
+
+def _fit_position(
+    walk: PaddedInterpreter,
+    column: jax.Array,
+    dim: int,
+    window: Dim,
+) -> tuple[jax.Array, Fitted]:
+    """Fit the one window of a gather or scatter into a fixed axis, and return its new position; a
+    position out of bounds of any array stays.
+    """
+    start = lax.reshape(column, ())
+    outside = (start < 0) | (start > dim)
+    at = fit_window(walk, lax.select(outside, np.int32(0), start), dim, window)
+    first = lax.select(outside, start, at.first)
+    return lax.reshape(first, column.shape), at
+
+
+def _add_inside(column: jax.Array, offset: jax.Array | np.int32) -> jax.Array:
+    """Add to positions, but for those that are out of bounds of any array."""
+    largest = np.iinfo(np.int32).max
+    outside = (column < 0) | (column == largest)
+    return lax.select(outside, column, column + offset)
 
 
 def _gather_in_bounds(
@@ -249,6 +394,8 @@ def _gather_in_bounds(
     columns = _columns(indices)
     for i, axis in enumerate(op.params["dimension_numbers"].start_index_map):
         dim, size = dims[axis], sizes[axis]
+        if is_fixed_window(dim, size):
+            return None
         if walk.is_full(dim) or not is_ragged(dim):
             continue
         if not walk.is_differentiated or is_ragged(size):
@@ -302,6 +449,12 @@ def _row_sizes(op: Op) -> list[Dim]:
     return ragged_dims(op.ins[1][:-1])
 
 
+def _rows(op: Op) -> list[Dim]:
+    """The sizes of the axes that number the windows that are written to one operand."""
+    batching = op.params["dimension_numbers"].scatter_indices_batching_dims
+    return [dim for axis, dim in enumerate(op.ins[1][:-1]) if axis not in batching]
+
+
 def _scatter_uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
     _, index_dims, update_dims = op.ins
@@ -309,11 +462,8 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
     if is_ragged(length):
         yield refuse(op, length, "uses it as the length of an index")
     yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
-    rows = ragged_dims(
-        dim
-        for axis, dim in enumerate(index_dims[:-1])
-        if axis not in numbers.scatter_indices_batching_dims
-    )
+    several = _rows(op)
+    rows = ragged_dims(several)
     # Along a batching axis each row is written into its own row of the operand: not a use of it.
     if rows:
         if not numbers.scatter_dims_to_operand_dims:
@@ -326,11 +476,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
             yield from refuse_unordered(op, rows, monoid) or [reduced]
 
     partly = [update_dims[axis] for axis in _partial_axes(op)]
-    if (
-        partly
-        and op.name not in SCATTERS
-        and any(is_ragged(dim) or dim != 1 for dim in index_dims[:-1])
-    ):
+    if partly and op.name not in SCATTERS and any(is_ragged(dim) or dim != 1 for dim in several):
         yield refuse(op, partly, "writes several windows of it over each other")
 
 
@@ -348,12 +494,11 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # Rows of padding are dropped below, by a mode that holds for all rows. So the clamping of a
     # CLIP is done here, along axes of fixed size too.
     if mode == _CLIP and _row_sizes(op):
-        shape = walk.shape(dims)
         columns = _columns(indices)
         for i, axis in enumerate(indexed):
-            if not is_ragged(dims[axis]):
-                (window,) = walk.shape([sizes[axis]])
-                last = lax.sub(walk.count(shape[axis]), walk.count(window))
+            # `_move` clamps the others.
+            if not is_ragged(dims[axis]) and not is_ragged(sizes[axis]):
+                last = np.int32(dims[axis] - sizes[axis])
                 columns[i] = lax.clamp(np.int32(0), columns[i], last)
         indices = lax.concatenate(columns, indices.ndim - 1)
 
@@ -365,26 +510,97 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
             inside = walk.inside(index_dims, axis)
             indices = lax.select(inside, indices, _outside(indices))
 
+    # Windows of fixed axes: fitted if there is one, else with room behind the axes.
+    windows = {axis: sizes[axis] for axis in fixed_window_axes(dims, sizes)}
+    shape = x.shape
+    fitted: dict[int, Fitted] = {}
+    if windows and _is_single(indices):
+        indices, updates, fitted = _fit_update(walk, op, indices, updates, windows)
+    elif windows:
+        indices = _add_begin(walk, indices, indexed, windows)
+        x = make_room(walk, x, windows)
+
     partly = _partial_axes(op)
     if partly:
-        updates = _neutralise_padding(walk, op, x, indices, updates, partly, sizes)
+        updates = _neutralise_padding(walk, op, x, indices, updates, partly, fitted)
 
     # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
     # is of the narrow type, so the primitive is not bound with its own parameters.
     if x.dtype != op.eqn.invars[0].aval.dtype:
         scatter = _ADDED[SCATTERS[op.name], "sub" in op.name]
-        return [scatter(x, indices, updates, numbers, mode=mode)]
+        out = scatter(x, indices, updates, numbers, mode=mode)
+    else:
+        # Moved positions may coincide, so `unique_indices` still holds only for a single window of
+        # each operand.
+        alone = all(dim == 1 for dim in _rows(op))
+        (out,) = walk.bind(
+            op,
+            [x, indices, updates],
+            indices_are_sorted=False,
+            unique_indices=op.params["unique_indices"] and alone,
+            mode=mode,
+        )
+    for axis in windows:
+        out = lax.slice_in_dim(out, 0, shape[axis], axis=axis)
+    return [out]
 
-    # Moved positions may coincide, so `unique_indices` still holds only for a single window.
-    alone = all(dim == 1 for dim in index_dims[:-1])
-    unique = op.params["unique_indices"] and alone
-    return walk.bind(
-        op,
-        [x, indices, updates],
-        indices_are_sorted=False,
-        unique_indices=unique,
-        mode=mode,
-    )
+
+def cuts_windows(op: Op) -> bool:
+    """Return whether a chunk of the updates of a scatter can be written at its place: along each
+    window that has the axis there is a position to add to.
+    """
+    indexed = op.params["dimension_numbers"].scatter_dims_to_operand_dims
+    return all(axis in indexed for axis in fixed_window_axes(op.ins[0], _window_sizes(op)))
+
+
+def _update_axes(op: Op) -> dict[int, int]:
+    """Axis of the operand -> the axis of the updates that runs along it."""
+    numbers = op.params["dimension_numbers"]
+    outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    covered = [axis for axis in range(len(op.ins[0])) if axis not in outside]
+    return dict(zip(covered, numbers.update_window_dims, strict=True))
+
+
+def _fit_update(
+    walk: PaddedInterpreter,
+    op: Op,
+    indices: jax.Array,
+    updates: jax.Array,
+    windows: Mapping[int, Dim],
+) -> tuple[jax.Array, jax.Array, dict[int, Fitted]]:
+    """Fit the one window of a scatter into fixed axes.
+
+    Returns:
+        Its position; the updates, shifted; and where the true window begins in these, by their
+        axes.
+    """
+    indexed = list(op.params["dimension_numbers"].scatter_dims_to_operand_dims)
+    columns, axes = _columns(indices), _update_axes(op)
+    fitted: dict[int, Fitted] = {}
+    for axis, window in windows.items():
+        size = op.ins[0][axis]
+        if axis in indexed:
+            i = indexed.index(axis)
+            columns[i], at = _fit_position(walk, columns[i], size, window)
+        else:
+            at = fit_window(walk, np.int32(0), size, window)
+        updates = shift_up(updates, at.shift, at.length, axes[axis])
+        fitted[axes[axis]] = at
+    return _join_columns(columns, indices), updates, fitted
+
+
+def _add_begin(
+    walk: PaddedInterpreter,
+    indices: jax.Array,
+    indexed: Sequence[int],
+    windows: Mapping[int, Dim],
+) -> jax.Array:
+    """Add the position of the chunk to the positions of windows that are cut."""
+    columns = _columns(indices)
+    for i, axis in enumerate(indexed):
+        if axis in windows:
+            columns[i] = _add_inside(columns[i], begin(walk, windows[axis]))
+    return _join_columns(columns, indices)
 
 
 def _neutralise_padding(
@@ -394,7 +610,7 @@ def _neutralise_padding(
     indices: jax.Array,
     updates: jax.Array,
     partly: Sequence[int],
-    sizes: Sequence[Dim],
+    fitted: Mapping[int, Fitted],
 ) -> jax.Array:
     """Replace the padding of updates by values that change nothing where they land: the identity,
     or in a plain scatter the values that the operand has there.
@@ -403,7 +619,10 @@ def _neutralise_padding(
     if op.name in SCATTERS:
         monoid = MONOIDS[SCATTERS[op.name]]
         identity = monoid.identity(updates.dtype)
-        return walk.keep(updates, dims, partly, identity)
+        if not fitted:
+            return walk.keep(updates, dims, partly, identity)
+        old = lax.full(updates.shape, identity, updates.dtype)
+        return _select_inside(walk, dims, updates, old, partly, fitted)
 
     # The gather that reads the very windows that the scatter writes.
     numbers = op.params["dimension_numbers"]
@@ -414,16 +633,34 @@ def _neutralise_padding(
         operand_batching_dims=numbers.operand_batching_dims,
         start_indices_batching_dims=numbers.scatter_indices_batching_dims,
     )
-    old = lax.gather(x, indices, mirrored, walk.shape(sizes), mode=_CLIP)
+    windows = [1] * len(x.shape)
+    for axis, along in _update_axes(op).items():
+        windows[axis] = updates.shape[along]
+    old = lax.gather(x, indices, mirrored, windows, mode=_CLIP)
+    return _select_inside(walk, dims, updates, old, partly, fitted)
+
+
+def _select_inside(
+    walk: PaddedInterpreter,
+    dims: Sequence[Dim],
+    updates: jax.Array,
+    old: jax.Array,
+    partly: Sequence[int],
+    fitted: Mapping[int, Fitted],
+) -> jax.Array:
+    """The valid elements of updates, and others elsewhere."""
     for axis in partly:
-        updates = lax.select(walk.inside(dims, axis), updates, old)
+        inside = _inside_windows(walk, dims, axis, updates.shape, fitted)
+        updates = lax.select(inside, updates, old)
     return updates
 
 
 RULES: dict[str, Rule] = {
-    "dynamic_slice": Rule(_slice_uses, _dynamic_slice, CarriedState("picked"), at_once=True),
+    "dynamic_slice": Rule(
+        _slice_uses, _dynamic_slice, CarriedState("picked"), at_once=True, makes=True
+    ),
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update, at_once=True),
-    "gather": Rule(_gather_uses, _gather, CarriedState("picked"), at_once=True),
+    "gather": Rule(_gather_uses, _gather, CarriedState("picked"), at_once=True, makes=True),
     "scatter": Rule(_scatter_uses, _scatter, at_once=True),
     **{
         name: Rule(_scatter_uses, _scatter, CarriedState("written", MONOIDS[monoid]), at_once=True)

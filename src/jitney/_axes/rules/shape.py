@@ -27,6 +27,7 @@ from ..rule import (
     use,
 )
 from ..typed_jax import jnp, lax
+from .fixed_windows import begin, fit_window, is_fixed_window, shift_down
 
 # Broadcast, iota and sizes.
 
@@ -283,6 +284,9 @@ def _slice_uses(op: Op) -> Iterator[Use]:
         if is_ragged(stride):
             yield refuse(op, (dim, stride), "strides over it by its size")
             continue
+        # Each element is read alone, as in a gather: see `rules/index.py`.
+        if is_fixed_window(dim, limit) and not is_ragged(start):
+            continue
         from_start = not is_ragged(start) and start == 0
         is_whole = from_start and stride == 1 and str(limit) == str(dim)
         if not is_whole:
@@ -294,8 +298,11 @@ def _slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     strides = op.params["strides"] or (1,) * x.ndim
     axes = zip(op.params["start_indices"], strides, strict=True)
     for axis, (start, stride) in enumerate(axes):
-        size = evaluate(op.outs[0][axis], walk.allocated)
-        if is_ragged(start):
+        window = op.outs[0][axis]
+        (size,) = walk.shape([window])
+        if is_fixed_window(op.ins[0][axis], window) and not is_ragged(start):
+            x = _slice_window(walk, x, start, stride, window, axis)
+        elif is_ragged(start):
             steps = jnp.arange(size, dtype=np.int32) * np.int32(stride)
             x = take(x, walk.count(start) + steps, axis)
         elif start != 0 or stride != 1 or size != x.shape[axis]:
@@ -305,6 +312,24 @@ def _slice(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
                 behind = min(last + 1, x.shape[axis])
             x = lax.slice_in_dim(x, start, behind, stride, axis)
     return [x]
+
+
+def _slice_window(
+    walk: PaddedInterpreter,
+    x: jax.Array,
+    start: int,
+    stride: int,
+    window: Dim,
+    axis: int,
+) -> jax.Array:
+    """A slice of symbolic length of an axis of fixed length."""
+    (size,) = walk.shape([window])
+    if stride == 1:
+        at = fit_window(walk, np.int32(start), x.shape[axis], window)
+        x = lax.dynamic_slice_in_dim(x, at.first, at.length, axis)
+        return shift_down(x, at.shift, size, axis)
+    numbers = begin(walk, window) + jnp.arange(size, dtype=np.int32)
+    return take(x, np.int32(start) + numbers * np.int32(stride), axis)
 
 
 def _split_uses(op: Op) -> Iterator[Use]:
@@ -368,7 +393,7 @@ RULES: dict[str, Rule] = {
     "rev": Rule(_rev_uses, _rev, at_once=True),
     "concatenate": Rule(_concatenate_uses, _concatenate, at_once=True),
     "pad": Rule(_pad_uses, _pad, at_once=True),
-    "slice": Rule(_slice_uses, _slice, CarriedState("picked"), at_once=True),
+    "slice": Rule(_slice_uses, _slice, CarriedState("picked"), at_once=True, makes=True),
     "split": Rule(_split_uses, _split, at_once=True),
     "stack": POINTWISE,
     "unstack": Rule(_unstack_uses, evaluate_unchanged),

@@ -40,7 +40,7 @@ from ..refusal import MadeOfSize, Refused
 from ..typed_jax import dtypes
 from .constants import Evaluator
 from .graph import Graph, Value, arguments, canonical, graph_of, place_of
-from .layout_ops import source_view, zero_embedding
+from .layout_ops import is_whole_scatter, source_view, zero_embedding
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 # Python and XLA round a size alike when it is converted to one of these.
@@ -229,6 +229,11 @@ class Witness:
             return
         if a.eqn is None or b.eqn is None or mine != other or a.index != b.index:
             self._differ(a, b)
+
+        # `buffer.at[:n].set(x)` has no position where n is the length of the buffer.
+        if is_whole_scatter(a, self._known) and is_whole_scatter(b, self._known):
+            self._pairs(a, b, [a.reads[0], a.reads[2]], [b.reads[0], b.reads[2]])
+            return
 
         param = _other_param(a, b)
         if param is not None:

@@ -56,6 +56,11 @@ _FAILING = {
     "__int__": "turns the size {0} into a number",
 }
 
+# `a < b` and `a >= b` ask for the sign of a - b, the others for that of b - a.
+_SIGNED = {"__lt__": 1, "__ge__": 1, "__le__": -1, "__gt__": -1}
+# Methods by which JAX takes the least or the largest of two sizes.
+_PICKING = ("min", "max", "rmin", "rmax")
+
 
 @dataclass
 class SizeUses:
@@ -65,10 +70,13 @@ class SizeUses:
         refused: Operations whose result is not the same at all sizes.
         looks: Operations with a result that only a symbol has, such as reading its type: each size
             has to be traced.
+        undecided: Differences that are negative at some sizes and not at others, where that was
+            asked.
     """
 
     refused: list[Refused] = field(default_factory=list[Refused])
     looks: list[str] = field(default_factory=list[str])
+    undecided: list[Dim] = field(default_factory=list[Dim])
 
 
 @contextmanager
@@ -108,6 +116,8 @@ def hooked_dims() -> Generator[SizeUses]:
             except (InconclusiveDimensionOperation, TypeError):
                 if asking or threading.get_ident() != watching:
                     raise
+                if name in _SIGNED:
+                    seen.undecided.append(_SIGNED[name] * (self - others[0]))
                 frame = _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
@@ -117,6 +127,29 @@ def hooked_dims() -> Generator[SizeUses]:
                 raise
 
         return asked
+
+    def picking(plain: Callable[..., object]) -> Callable[..., object]:
+        def asked(self: Dim, other: Dim) -> object:
+            picked = plain(self, other)
+            if threading.get_ident() != watching:
+                return picked
+            # One of the two where it is known which is less, and the number where they are equal.
+            # There the size goes on to arrays that have the axis: `x + pos[:n]` at n = len(pos).
+            if picked is other and not is_symbolic(other) and is_equal(self, other):
+                return self
+            if picked is not self and picked is not other:
+                seen.undecided += [self - other, other - self]
+            return picked
+
+        return asked
+
+    def is_equal(size: Dim, number: Dim) -> bool:
+        nonlocal asking
+        was, asking = asking, True
+        try:
+            return _is_provable(lambda: size >= number) and _is_provable(lambda: size <= number)
+        finally:
+            asking = was
 
     def present(self: Dim, name: str) -> object:
         # Read by isinstance, match and singledispatch.
@@ -140,6 +173,7 @@ def hooked_dims() -> Generator[SizeUses]:
 
     hooks = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
     hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
+    hooks |= {name: picking(getattr(kind, name)) for name in _PICKING if hasattr(kind, name)}
     hooks |= {"__getattribute__": present, "__getattr__": missing}
 
     # Reentrant: a trace may run inside of another one, whose hooks it then wraps and restores.

@@ -416,6 +416,20 @@ def zero_embedding(value: Value, known: Known) -> Embedded | None:
     return Embedded(_peel_moves(view, known), tuple(places), value.shape)
 
 
+def is_whole_scatter(value: Value, known: Known) -> bool:
+    """Return whether a scatter writes one window, which is all of the operand."""
+    if not value.name.startswith("scatter"):
+        return False
+    operand, indices, updates = value.reads
+    windows = value.params["dimension_numbers"].update_window_dims
+    return (
+        updates.shape == operand.shape
+        and len(windows) == len(operand.shape)
+        and indices.is_known
+        and not np.any(known(indices))
+    )
+
+
 def _rising(positions: Positions) -> Positions:
     """The permutation that sorts positions."""
     if isinstance(positions, range):

@@ -51,6 +51,8 @@ def explain_size_error(error: BaseException) -> str:
         return f"needs to know a size: {text}"
     why = f"needs to know a size, for `{expression}`"
     instead = _instead(expression)
+    if "as an integer" in text or "__index__" in text:
+        instead = instead or _sliced_otherwise(expression)
     if instead:
         return f"{why}; {instead}"
     if any(words in text for words in _INTERNAL):
@@ -80,6 +82,19 @@ def _instead(expression: str) -> str:
             return f"write `jnp.{name}`"
         case ast.BinOp(ast.List(), ast.Mult()) | ast.BinOp(_, ast.Mult(), ast.List()):
             return "write `jnp.full` or `jnp.tile`"
+        case _:
+            return ""
+
+
+def _sliced_otherwise(expression: str) -> str:
+    """A replacement for a slice of a NumPy array or a list, or ""."""
+    try:
+        node = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return ""
+    match node:
+        case ast.Subscript(array, place):
+            return f"write `jnp.asarray({ast.unparse(array)})[{ast.unparse(place)}]`"
         case _:
             return ""
 

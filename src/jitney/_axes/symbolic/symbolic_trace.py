@@ -24,6 +24,7 @@ from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
 from .dim_hooks import hooked_dims
+from .range_ends import range_ends
 from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
 
@@ -318,7 +319,8 @@ def _symbolic(
     if isinstance(result, Exception):
         with _scope(ranges, choices):
             make_jaxpr(_fresh_function(fn))(*avals(known))
-        raise Refused(place(result), explain_size_error(result)) from result
+        what = explain_size_error(result)
+        raise Refused(place(result), what, range_ends(seen.undecided, ranges)) from result
 
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:
