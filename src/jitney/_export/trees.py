@@ -355,8 +355,8 @@ class Taking:
         return ContractError(
             self.where,
             f"static {path!r} is {given}, and the program was exported with {text_of(data)}.",
-            "A static value is a part of the compiled program, which a loaded one cannot make"
-            " anew.",
+            "A static value is a part of the compiled program, which a loaded one cannot"
+            " compile again.",
             "pass that value, or export the function with this one.",
             code="J219",
         )
