@@ -466,7 +466,9 @@ class Rows:
     y: Float[Array, "batch"]
 
 
-@pytest.mark.parametrize("options", [{}, {"pad": {"batch": [16]}}, {"chunk": {"batch": 1}}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"pad": {"batch": [16]}}, {"chunk": {"batch": 1}}], ids=str
+)
 def test_data_in_a_class_are_sharded_by_the_axes_of_its_fields(options):
     """In arguments and in the result; `"fsdp"` is for parameters, and leaves them whole."""
 

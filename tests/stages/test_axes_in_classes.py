@@ -387,6 +387,34 @@ def test_a_stack_of_modules_is_not_padded_by_the_names_of_one():
     assert "no array has an axis 'n'" in str(padded.plan(stacked))
 
 
+@pytest.mark.parametrize("annotated", [True, False], ids=["annotated", "bare"])
+def test_gradients_are_accumulated_along_it(annotated):
+    """Over microbatches of a class; another name is refused at the first call at the latest."""
+
+    def loss(w, data):
+        return jnp.mean((data.x @ w) ** 2 * data.w)
+
+    if annotated:
+        loss.__annotations__.update(w=Float[Array, "d"], data=Module)
+    w, data = jnp.ones(3), made(Module, 12)
+    _, got = jitney.accumulate(loss, axis="n", microbatch=4, wrt="w")(w, data)
+    np.testing.assert_allclose(got, jax.grad(loss)(w, data), rtol=1e-5)
+    with pytest.raises(OptionError, match="`accumulate` names 'rows', which is not an axis"):
+        jitney.accumulate(loss, axis="rows", microbatch=4, wrt="w")(w, data)
+
+
+def test_memory_cuts_it():
+    """As the longest axis of an argument."""
+
+    def waves(data: Module):
+        return jnp.sin(data.x[:, :, None] * jnp.arange(500.0)).sum((1, 2))
+
+    data = made(Module, 5000)
+    bounded = optimize(memory="16MiB")(waves)
+    assert "n=5000 in chunks" in str(bounded.plan(data))
+    np.testing.assert_allclose(bounded(data), waves(data), rtol=1e-3, atol=1e-3)
+
+
 def test_a_derivative_is_padded_along_it():
     """With respect to the instance, which comes back as one."""
 
