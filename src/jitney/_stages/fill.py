@@ -36,9 +36,9 @@ class PaddedAxis:
     bucket: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        part = "" if self.bucket is None else f", up to where its bucket of {self.bucket} is proven"
+        part = "" if self.bucket is None else f", not {self.bucket}, where it is another program"
         padding = self.high / self.size - 1
-        return f"{self.name} {self.size} -> {self.high} ({padding:.0%} padding){part}"
+        return f"{self.name} {self.size} -> {self.high}{part} ({padding:.0%} padding)"
 
 
 @dataclass(frozen=True)
