@@ -39,9 +39,13 @@ class PaddedAxis:
     low: int
     high: int
     size: int = field(compare=False)
+    # Size of the bucket, of which the body is one program up to `high` only.
+    bucket: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name} {self.size} -> {self.high} ({self.high / self.size - 1:.0%} padding)"
+        part = "" if self.bucket is None else f", not {self.bucket}, where it is another program"
+        padding = self.high / self.size - 1
+        return f"{self.name} {self.size} -> {self.high}{part} ({padding:.0%} padding)"
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,8 @@ def _pad_axis(
         why = "sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}"
         return f"{name}={size} runs as it is: {why}"
     low, high = bounds
-    if top is not None and low <= top < high:
-        if size > top:
-            return f"{name}={size} runs as it is: up to {top} it is one program"
-        high = top
-    return PaddedAxis(name, low, high, size)
+    if top is None or not low <= top < high:
+        return PaddedAxis(name, low, high, size)
+    if size > top:
+        return f"{name}={size} runs as it is: up to {top} it is one program"
+    return PaddedAxis(name, low, top, size, high)

@@ -72,19 +72,26 @@ class SizeUses:
             has to be traced.
         undecided: Differences that are negative at some sizes and not at others, where that was
             asked.
+        ties: True if the least or the largest of a size and a number was taken, where the size is
+            that number.
     """
 
     refused: list[Refused] = field(default_factory=list[Refused])
     looks: list[str] = field(default_factory=list[str])
     undecided: list[Dim] = field(default_factory=list[Dim])
+    ties: bool = False
 
 
 @contextmanager
-def hooked_dims() -> Generator[SizeUses]:
+def hooked_dims(*, keeps_size: bool = False) -> Generator[SizeUses]:
     """Raise `Refused` where code outside of JAX decides by a symbolic size, and record it, since
     that code may catch the exception.
 
     Only one trace runs at a time; other threads are not watched.
+
+    Args:
+        keeps_size: Whether the least or the largest of a size and an equal number is the size, not
+            the number as in JAX.
     """
     seen = SizeUses()
     kind, watching = symbolic_class(), threading.get_ident()
@@ -116,8 +123,8 @@ def hooked_dims() -> Generator[SizeUses]:
             except (InconclusiveDimensionOperation, TypeError):
                 if asking or threading.get_ident() != watching:
                     raise
-                if name in _SIGNED:
-                    seen.undecided.append(_SIGNED[name] * (self - others[0]))
+                if name in _SIGNED and (is_symbolic(others[0]) or isinstance(others[0], int)):
+                    note(_SIGNED[name] * (self - others[0]))
                 frame = _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
@@ -134,14 +141,19 @@ def hooked_dims() -> Generator[SizeUses]:
             if threading.get_ident() != watching:
                 return picked
             # One of the two where it is known which is less, and the number where they are equal.
-            # There the size goes on to arrays that have the axis: `x + pos[:n]` at n = len(pos).
-            if picked is other and not is_symbolic(other) and is_equal(self, other):
-                return self
             if picked is not self and picked is not other:
-                seen.undecided += [self - other, other - self]
+                note(self - other)
+                note(other - self)
+            elif picked is other and not is_symbolic(other) and is_equal(self, other):
+                seen.ties = True
+                return self if keeps_size else other
             return picked
 
         return asked
+
+    def note(difference: Dim) -> None:
+        if is_symbolic(difference):
+            seen.undecided.append(difference)
 
     def is_equal(size: Dim, number: Dim) -> bool:
         nonlocal asking

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dims import Dim, extent, is_ragged
 from ..interpreter import Ranges
+from ..refusal import Refused
 
 _MOST = 1 << 20
 
@@ -35,7 +36,11 @@ def range_ends(undecided: Sequence[Dim], ranges: Ranges) -> dict[str, list[int]]
         if high - low > _MOST:
             continue
         sizes = np.arange(low, high + 1)
-        negative = np.asarray(extent(difference).at({symbol: sizes})) < 0
+        try:
+            negative = np.asarray(extent(difference).at({symbol: sizes})) < 0
+        # A form that jitney does not know.
+        except Refused:
+            continue
         changes = np.flatnonzero(negative[1:] != negative[:-1])
         # A sign that comes and goes, as of a remainder, would leave ranges of a few sizes.
         if len(changes) == 1:

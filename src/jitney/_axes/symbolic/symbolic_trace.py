@@ -23,7 +23,7 @@ from ..interpreter import Ranges
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
-from .dim_hooks import hooked_dims
+from .dim_hooks import SizeUses, hooked_dims
 from .range_ends import range_ends
 from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
@@ -304,18 +304,12 @@ def _symbolic(
         Refused: Code needs to know a size.
         Exception: Any exception that the function raises at known sizes too.
     """
-    sizes = symbolic_sizes(ranges)
-    result: ClosedJaxpr | Exception
-    with hooked_dims() as seen, _scope(ranges, choices):
-        try:
-            result = make_jaxpr(_fresh_function(fn))(*avals(sizes))
-        except Refused as refusal:
-            # The text of a size in the message of another error, which may come at known sizes too.
-            if refusal.__context__ is None:
-                raise
-            result = refusal
-        except Exception as error:  # noqa: BLE001
-            result = error
+    result, seen = _watched(fn, avals, ranges, choices)
+    # `x + pos[:n]` where n is the length of `pos`: JAX makes that length of n, and x has n rows.
+    if isinstance(result, Exception) and seen.ties:
+        again, seen_again = _watched(fn, avals, ranges, choices, keeps_size=True)
+        if not isinstance(again, Exception):
+            result, seen = again, seen_again
 
     # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
     # is the reason.
@@ -331,6 +325,33 @@ def _symbolic(
     if seen.refused:
         raise seen.refused[0]
     return result, seen.looks
+
+
+def _watched(
+    fn: Callable[..., object],
+    avals: Avals,
+    ranges: Ranges,
+    choices: Choices | None,
+    *,
+    keeps_size: bool = False,
+) -> tuple[ClosedJaxpr | Exception, SizeUses]:
+    """The program with symbolic sizes, or the error that its trace ended in, and what was asked of
+    sizes.
+
+    Raises:
+        Refused: Code needs to know a size.
+    """
+    sizes = symbolic_sizes(ranges)
+    with hooked_dims(keeps_size=keeps_size) as seen, _scope(ranges, choices):
+        try:
+            return make_jaxpr(_fresh_function(fn))(*avals(sizes)), seen
+        except Refused as refusal:
+            # The text of a size in the message of another error, which may come at known sizes too.
+            if refusal.__context__ is None:
+                raise
+            return refusal, seen
+        except Exception as error:  # noqa: BLE001
+            return error, seen
 
 
 def _fresh_function(fn: Callable[..., object]) -> Callable[..., object]:
