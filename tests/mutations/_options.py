@@ -66,16 +66,16 @@ MAPPED = [
     ),
     Mutation(
         "the shortest path counts",
-        "src/jitney/_stages/dict_form.py",
-        "paths.sort(key=lambda path: -len(path[1]))",
-        "paths.sort(key=lambda path: len(path[1]))",
+        "src/jitney/_signature/options.py",
+        "entries.sort(key=lambda entry: -len(entry[0]))",
+        "entries.sort(key=lambda entry: len(entry[0]))",
         (f"{_ENSEMBLES}a_part_is_left_out_of_a_stack",),
     ),
     Mutation(
         "a path that leads nowhere maps nothing",
         "src/jitney/_stages/dict_form.py",
-        "        _refuse_unknown_part(view, path, steps, request)",
-        "        pass",
+        "            _refuse_unknown_part(view, path, steps, request)",
+        "            pass",
         (f"{_ENSEMBLES}a_part_that_is_not_there_is_an_error_with_the_nearest",),
     ),
     Mutation(

@@ -413,6 +413,17 @@ def test_what_looks_like_a_stack_beside_one_is_a_warning():
     ).shape == (5, 5, 4)
 
 
+def test_a_batch_as_long_as_a_layer_is_wide_is_no_warning():
+    """Its items have annotations, and are no module; the plan says what it says."""
+
+    @optimize(vmap="example")
+    def fit(model: Bare, batch: dict[str, Float[Array, "n"]]) -> Float[Array, ""]:
+        return energy(model, batch["x"])
+
+    assert fit(BARE, {"x": X[:5]}).shape == (5,)
+    assert "model is shared" in why(fit, BARE, {"x": X[:5]})
+
+
 def test_what_is_no_stack_has_no_such_line():
     """Arrays of another size than the axis, or of several sizes, or a single array."""
     f = optimize(vmap="member")(energy)

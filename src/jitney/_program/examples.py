@@ -156,7 +156,7 @@ def _value_of(
         missing = [str(size.reason) for size in known if isinstance(size, Unknown)]
         if not missing:
             shape = [size for size in known if not isinstance(size, Unknown)]
-            mapped = _insert_vmap_axes(core, parameter, shape, sizes)
+            mapped = _insert_vmap_axes(core, parameter.name, shape, sizes)
             return jax.ShapeDtypeStruct(mapped, hint.default_dtype())
         if not parameter.has_default:
             raise _no_size(core, parameter.name, path, hint, missing)
@@ -260,16 +260,18 @@ def _warn_unmapped_arrays(
 
 def _insert_vmap_axes(
     core: CompiledFunction,
-    parameter: Parameter,
+    path: str,
     shape: list[int],
     sizes: Mapping[str, int],
 ) -> tuple[int, ...]:
-    """Add the axes of `vmap` that have a size, innermost first, where this parameter has them."""
+    """Add the axes of `vmap` that have a size, innermost first, where the array at this path has
+    them.
+    """
     for axis in reversed(core.options.vmap):
         if axis.name not in sizes:
             continue
-        dims = {parameter.name: 0} if axis.dims is None else dict(axis.dims)
-        at = dims.get(parameter.name)
+        entries = axis.entries_at(path) if axis.dims is not None else [(path, 0)]
+        at = entries[0][1] if entries else None
         if at is not None:
             if at < 0:
                 at += len(shape) + 1

@@ -25,7 +25,7 @@ from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled
 from .buckets import Bucket
-from .paths import Steps, root_of, steps_of
+from .paths import Steps, root_of, stem_of, steps_of
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -78,6 +78,12 @@ class VmapAxis:
     def arguments(self) -> tuple[str, ...]:
         """Arguments that `dims` names, or of which it names parts."""
         return tuple(dict.fromkeys(root_of(path) for path, _ in self.dims or ()))
+
+    def entries_at(self, path: str) -> list[tuple[str, int | None]]:
+        """Entries of `dims` that an array at this path is a part of, the longest path first."""
+        entries = [(steps_of(part) or (), part, at) for part, at in self.dims or ()]
+        entries.sort(key=lambda entry: -len(entry[0]))
+        return [(part, at) for steps, part, at in entries if stem_of(path, steps) is not None]
 
 
 @dataclass(frozen=True)

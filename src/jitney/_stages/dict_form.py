@@ -27,26 +27,24 @@ def positions_by_path(
     Raises:
         ContractError: An array has no such position, or a path leads to no array.
     """
-    paths = [(path, steps_of(path) or (), position) for path, position in axis.dims or ()]
-    # A longer path overrides a shorter one, so it comes first.
-    paths.sort(key=lambda path: -len(path[1]))
-    unused = {path: steps for path, steps, _ in paths if len(steps) > 1}
+    unused = {path: steps_of(path) or () for path, _ in axis.dims or ()}
     dims: list[int | None] = []
 
     for leaf in view.leaves:
         dim = None
-        fitting = [path for path in paths if stem_of(leaf.path, path[1]) is not None]
-        for path, *_ in fitting:
+        entries = axis.entries_at(leaf.path)
+        for path, _ in entries:
             unused.pop(path, None)
-        if fitting:
-            _, steps, position = fitting[0]
-            is_part = stem_of(leaf.path, steps) != leaf.path
+        if entries:
+            path, position = entries[0]
+            is_part = steps_of(path) != steps_of(leaf.path)
             if position is not None and not (is_part and leaf.is_number):
                 dim = _position(leaf, position, axis, request)
         dims.append(dim)
 
     for path, steps in unused.items():
-        _refuse_unknown_part(view, path, steps, request)
+        if len(steps) > 1:
+            _refuse_unknown_part(view, path, steps, request)
     return tuple(dims)
 
 

@@ -3,8 +3,8 @@
     model: Net, with weight: Array of shape (5, 2, 3)   ->   one net, or five: nothing says it
 
 They are shared, as the rule says, and the plan writes the option under which they are mapped. Next
-to a stack that is mapped it is also a warning: its optimizer's state, say, is hardly meant to be
-shared.
+to a stack of modules that is mapped it is also a warning: the state of its optimizer, say, is
+hardly meant to be shared.
 """
 
 from __future__ import annotations
@@ -59,17 +59,22 @@ def warning_of(
     dims: Dims,
     where: Where,
 ) -> str:
-    """Text of the warning; "" if no stack is mapped, or nothing else looks like one."""
+    """Text of the warning; "" if no stack of modules is mapped, or nothing else looks like one."""
     pairs = zip(view.leaves, dims, strict=True)
-    parts = [leaf for leaf, dim in pairs if dim is not None and leaf.path != leaf.argument]
-    if not stacks or not parts:
+    # A batch in a dict may be as long as a layer is wide; a stack of modules says what it is.
+    fields = [
+        leaf
+        for leaf, dim in pairs
+        if dim is not None and leaf.hint is None and leaf.field is not None
+    ]
+    if not stacks or not fields:
         return ""
     listed = shortlist([repr(stack) for stack in stacks])
     verb, whose = ("is", "its") if len(stacks) == 1 else ("are", "their")
     begin = f"all {whose} arrays begin with {_size(view, dims)}"
     return format_error(
         where,
-        f"{listed} {verb} shared, and {begin}, as do those of {parts[0].argument!r}, which"
+        f"{listed} {verb} shared, and {begin}, as do those of {fields[0].argument!r}, which"
         f" {axis.name!r} maps.",
         "What is mapped is decided by annotations, and none says how many axes an element has.",
         f"for a stack write {dict_form(view, axis, dims, stacks)}, or"
