@@ -1,5 +1,7 @@
 """`shard=`: named axes along the axes of a mesh, on eight virtual devices, against one."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -479,3 +481,31 @@ def test_what_lies_whole_has_its_bytes_and_what_fsdp_would_leave():
         '3 arrays whole on each device, 324 B, of which "fsdp" in `shard` would leave 44 B'
     )
     assert place(shard=("fsdp", {"batch": "data"})).endswith("1 array whole on each device, 4 B")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Rows:
+    """Data in a class, whose fields alone name the axis."""
+
+    x: Float[Array, "batch d"]
+    y: Float[Array, "batch"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pad": {"batch": [16]}}, {"chunk": {"batch": 1}}], ids=str
+)
+def test_data_in_a_class_are_sharded_by_the_axes_of_its_fields(options):
+    """In arguments and in the result; `"fsdp"` is for parameters, and leaves them whole."""
+
+    def f(data: Rows) -> Rows:
+        return Rows(data.x * 2, data.x.sum(1) + data.y)
+
+    data = Rows(jnp.arange(32.0).reshape(16, 2), jnp.ones(16))
+    with jitney.mesh(data=8):
+        out = jitney.optimize(shard={"batch": "data"}, **options)(f)(data)
+        whole = jitney.optimize(shard="fsdp")(f).plan(data)
+    for got, want in zip(jax.tree.leaves(out), jax.tree.leaves(f(data)), strict=True):
+        np.testing.assert_allclose(got, want)
+        assert got.sharding.spec[0] == "data"
+    assert "2 arrays whole on each device" in str(whole)

@@ -572,7 +572,7 @@ CASES = [
     case(
         "a lambda that was passed, made anew",
         lambda: passed_lambda(hoisted=False),
-        ("function", "fn", None, "...", "made anew"),
+        ("function", "fn", None, "...", "created again"),
         lambda: passed_lambda(hoisted=True),
         "hoist 'fn'",
     ),
@@ -586,7 +586,7 @@ CASES = [
     case(
         "a lambda that is decorated anew",
         lambda: fresh_lambda(hoisted=False),
-        ("function", None, None, "...", "made anew"),
+        ("function", None, None, "...", "created again"),
         lambda: fresh_lambda(hoisted=True),
         "hoist",
     ),
@@ -709,7 +709,7 @@ CASES = [
     case(
         "the gradient of a lambda that is decorated anew",
         fresh_gradient,
-        ("function", None, None, "...", "made anew"),
+        ("function", None, None, "...", "created again"),
         None,
         "hoist",
     ),

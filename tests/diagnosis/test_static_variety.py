@@ -126,7 +126,7 @@ def test_other_shapes_are_no_new_values():
     ("values", "advice"),
     [
         (range(9), r"`Int\[Array"),
-        ([lambda y, i=i: y for i in range(9)], "made anew for each call"),
+        ([lambda y, i=i: y for i in range(9)], "created again for each call"),
         ("abcdefghi", "in few ways"),
     ],
     ids=["numbers", "functions", "names"],

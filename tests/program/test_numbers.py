@@ -65,7 +65,7 @@ PLACES = {
 }
 
 
-@pytest.mark.core("argument", "dict", "registered")
+@pytest.mark.core("f32-*", "f64-argument")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("x64", [False, True], ids=["f32", "f64"])
 def test_floats_are_data_as_under_jit(place, x64):
@@ -143,7 +143,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.core("branch", "shape", "type")
+@pytest.mark.core("*-branch", "*-shape", "*-type")
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=str)
 @pytest.mark.filterwarnings("ignore::jitney.errors.PaddingWarning")

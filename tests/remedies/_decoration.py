@@ -211,7 +211,7 @@ CASES = [
         {"chunk": {"points": "auto"}, "memory": "2GiB"},
     ),
     of_energy(
-        "", 'write memory="2GiB" beside it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}
+        "", 'write memory="2GiB" with it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}
     ),
     of_energy(
         "",

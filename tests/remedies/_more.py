@@ -379,7 +379,7 @@ CASES = [
     ),
     Remedy(
         VARIETY,
-        "if these are one function made anew",
+        "if these are one function created again",
         lambda: many(optimize(static="f")(apply), [lambda x: 2 * x for _ in range(12)]),
         lambda: many(optimize(static="f")(apply), [DOUBLE] * 12),
         2 * HOST,
@@ -424,7 +424,7 @@ CASES = [
     ),
     Remedy(
         f"{OUTER}:is_cut",
-        "to the outer function: @jitney.optimize(…=...)",
+        "call it outside of `jit`",
         lambda: in_jit(optimize(chunk={"n": 2})(total), X),
         lambda: optimize(chunk={"n": 2})(total)(X),
         HOST @ HOST,
@@ -438,7 +438,7 @@ CASES = [
     ),
     Remedy(
         f"{OUTER}:is_cut",
-        "take its derivative with `.grad` or its kin, which are cut",
+        "take its derivative with `.grad` or the like, which are cut",
         lambda: jax.grad(optimize(memory="1 GiB")(total))(X),
         lambda: optimize(memory="1 GiB")(total).grad(X, wrt="x"),
         2 * HOST,

@@ -686,7 +686,7 @@ CASES = [
     ),
     Remedy(
         "_stream/resume.py:Checkpoint.write",
-        "or mend what the system says",
+        "or fix what the system reports",
         lambda: with_checkpoint(Removing()),
         lambda: with_checkpoint(Read()),
         (ROWS**2).sum(0),

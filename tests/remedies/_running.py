@@ -487,7 +487,7 @@ CASES = [
     ),
     Remedy(
         "_stages/chunk.py:Chunk.passes",
-        'write remat="auto" beside `memory`',
+        'write remat="auto" with `memory`',
         lambda: optimize(memory="256 KiB")(smoothed).grad(LONG),
         lambda: optimize(memory="256 KiB", remat="auto")(smoothed).grad(LONG, wrt="x"),
         lambda: jax.grad(smoothed)(LONG),

@@ -171,12 +171,13 @@ def test_facts_are_told_of_it(kind):
     assert facts["d"].kind == "pointwise"
 
 
-@pytest.mark.parametrize("kind", [Module, Registered, Named, Typed], ids=lambda kind: kind.__name__)
+@KIND
 def test_it_has_a_size_ahead_of_time(kind):
-    """Of an example, and of a class whose instances its fields describe."""
+    """Of an example, or of a class whose fields describe its instances; a module is none such."""
     f = count_traces(body_of(kind))
     padded = optimize(pad={"n": [8]})(f)
-    padded.compile(sizes={"n": 5, "d": 3})
+    example = [made(kind, 5)] if kind in (Module, Keyless) else []
+    padded.compile(*example, sizes={"n": 5, "d": 3})
     before = f.traces
     data = made(kind, 7)
     assert_equal(padded(data), body_of(kind), data)
@@ -186,7 +187,9 @@ def test_it_has_a_size_ahead_of_time(kind):
 def test_a_class_that_has_more_than_its_fields_needs_an_example():
     """A static field without a default has no value."""
 
-    class Held(eqx.Module):
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Held:
         x: Float[Array, "n"]
         order: int
 
@@ -382,6 +385,34 @@ def test_a_stack_of_modules_is_not_padded_by_the_names_of_one():
     padded = optimize(pad={"n": [8]})(f)
     np.testing.assert_allclose(padded(stacked), f(stacked), rtol=1e-6)
     assert "no array has an axis 'n'" in str(padded.plan(stacked))
+
+
+@pytest.mark.parametrize("annotated", [True, False], ids=["annotated", "bare"])
+def test_gradients_are_accumulated_along_it(annotated):
+    """Over microbatches of a class; another name is refused at the first call at the latest."""
+
+    def loss(w, data):
+        return jnp.mean((data.x @ w) ** 2 * data.w)
+
+    if annotated:
+        loss.__annotations__.update(w=Float[Array, "d"], data=Module)
+    w, data = jnp.ones(3), made(Module, 12)
+    _, got = jitney.accumulate(loss, axis="n", microbatch=4, wrt="w")(w, data)
+    np.testing.assert_allclose(got, jax.grad(loss)(w, data), rtol=1e-5)
+    with pytest.raises(OptionError, match="`accumulate` names 'rows', which is not an axis"):
+        jitney.accumulate(loss, axis="rows", microbatch=4, wrt="w")(w, data)
+
+
+def test_memory_cuts_it():
+    """As the longest axis of an argument."""
+
+    def waves(data: Module):
+        return jnp.sin(data.x[:, :, None] * jnp.arange(500.0)).sum((1, 2))
+
+    data = made(Module, 5000)
+    bounded = optimize(memory="16MiB")(waves)
+    assert "n=5000 in chunks" in str(bounded.plan(data))
+    np.testing.assert_allclose(bounded(data), waves(data), rtol=1e-3, atol=1e-3)
 
 
 def test_a_derivative_is_padded_along_it():

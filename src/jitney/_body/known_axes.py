@@ -62,4 +62,5 @@ def _demand(core: FunctionInfo, axes: Iterable[str]) -> None:
 def _named(core: FunctionInfo) -> list[tuple[str, str]]:
     """Pairs of an option and an axis that it names."""
     named = [("pad", name) for name, _ in core.options.pad]
-    return [*named, *(("chunk", name) for name, _ in core.options.chunk)]
+    cuts = "accumulate" if core.options.accumulate else "chunk"
+    return [*named, *((cuts, name) for name, _ in core.options.chunk)]

@@ -158,7 +158,7 @@ def _advice_on_number(layout: Layout, i: int, value: object) -> str:
 def _advice(argument: str, value: object) -> str:
     if callable(value):
         return (
-            "if these are one function made anew for each call (a lambda, a partial), make"
+            "if these are one function created again for each call (a lambda, a partial), make"
             f" {argument!r} once and pass that."
         )
     if isinstance(value, (str, bytes)):
@@ -185,8 +185,8 @@ def _advice(argument: str, value: object) -> str:
         )
     if any(map(callable, value.values() if isinstance(value, Mapping) else value)):
         return (
-            "if its functions are made anew for each call (lambdas, partials), make them once and"
-            f" pass {argument!r} with those."
+            "if its functions are created again for each call (lambdas, partials), make them once"
+            f" and pass {argument!r} with those."
         )
     return (
         f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and"

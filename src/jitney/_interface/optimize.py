@@ -212,7 +212,7 @@ def _decorate(
         raise OptionError(
             "optimize()",
             f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
-            "It works on the values of NumPy arrays, and what is traced has none.",
+            "It works on the values of NumPy arrays, and traced arrays have none.",
             "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a"
             " ufunc of your own as it is.",
             code="J204",

@@ -55,6 +55,7 @@ from .._view.fitting import demand_floats_fit
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmix
 from .derivatives import Defaults, Derivative
+from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 from .tools import Tools
 
 P = ParamSpec("P")
@@ -112,6 +113,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         self._args = args
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
+        # Set once it is pickled, if it is a program of `__main__`.
+        self._sending: Sending | None = None
 
         # Key of `with_body` -> program of a derivative.
         self._made: dict[Key, AnyProgram] = {}
@@ -586,7 +589,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
 
     def _with(self, **changed: object) -> Program[P, R]:
         same = self.bound_to(self._args, self._kwargs)
-        vars(same).update(changed)
+        vars(same).update(changed, _sending=None)
         return same
 
     def decorated(self) -> Program[P, R]:
@@ -709,9 +712,37 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
 
     def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
-        if not self._args and not self._kwargs and _found_by_name(self):
+        if self._args or self._kwargs or not _found_by_name(self):
+            return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+        if self.__dict__["__module__"] != "__main__":
             return self.__dict__["__qualname__"]
-        return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+        sending = self._sending_from_main()
+        digest = digest_of(self._parts)
+        return _receive, (sending.token, digest), (sending.sender, digest)
+
+    def __setstate__(self, state: tuple[Sender, str | None]) -> None:
+        # A program that is known here already stays as it is.
+        if "_core" in vars(self):
+            return
+        sender, digest = state
+        fn, options, defaults = sender()
+        Program.__init__(self, REGISTRY.core(fn, options), fn)
+        self._defaults = defaults
+        remember(self, digest)
+
+    @property
+    def _parts(self) -> Parts:
+        return self._fn, self._core.options, self._defaults
+
+    def _sending_from_main(self) -> Sending:
+        if self._sending is None:
+            self._sending = Sending(self, self.__dict__["__qualname__"], self._parts)
+        return self._sending
+
+    @property
+    def _sender(self) -> Sender:
+        """The function that `main_pickle` has pickle find by its name."""
+        return self._sending_from_main().sender
 
 
 def _idle(options: Options) -> str:
@@ -746,6 +777,14 @@ def _restore(
     kwargs: dict[str, object],
 ) -> AnyProgram:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
+
+
+def _receive(token: str, digest: str | None) -> AnyProgram:
+    """Return a known program, or one that its state is yet to fill: functions of `__main__` may
+    refer to each other, so a program is an object before its function is.
+    """
+    known = known_program(token, digest)
+    return Program.__new__(Program) if known is None else known
 
 
 class _Function:

@@ -335,7 +335,7 @@ class _Loop:
 
 
 _HANDED_ON = (
-    "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value"
+    "The carry fits into the next step: the same tree, shapes and dtypes, and no value"
     " beside arrays that changes."
 )
 

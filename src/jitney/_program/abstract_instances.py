@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+import equinox as eqx
+
 from .._jax.trees import is_node
 from .._signature.annotations import fields_of
 from .._signature.hints import ContainerHint, Hint, ModuleHint
@@ -18,11 +20,14 @@ _Make = Callable[[Hint, str], object]
 
 def has_fields(hint: Hint) -> bool:
     """Return whether the annotated fields of a class say what its instances hold: a NamedTuple, a
-    TypedDict, or a dataclass that is a tree and makes its instances from its fields alone.
+    TypedDict, or a dataclass that is a tree and makes its instances from its fields alone. A
+    module of Equinox holds parameters, which have values before they have sizes.
     """
     if isinstance(hint, ContainerHint):
         return bool(hint.keys)
-    if not isinstance(hint, ModuleHint) or not dataclasses.is_dataclass(hint.cls):
+    if not isinstance(hint, ModuleHint) or issubclass(hint.cls, eqx.Module):
+        return False
+    if not dataclasses.is_dataclass(hint.cls):
         return False
     cls, fields = hint.cls, dataclasses.fields(hint.cls)
     parameters = vars(cls).get("__dataclass_params__")

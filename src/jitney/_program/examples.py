@@ -248,8 +248,8 @@ def _warn_unmapped_arrays(
                 core.where,
                 f"axis {axis.name!r} was put into {shortlist([repr(name) for name in guessed])},"
                 " left out of the examples.",
-                "Of what is left out every array is taken as mapped, and a call that shares one is"
-                " another program.",
+                "Every array of an argument that is left out is taken as mapped; a call that shares"
+                " one is another program.",
                 f"pass an example for what is shared ({example}), or say which are mapped: "
                 f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.',
             ),

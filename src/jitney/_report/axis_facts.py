@@ -75,13 +75,24 @@ def _listing(places: Sequence[str]) -> str:
 
 
 class Axes(dict[str, AxisFacts]):
-    """Axis name -> facts; printed, a line for each axis, folded to the width of the terminal."""
+    """Axis name -> facts; printed, a line for each axis, folded to the width of the terminal. In a
+    notebook it is a table.
+    """
 
     def __str__(self) -> str:
         # Imported here, since rich is slow to import and most facts are never printed.
         from .._console import wrap_line
 
         return "\n".join(wrap_line(str(facts)) for facts in self.values())
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of, table
+
+        rows = [
+            [(name, ""), (facts.text, "yellow" if facts.refused else "")]
+            for name, facts in self.items()
+        ]
+        return html_of(table("axes", rows))
 
 
 # Largest size that is tried, from 2 on, where the form of an expression alone proves nothing.

@@ -575,7 +575,7 @@ def _other_decisions(
         PlanLine(
             "cache",
             kept,
-            where if options.cache else "`cache=False`: compiled in every process anew",
+            where if options.cache else "`cache=False`: compiled again in every process",
         ),
         PlanLine("max_compiles", options.max_compiles is not None, _compile_limit(core)),
         PlanLine(

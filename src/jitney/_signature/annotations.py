@@ -187,6 +187,8 @@ def _read(hint: object, seen: frozenset[int]) -> Hint:
         hint: A type hint.
         seen: The `id`s of the enclosing aliases and records, which may be recursive.
     """
+    if _is_copied_array(hint):
+        hint = jax.Array
     return (
         _read_plain(hint)
         or _read_wrapper(hint, seen)
@@ -195,6 +197,19 @@ def _read(hint: object, seen: frozenset[int]) -> Hint:
         or _read_container(hint, seen)
         or _read_class(hint)
         or AnyHint(f"`{_text(hint)}` names no axes")
+    )
+
+
+def _is_copied_array(hint: object) -> bool:
+    """Return whether a class is a copy of `jax.Array`.
+
+    Its name does not lead to it, so picklers that copy what they do not find by name (cloudpickle)
+    copy it where a function of `__main__` is annotated with it.
+    """
+    return (
+        isinstance(hint, type)
+        and hint is not jax.Array
+        and (hint.__module__, hint.__qualname__) == (jax.Array.__module__, jax.Array.__qualname__)
     )
 
 
@@ -308,7 +323,7 @@ def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
 def _read_array(hint: Any) -> Hint:
     if not hasattr(hint, "dim_str"):
         return AnyHint("`AbstractArray` has no shape", is_array=True)
-    array_type = hint.array_type
+    array_type = jax.Array if _is_copied_array(hint.array_type) else hint.array_type
     if array_type is not Any and not issubclass(
         array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct
     ):

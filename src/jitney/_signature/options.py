@@ -226,7 +226,7 @@ _CONTRADICTIONS = (
         lambda o: o.remat == AUTO and o.memory is None,
         'remat="auto" has no memory to keep to.',
         "It recomputes the least in the backward pass that brings a gradient below `memory`.",
-        'write memory="2GiB" beside it, or memory="auto" for what is free.',
+        'write memory="2GiB" with it, or memory="auto" for what is free.',
     ),
     _Contradiction(
         lambda o: o.remat == AUTO and o.chunk,

@@ -364,13 +364,13 @@ class Chunk(Stage):
             raise AxisError(
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks: {what}.",
-                "A chunk sees its own elements; sums and their kin, cumulative operations and loops"
+                "A chunk sees its own elements; sums and the like, cumulative operations and loops"
                 " go on from one to the next.",
                 (
                     "return the size itself, or one array that is made of it, or"
                     f" {self._without(whole)}."
                     if isinstance(refusal, MadeOfSize)
-                    else 'write remat="auto" beside `memory`, which recomputes instead, or'
+                    else 'write remat="auto" with `memory`, which recomputes instead, or'
                     f" {self._without(whole)}."
                     if self.asked == "memory" and self.recomputes
                     else f"move that line out of the function, or {self._without(whole)}."
@@ -405,7 +405,7 @@ class Chunk(Stage):
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks where it is sharded over"
                 f" {self.devices.text}: {what}.",
-                "Each device works on its own part, and only sums and their kin are put together"
+                "Each device works on its own part, and only sums and the like are put together"
                 " afterwards.",
                 f"take {self.axis!r} out of `shard`, move that line out of the function, or"
                 f" {self._without(whole)}.",

@@ -118,7 +118,7 @@ def decisions() -> Generator[list[Decision]]:
 
 KEYWORDS = {
     **{
-        name: f"say it of the function: jitney.lazy_derivatives({name}=...)(f)."
+        name: f"set it on the function: jitney.lazy_derivatives({name}=...)(f)."
         for name in ("sparse", "mode", "skip")
     },
     "argnums": 'say with respect to what by name: wrt="x".',

@@ -25,12 +25,18 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._contract.kinds import accepts, children_of, flatten_to
+from .._contract.kinds import accepts, children_of, flatten_to, suggest
 from .._diagnosis.tracer_errors import no_number
 from .._errors import ContractError, OptionError, Where
 from .._former import warn_former
 from .._interface.derivatives import Derivative, program_of
-from .._jax.trees import is_node, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import (
+    canonicalize_dtype,
+    is_node,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 from .._signature.binding import Default
 from .._signature.hints import (
     AnyHint,
@@ -149,6 +155,7 @@ class StreamArguments:
             opened = sources[path] = opener(path, value) if is_source else value
             if is_source:
                 _demand_numbers(core.where, opened, path)
+                _demand_dtype(core.where, hint, opened, path)
             return opened
 
         opened = _mapped(core, values, act)
@@ -254,6 +261,27 @@ def _demand_numbers(where: Where, source: object, path: str) -> None:
         unfit = no_number(where, [source], [path])
         if unfit is not None:
             raise unfit
+
+
+def _demand_dtype(where: Where, hint: Hint, source: object, path: str) -> None:
+    """Check that an annotation allows the dtype of what is read.
+
+    The body sees what JAX makes of it, int32 of int64; a message names the dtype of the file.
+
+    Raises:
+        ContractError: It does not.
+    """
+    if not isinstance(hint, ArrayHint) or not is_read(source):
+        return
+    held, seen = source.dtype, canonicalize_dtype(source.dtype)
+    if held != seen and not hint.allows(held) and not hint.allows(seen):
+        raise ContractError(
+            where,
+            f"{path!r} has dtype {held}, and {hint.text} allows {hint.dtypes_text}.",
+            "An annotation says which dtypes the body sees; nothing is cast in silence.",
+            f"annotate `{suggest(held)}[Array, ...]`, or write the data in another dtype.",
+            code="J212",
+        )
 
 
 def _is_file(value: object) -> bool:

@@ -63,8 +63,7 @@ def failure(
         f"{difference.text}.{where}{at}{f' {note}.' if note else ''}",
         f"Under {changes} a result is that of plain `jax.jit`, here up to"
         f" {difference.allowed:.3g}.",
-        f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is"
-        " mended.",
+        f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is fixed.",
     )
     error.script = str(path)
     return error
