@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from beartype import beartype
 from beartype.claw import beartype_package
-from jaxtyping import Array, Float, Float32, ScalarLike, install_import_hook, jaxtyped
+from jaxtyping import Array, Float, Float32, Int, ScalarLike, install_import_hook, jaxtyped
 from jaxtyping import TypeCheckError as JaxtypingError
 
 import jitney
 from jitney import optimize
-from jitney.errors import ContractError, ExportError, TraceError
+from jitney.errors import ContractError, DerivativeError, ExportError, TraceError
 from tests._arrays import array
 
 W = np.float32([0.5, -1.0, 2.0])
@@ -459,6 +459,25 @@ def test_a_gradient_by_a_class_whose_constructor_checks(made):
     grad = optimize(loss).grad(made, X)["r"]
     np.testing.assert_allclose(grad.w, SLOPES.mean(0) * 2, rtol=1e-4)
     np.testing.assert_allclose(grad.gain, TANH.mean(), rtol=1e-5)
+
+
+def test_a_gradient_that_has_none_where_the_class_takes_none_is_refused():
+    """A leaf that is no array of floats has no derivative, and None stands in its place."""
+
+    def loss(r: Record, x: Float[Array, "n d"]):
+        return jnp.mean(x @ r.w)
+
+    @jaxtyped(typechecker=beartype)
+    @dataclasses.dataclass(frozen=True)
+    class Counted:
+        w: Float[Array, "d"]
+        count: Int[Array, ""]
+
+    jax.tree_util.register_dataclass(Counted, ["w", "count"], [])
+    counted = Counted(V, array(np.int32(3)))
+    loss.__annotations__["r"] = Counted
+    with pytest.raises(DerivativeError, match="a class in 'r' does not take None"):
+        optimize(loss).grad(counted, X)
 
 
 # Hooks of imports.

@@ -77,11 +77,8 @@ DERIVATIVES = [
     Mutation(
         "an argument left out of a derivative is in it",
         "src/jitney/_stages/derive.py",
-        (
-            "            if name not in self.derived.skip\n"
-            "            and any(map(_is_real, jax.tree.leaves(value)))"
-        ),
-        "            if any(map(_is_real, jax.tree.leaves(value)))",
+        "if name not in self.derived.skip and any(map(_is_real, jax.tree.leaves(value)))",
+        "if any(map(_is_real, jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
     ),
     Mutation(

@@ -4,6 +4,8 @@ transforms, simulations, tests.
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -81,6 +83,20 @@ def checked_total(x: Float[Array, "n"]) -> float:
 @beartype
 def checked_array(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x)
+
+
+@beartype
+@dataclasses.dataclass(frozen=True)
+class Held:
+    x: Float[Array, "n"]
+    rate: float | Float[Array, ""]
+
+
+jax.tree_util.register_dataclass(Held, ["x", "rate"], [])
+
+
+def held_loss(held: Held):
+    return jnp.sum(held.x) * held.rate
 
 
 def stepping(x: Float[Array, "n"], rate: float):
@@ -231,6 +247,13 @@ CASES = [
         lambda: optimize(checked_total)(X),
         lambda: optimize(checked_array)(X),
         HOST.sum(),
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._check_rebuilt",
+        "pass an array there, as jnp.asarray(...)",
+        lambda: optimize(held_loss).grad(Held(X, 0.5)),
+        lambda: optimize(held_loss).grad(Held(X, jnp.asarray(0.5)))["held"].x,
+        np.full(3, 0.5),
     ),
     Remedy(
         f"{CHECKERS}:_further_inside",

@@ -350,6 +350,7 @@ class _Derivation:
         own = {id(value) for value in chosen.values()}
         self.at, rest = partition(chosen, lambda leaf: _is_real(leaf, own))
         self._check_real()
+        self._check_rebuilt()
         self.directions = directions
 
         self._binder = Binder(derived.where, bound.signature)
@@ -737,6 +738,20 @@ class _Derivation:
                     "take real and imaginary parts as arguments, or jax.grad(..., holomorphic=True)"
                     " of a holomorphic function.",
                 )
+
+    def _check_rebuilt(self) -> None:
+        """Refuse a class that does not take None in place of a leaf without a derivative."""
+        for name, part in self.at.items():
+            leaves, treedef = tree_flatten(part)
+            try:
+                tree_unflatten(treedef, leaves)
+            except Exception as error:
+                raise DerivativeError(
+                    self.where,
+                    f"a class in {name!r} does not take None for a leaf that is not of floats.",
+                    "A derivative has the structure of its argument, with None for such a leaf.",
+                    "pass an array there, as jnp.asarray(...), or let the class take None.",
+                ) from error
 
     def _scalar(self, at: Arguments) -> jax.Array:
         return self._real_number(self.primal(at))
