@@ -542,8 +542,8 @@ CASES = [
     Remedy(
         "_stages/derive.py:_Derivation._check_kinds",
         "annotate it `float`",
-        lambda: optimize(lambda n: n * 2.0).grad(3.0, wrt="n"),
-        lambda: optimize(by_float).grad(3.0, wrt="n"),
+        lambda: optimize(lambda n: n * 2.0).grad(3, wrt="n"),
+        lambda: optimize(by_float).grad(3, wrt="n"),
         2.0,
     ),
     Remedy(
