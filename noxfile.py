@@ -188,11 +188,13 @@ SMOKE = (
 
 @nox.session(python=DEFAULT)
 def smoke(session: nox.Session) -> None:
-    """Run a well-chosen part of the tests in about a minute, for those who see this for the first
-    time.
+    """Run a well-chosen part of the tests in about a minute on two idle cores, for those who see
+    this for the first time.
     """
     run_tests(
-        session, paths=(*SMOKE, "--core", "--quick-xla=1/4"), takes="about a minute on two cores"
+        session,
+        paths=(*SMOKE, "--core", "--quick-xla=1/4"),
+        takes="about a minute on two idle cores",
     )
 
 

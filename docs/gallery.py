@@ -20,13 +20,14 @@ hide: [navigation]
 
 # Gallery
 
-Eight small programs that people recognise: each as one would write it, with one decorator line, and what that line is worth here. Where
-it is worth nothing, that is said. All are run by `python -m examples.gallery`, with small sizes, which leaves an index with pictures; one
-of them at the size of this page by `python -m examples.gallery pinn --full`. Each file in `examples/gallery` is a script of about a hundred
-lines in cells, and a notebook in `examples/gallery/notebooks`; tests check the mathematics of each against a closed form, SciPy or NumPy.
+Eight small programs that people recognise: each as one would write it, with one decorator line, and the gain from that line here. Where
+there is no gain, the page says so. `python -m examples.gallery` runs all of them with small sizes, and writes an index with pictures.
+`python -m examples.gallery pinn --full` runs one of them at the size of this page. Each file in `examples/gallery` is a script of about a
+hundred lines in cells, and a notebook in `examples/gallery/notebooks`. Tests check the mathematics of each against a closed form, SciPy or
+NumPy.
 
-Figures are of {machine}. Both sides are called in turn and have to agree before anything is timed ([how](measuring.md)); "first call" is
-compiling included. Four larger ports of real programs are in `examples/trf`, `homodyne`, `equilibrium` and `surrogate`.
+Figures are of {machine}. Both sides are called in turn and have to agree before anything is timed ([how](measuring.md)); "first call"
+includes compiling. Four larger ports of real programs are in `examples/trf`, `homodyne`, `equilibrium` and `surrogate`.
 """
 
 

@@ -2,6 +2,7 @@
 does not work.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -52,3 +53,61 @@ def test_the_script_for_slurm_runs_as_a_task_of_an_array(tmp_path):
     subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, check=True)
     assert np.load(tmp_path / "cost-7.npy") < 1e-6
     assert any((tmp_path / "cache").rglob("*"))
+
+
+IN_MAIN = """\
+import os
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+
+SCALE = 2.0
+
+
+@jitney.optimize(pad={"n": "pow2"})
+def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return SCALE * jnp.sum(x)
+
+
+def task(rows):
+    return os.getpid(), float(total(np.ones(rows, np.float32))), int(total.stats.traces)
+
+
+def swept():
+    if sys.argv[1] == "joblib":
+        from joblib import Parallel, delayed
+
+        return Parallel(n_jobs=2, batch_size=1)(delayed(task)(rows) for rows in ROWS)
+    from dask.distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            return client.gather(client.map(task, ROWS))
+
+
+ROWS = [5, 6, 7, 8]
+if __name__ == "__main__":
+    first = swept()
+    SCALE = 3.0
+    print(first + swept())
+"""
+
+
+@pytest.mark.parametrize("library", ["joblib", "distributed"])
+def test_a_function_of_the_script_itself_is_swept(library, tmp_path):
+    """Each worker traces it once for all sizes of a bucket, and again for another global value."""
+    pytest.importorskip(library)
+    (tmp_path / "script.py").write_text(IN_MAIN)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py"), library],
+        capture_output=True,
+        check=True,
+    )
+    tasks = ast.literal_eval(done.stdout.decode())
+    assert [value for _, value, _ in tasks] == [10, 12, 14, 16, 15, 18, 21, 24]
+    assert {traces for _, _, traces in tasks} == {1}
+    assert os.getpid() not in {process for process, _, _ in tasks}

@@ -2,9 +2,9 @@
 rings apart.
 
 `precision="bf16"` rounds the factors of convolutions and products and adds up in float32; losses,
-weights and the optimiser stay in float32, with no cast in the model. On a CPU it is a rehearsal and
-gains nothing, as the plan says: beside jitney's own float32 there is no gain, and what there is
-beside `eqx.filter_jit` is the host's share of a call. `precision_report` says what it costs in
+weights and the optimiser stay in float32, without a cast in the model. On a CPU this is a
+rehearsal, as the plan says: it is no faster than jitney's own float32, and the gain over
+`eqx.filter_jit` is the host's part of a call. `precision_report` shows the cost in
 digits.
 """
 

@@ -3,7 +3,7 @@ measurement.
 
 A survey grows by a point at a time, as in Bayesian optimisation, and each number of points would be
 a program of its own. With `pad` those from 65 to 128 share one: the Cholesky factor is that of the
-true points. What is gained is compiling. Once everything is compiled, a padded call takes longer,
+true points. The gain is compile time. Once everything is compiled, a padded call takes longer,
 since a factor of 128 points is more work than one of 70.
 """
 

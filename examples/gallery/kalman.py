@@ -1,9 +1,9 @@
 """A Kalman filter over devices: the likelihood of many noisy tracks, each device with its share of
 them.
 
-`vmap` maps the filter of one track, `shard` lays the tracks along the devices, and nothing is sent:
-tracks are independent, and jitney says that before anything runs. The same by `jax.vmap` and
-shardings is as fast. On the virtual devices of one CPU nothing gets faster by their number.
+`vmap` maps the filter of one track, `shard` distributes the tracks over the devices, and nothing is
+sent: tracks are independent, and jitney says so before anything runs. The same with `jax.vmap` and
+shardings is as fast. More virtual devices on one CPU do not make it faster.
 """
 
 # %% Imports

@@ -1,11 +1,11 @@
 """A Monte Carlo pricer, streamed: a call option and its delta from a billion draws that are never
 in memory.
 
-The function draws as many numbers as there are elements of an axis, and takes means.
-`jitney.stream` goes through that axis chunk by chunk: the draws are those that the whole would have
-at these positions, so the price is that of one array of a billion, which would take 18.6 GiB. The
-loop over chunks that one writes by hand has other draws for another size of chunk. Of four million
-draws, which fit into memory, a stream takes less time too; of some thousand it takes milliseconds
+The function draws one number for each element of an axis, and takes means.
+`jitney.stream` goes through that axis chunk by chunk. Each chunk has the draws of its positions in
+the whole, so the price is that of one array of a billion, which would take 18.6 GiB. A loop over
+chunks by hand has other draws for another size of chunk. Four million draws fit into memory, and a
+stream of them takes less time too. With some thousand draws a stream takes milliseconds
 more.
 """
 

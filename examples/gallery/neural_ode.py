@@ -1,12 +1,12 @@
 """A neural ODE (diffrax): a vector field learnt from trajectories of a damped pendulum, batch by
 batch.
 
-A batch has as many trajectories as there are. The loss is written for one; `vmap` maps it and its
-gradient, and with `pad` 17 to 32 trajectories share one program. What is gained is compiling,
-seconds for each number of trajectories. A warm call works on the trajectories that are filled in
-too, and gives each a gradient of its own before the mean is taken. diffrax's loops are not padded
-along an axis that is written inside the loss, which jitney says; here the axis is mapped, and
-nothing has to be proven.
+The number of trajectories in a batch varies. The loss is written for one; `vmap` maps it and its
+gradient, and with `pad` 17 to 32 trajectories share one program. The gain is compile time, seconds
+for each number of trajectories. A warm call computes the padding too, and the gradient of each
+trajectory before it takes the mean. jitney does not pad diffrax's loops along an axis that the loss
+itself names, and says so. Here the axis is mapped: each trajectory is alone, so nothing has to be
+proven.
 """
 
 # %% Imports

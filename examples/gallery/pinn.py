@@ -1,10 +1,10 @@
 """A physics-informed network: a drum skin under a load, Poisson's equation on the unit square, from
 the equation alone.
 
-`lazy_derivatives` gives the network derivatives that are traced when they are asked for, so the
-loss reads like the equation. A step takes less time than with `jax.hessian`, and more than with the
-two second derivatives written by hand, one along each coordinate, which make no mixed one. A wrong
-name or shape is a sentence.
+`lazy_derivatives` gives the network derivatives that are traced on first use, so the loss reads
+like the equation. A step takes less time than with `jax.hessian`, and more than with the two second
+derivatives by hand, one along each coordinate, which skip the mixed one. A wrong name or shape is
+an error that says what to write.
 """
 
 # %% Imports

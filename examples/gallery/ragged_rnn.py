@@ -1,9 +1,9 @@
 """An RNN over ragged sequences: a GRU reads a noisy wave and says its frequency; each batch is as
 long as its sequences are.
 
-Each length would be a program of its own. With `pad` the lengths from 65 to 128 share one, and no
-mask is written: a padded step keeps the state, and the gradient is that of the exact length. A warm
-call at a padded length takes the steps that are filled in too.
+Each length would be a program of its own. With `pad` the lengths from 65 to 128 share one, and you
+write no mask: a padded step keeps the state, and the gradient is that of the exact length. A warm
+call at a padded length computes the padded steps too.
 """
 
 # %% Imports

@@ -57,7 +57,7 @@ if _typing.TYPE_CHECKING:
     from ._signature.buckets import Bucket as Bucket
     from ._stream.accumulate import accumulate as accumulate
     from ._stream.stream import stream as stream
-    from ._view.module_axes import register_axes as register_axes
+    from ._view.field_axes import register_axes as register_axes
 else:
     __getattr__, __dir__, __all__ = _names(
         __name__,
@@ -86,7 +86,7 @@ else:
             "Bucket": "_signature.buckets",
             "accumulate": "_stream.accumulate",
             "stream": "_stream.stream",
-            "register_axes": "_view.module_axes",
+            "register_axes": "_view.field_axes",
         },
         modules=("analysis", "errors", "processes", "simulation", "states", "testing", "types"),
         former="_former",

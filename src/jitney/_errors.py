@@ -254,7 +254,9 @@ class VerificationWarning(JitneyWarning):
 
 @public_in("jitney.errors")
 class DataWarning(JitneyWarning):
-    """A checkpoint cannot be written, or lacks what an earlier version did not save."""
+    """A checkpoint cannot be written or lacks what an earlier version did not save, or a stream
+    reads its data in very small chunks.
+    """
 
     code: ClassVar[str] = "J129"
 

@@ -37,7 +37,8 @@ def names(
     Args:
         package: The package or the module that offers the names.
         places: Name -> the module that defines it, relative to the package.
-        modules: Its public modules, which are also imported on first access.
+        modules: Its public modules, which are also imported on first access. `__all__` leaves them
+            out.
         former: Module that knows former names: its `find(name)` returns the value, or None.
         private: Whether `dir` shows everything in the package. Otherwise it shows these names, and
             those that Python gives to a module.
@@ -70,4 +71,5 @@ def names(
         there = [name for name in vars(module) if private or name.startswith("__")]
         return sorted({*there, *offered})
 
-    return asked, shown, offered
+    # A star import brings no modules: `types` would hide Python's own.
+    return asked, shown, sorted(places)

@@ -158,8 +158,8 @@ def assert_faster(
     # All tries agree that `a` misses the factor.
     if found.outcome == "no":
         rule = (
-            f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all said that"
-            " it is slower than that."
+            f"{found.tries} measurements of {found.rounds} rounds or more, in turn, all found it"
+            " slower than that."
         )
         raise AssertionError(
             format_error(

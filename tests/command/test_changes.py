@@ -198,7 +198,7 @@ def test_a_function_that_is_made_anew_is_found_by_its_program():
         for k in range(4):
             jax.jit(lambda x, k=k: jnp.sin(x) * (k + 0.5))(rows(3))
     seen, found = told(recording)
-    anew = [each for each in found if "made anew" in each.what]
+    anew = [each for each in found if "created again" in each.what]
     assert len(anew) == 1
     assert "3 times" in anew[0].what
     lambdas = [each for each in seen.compiled if each.name == "<lambda>"][1:4]

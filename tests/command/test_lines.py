@@ -134,14 +134,14 @@ COSTS = {
         STEP
         + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n",
         8,
-        ["w, 20 B of NumPy with the same numbers each time, are put on the device anew for step"],
+        ["w, 20 B of NumPy with the same numbers each time, are put on the device again for step"],
     ),
     "written into": (
         STEP
         + "x, w = jnp.ones(5), np.ones(5, np.float32)\nfor _ in range(9):\n    y, s = step(x, w)\n "
         "   w += 1\n",
         8,
-        ["w, up to 20 B of NumPy, are put on the device anew for step at each of 9 calls"],
+        ["w, up to 20 B of NumPy, are put on the device again for step at each of 9 calls"],
     ),
     "statics": (
         """
@@ -286,7 +286,7 @@ for _ in range(40):
     told = json.loads((tmp_path / "out.json").read_text())["changes"]
     (moved,) = [each for each in told if "is moved" in each["what"]]
     assert moved["what"].startswith(
-        "w, of 7.6 MiB, lies on fewer devices than <lambda> computes on (4): it is moved 40 times"
+        "w, of 7.6 MiB, is on fewer devices than <lambda> computes on (4): it is moved 40 times"
     )
     assert moved["where"].startswith("wide.py:11 ")
     assert moved["write"].startswith("w = jax.device_put(w, ")

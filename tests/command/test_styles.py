@@ -140,8 +140,8 @@ for restart in range(3):
 """
 
 PROGRAMS = {
-    "ragged text": (RAGGED, ["<lambda> was made anew", "step was compiled for 5 sizes"]),
-    "a sweep": (SWEEP, ["5 programs for operations", "relax was made anew"]),
+    "ragged text": (RAGGED, ["<lambda> was created again", "step was compiled for 5 sizes"]),
+    "a sweep": (SWEEP, ["5 programs for operations", "relax was created again"]),
     "a fit with diffrax": (FIT, ["5 programs for operations", "fit was compiled for 3 sizes"]),
     "restarts, all well": (RESTARTS, []),
 }

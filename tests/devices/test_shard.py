@@ -1,5 +1,7 @@
 """`shard=`: named axes along the axes of a mesh, on eight virtual devices, against one."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -124,6 +126,32 @@ def test_the_plan_says_what_is_moved(mesh):
         if line.name == "transfer"
     ]
     assert lines[1] == "128 B from other devices: x"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_members_of_an_ensemble_lie_on_devices(mesh, whole):
+    """Each with its part of the stack; a shared part lies on all of them."""
+
+    class Net(eqx.Module):
+        trunk: Array
+        head: Array
+
+    def apply(model: Net, x: Float[Array, "n"]):
+        return jnp.tanh(model.head @ (model.trunk @ x))
+
+    rng = np.random.default_rng(3)
+    trunks, heads = rng.standard_normal((8, 6, 4)), rng.standard_normal((8, 2, 6))
+    if not whole:
+        trunks[:] = trunks[0]
+    model = Net(np.float32(trunks if whole else trunks[0]), np.float32(heads))
+    axes = {"model": 0} if whole else {"model.head": 0}
+    f = jitney.optimize(apply, vmap={"member": axes}, shard={"member": "data"}, mesh=mesh)
+    y = f(model, X[0])
+    assert lies(y, mesh, "data")
+    np.testing.assert_allclose(y, np.tanh(heads @ trunks @ X[0]), rtol=1e-4)
+    (placed,) = [d for d in f.plan(model, X[0]).to_dict()["decisions"] if d["name"] == "place"]
+    assert "model.head[data, -, -]" in placed["why"]
+    assert ("model.trunk[data, -, -]" in placed["why"]) == whole
 
 
 def test_a_mapped_axis(mesh):
@@ -453,3 +481,31 @@ def test_what_lies_whole_has_its_bytes_and_what_fsdp_would_leave():
         '3 arrays whole on each device, 324 B, of which "fsdp" in `shard` would leave 44 B'
     )
     assert place(shard=("fsdp", {"batch": "data"})).endswith("1 array whole on each device, 4 B")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Rows:
+    """Data in a class, whose fields alone name the axis."""
+
+    x: Float[Array, "batch d"]
+    y: Float[Array, "batch"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pad": {"batch": [16]}}, {"chunk": {"batch": 1}}], ids=str
+)
+def test_data_in_a_class_are_sharded_by_the_axes_of_its_fields(options):
+    """In arguments and in the result; `"fsdp"` is for parameters, and leaves them whole."""
+
+    def f(data: Rows) -> Rows:
+        return Rows(data.x * 2, data.x.sum(1) + data.y)
+
+    data = Rows(jnp.arange(32.0).reshape(16, 2), jnp.ones(16))
+    with jitney.mesh(data=8):
+        out = jitney.optimize(shard={"batch": "data"}, **options)(f)(data)
+        whole = jitney.optimize(shard="fsdp")(f).plan(data)
+    for got, want in zip(jax.tree.leaves(out), jax.tree.leaves(f(data)), strict=True):
+        np.testing.assert_allclose(got, want)
+        assert got.sharding.spec[0] == "data"
+    assert "2 arrays whole on each device" in str(whole)

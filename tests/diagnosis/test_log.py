@@ -16,7 +16,7 @@ def _total(x: Float[Array, "n"]) -> Float[Array, ""]:
 def test_each_new_trace_is_logged_with_its_cause(caplog):
     """The function and its first call, then the shape that differs; a warm call logs nothing."""
 
-    # A function of its own: one that an earlier test has called is "made anew" here.
+    # A function of its own: one that an earlier test has called is "created again" here.
     def total(x: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(x)
 

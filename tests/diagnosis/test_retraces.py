@@ -147,7 +147,7 @@ def test_an_outer_trace_is_a_decision_not_a_static_value():
 
 
 @pytest.mark.rest
-@pytest.mark.filterwarnings("ignore:.*static 'n' takes its 9th value")
+@pytest.mark.filterwarnings("ignore:.*static 'n' takes its 3rd value")
 def test_a_hundred_causes_are_kept():
     """The latest ones."""
     f = optimize(lambda x, n: x + n)

@@ -65,11 +65,6 @@ class Curve:
     name: str = "a"
 
 
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    curves: list[Curve]
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Known:
@@ -89,38 +84,6 @@ class Table:
 def scaled(**options):
     """A program of whatever it is given, which it reads nothing of."""
     return jitney.optimize(lambda x, p: x * 2, **options)
-
-
-CURVES = {
-    "plain": (
-        lambda i: Curve(X + i),
-        "static 'p' takes its 2nd value, and its class, `Curve`, is a dataclass with arrays: rate",
-    ),
-    "nested": (
-        lambda i: {"a": [1, Pair([Curve(X + i)])]},
-        r"static \"p\['a'\]\[1\]\" takes .* `Pair`, is a dataclass with arrays: curves",
-    ),
-    "numpy": (lambda i: Curve(np.ones(2) * i), "`Curve`, is a dataclass"),
-}
-
-
-@pytest.mark.core("plain", "nested")
-@pytest.mark.parametrize("name", CURVES)
-def test_a_dataclass_with_arrays_warns_at_its_second_value(name):
-    """Once, at the user's line: the argument, the class and what to do. One value alone may well be
-    a constant.
-    """
-    make, says = CURVES[name]
-    f = scaled()
-    f(X, make(0))
-    f(X, make(0))
-    with pytest.warns(
-        jitney.JitneyWarning,
-        match=rf"{says}(.|\n)*eqx.Module(.|\n)*register_dataclass(.|\n)*static=\"p\"",
-    ) as found:
-        f(X, make(1))
-    assert [each.filename for each in found] == [__file__]
-    f(X, make(2))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +126,7 @@ def test_other_shapes_are_no_new_values():
     ("values", "advice"),
     [
         (range(9), r"`Int\[Array"),
-        ([lambda y, i=i: y for i in range(9)], "made anew for each call"),
+        ([lambda y, i=i: y for i in range(9)], "created again for each call"),
         ("abcdefghi", "in few ways"),
     ],
     ids=["numbers", "functions", "names"],

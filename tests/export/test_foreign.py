@@ -135,7 +135,7 @@ def _tree(header):
 def test_a_file_that_somebody_else_wrote_is_a_sentence(tmp_path, change):
     """Its digest is right; something in it is not what jitney writes."""
     path = _changed(tmp_path, change)
-    with pytest.raises(ExportError, match="Fix: export it anew"):
+    with pytest.raises(ExportError, match="Fix: export it again"):
         jitney.load(path)(decay(), X)
 
 

@@ -224,10 +224,16 @@ def value_of(rng: Any, arrays: bool, depth: int = 2) -> Any:
     return pick(rng, HOLDERS)(rng, lambda rng: value_of(rng, arrays, depth - 1))
 
 
-def told(value: Any) -> str:
+TREES = (tuple, list, dict, collections.OrderedDict, collections.defaultdict)
+
+
+def told(value: Any, *, is_data: bool = True) -> str:
     """All that a body sees of a value, the numbers of arrays apart; by the methods of Python's own
-    classes.
+    classes. A float that JAX finds is an array to it, unless it is no data.
     """
+    is_data = is_data and type(value) in (*TREES, float, complex)
+    if is_data and type(value) in (float, complex):
+        return "array()"
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         unit = getattr(value, "unit", None) if isinstance(value, Unit) else None
         mask = value.mask.tolist() if isinstance(value, np.ma.MaskedArray) else None
@@ -235,33 +241,36 @@ def told(value: Any) -> str:
     name = type(value).__qualname__
     if isinstance(value, dict):
         base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-        inside = [f"{told(key)}: {told(part)}" for key, part in base.items(value)]
+        inside = [
+            f"{told(key, is_data=False)}: {told(part, is_data=is_data)}"
+            for key, part in base.items(value)
+        ]
         if type(value) in (dict, collections.defaultdict):  # JAX takes these apart by their keys
             inside.sort()
         return f"{name}{inside}{getattr(value, 'unit', '')}{getattr(value, 'default_factory', '')}"
     if isinstance(value, types.MappingProxyType):
-        return f"{name}{told(value.copy())}"
+        return f"{name}{told(value.copy(), is_data=False)}"
     if isinstance(value, list | tuple):
-        return f"{name}{[told(part) for part in (list if isinstance(value, list) else tuple).__iter__(value)]}"
+        return f"{name}{[told(part, is_data=is_data) for part in (list if isinstance(value, list) else tuple).__iter__(value)]}"
     if isinstance(value, set | frozenset):
-        return f"{name}{sorted(map(told, value))}"
+        return f"{name}{sorted(told(part, is_data=False) for part in value)}"
     if isinstance(value, functools.partial):
-        return f"{name}{told((value.func, value.args, value.keywords))}"
+        return f"{name}{told((value.func, value.args, value.keywords), is_data=False)}"
     if isinstance(value, slice):
-        return f"{name}{told((value.start, value.stop, value.step))}"
+        return f"{name}{told((value.start, value.stop, value.step), is_data=False)}"
     if isinstance(value, Plain) or dataclasses.is_dataclass(value):
-        return f"{name}({told(value.n) if not isinstance(value, type) else ''})"
+        return f"{name}({told(value.n, is_data=False) if not isinstance(value, type) else ''})"
     if isinstance(value, np.dtype):
         return f"{value!r}{value.isalignedstruct}{value.metadata}"
     return f"{name} {value!r}"
 
 
 def numbers_of(value: Any) -> list[Any]:
-    """The arrays that JAX finds in a value."""
+    """The arrays and floats that JAX finds in a value."""
     return [
         jnp.asarray(leaf) * 2
         for leaf in jax.tree.leaves(value)
-        if isinstance(leaf, np.ndarray | np.generic | jax.Array)
+        if isinstance(leaf, np.ndarray | np.generic | jax.Array) or type(leaf) in (float, complex)
     ]
 
 
@@ -270,6 +279,29 @@ def body(x: Any, value: Any) -> Any:
     object that it makes.
     """
     return x + 1, told(value), numbers_of(value), Plain([len(told(value))])
+
+
+def body_of_static(x: Any, value: Any) -> Any:
+    """The same of a value that is named in `static`: its floats are no data."""
+    words = told(value, is_data=False)
+    return x + 1, words, [], Plain([len(words)])
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Step:
+    n: Any
+
+
+# How a number is put into an argument, and read in the body.
+PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "argument": (lambda a: a, lambda part: part),
+    "dict": (lambda a: {"a": a, "b": "text"}, lambda part: part["a"]),
+    "list": (lambda a: [1, a], lambda part: part[1]),
+    "tuple": (lambda a: ((a,), None), lambda part: part[0][0]),
+    "registered": (lambda a: Step(int(a)), lambda part: part.n),
+    "nested": (lambda a: Step({"a": [a]}), lambda part: part.n["a"][0]),
+}
 
 
 def change(rng: Any, value: Any) -> None:
@@ -305,7 +337,12 @@ class Hunt:
             self.rng,
             [{"static": "value"}, {}, {"static": "value", "cache": False}, {"contracts": False}],
         )
-        program, before = optimize(**options)(body), []
+        is_static = "static" in options
+        plain, tell = (
+            (body_of_static if is_static else body),
+            functools.partial(told, is_data=not is_static),
+        )
+        program, before = optimize(**options)(plain), []
         results: list[tuple[Any, Any]] = []
         for _ in range(length):
             if before and self.rng.integers(2):
@@ -316,15 +353,15 @@ class Hunt:
                 value = value_of(self.rng, arrays and "static" not in options)
                 before.append(value)
             x = np.float32(self.rng.integers(9))
-            words = told(value)
+            words = tell(value)
             self.compare(
                 lambda x=x, value=value: program(x, value),
-                lambda x=x, value=value: body(x, value),
+                lambda x=x, value=value: plain(x, value),
                 words,
                 results,
             )
-            if told(value) != words:
-                self.findings.append(f"the caller's {words} became {told(value)} under {options}")
+            if tell(value) != words:
+                self.findings.append(f"the caller's {words} became {tell(value)} under {options}")
         for made, want in results:
             if made.n != want.n:
                 self.findings.append(f"a result was changed from outside: {made.n} for {want.n}")
@@ -410,6 +447,58 @@ class Hunt:
         if not np.array_equal(got, 2 * x) or sorted(log) != [*map(float, range(rows))]:
             self.findings.append(f"{kind} callbacks of {rows} rows under {options}: {sorted(log)}")
 
+    def numbers(self, length: int = 12) -> None:
+        """One function of Python numbers at drawn places, some of which its body needs while it is
+        traced, at all sizes or at some; against the numbers of plain Python.
+        """
+        count = int(self.rng.integers(1, 4))
+        places = [pick(self.rng, [*PLACES]) for _ in range(count)]
+        needs = [
+            pick(self.rng, ["never", "never", "always", "long", "short"]) for _ in range(count)
+        ]
+
+        def f(x: Float[Array, "n"], *parts: Any) -> Float[Array, "n"]:
+            for place, need, part in zip(places, needs, parts, strict=True):
+                number = PLACES[place][1](part)
+                is_long = x.shape[0] > 4 if need in ("long", "short") else None
+                if need == "always" or (is_long is not None and is_long == (need == "long")):
+                    x = 2 * x if number > 1 else x + number
+                else:
+                    x = x * number + 1
+            return x
+
+        options = pick(
+            self.rng,
+            [
+                {},
+                {},
+                {"pad": {"n": "pow2"}},
+                {"chunk": {"n": 2}},
+                {"verify": True},
+                {"precision": "f64"},
+                {"contracts": False},
+            ],
+        )
+        program = optimize(**options)(f)
+        for _ in range(length):
+            x = self.rng.normal(size=int(self.rng.integers(1, 9))).astype(np.float32)
+            values = [pick(self.rng, [0.0, 0.5, 1.0, 1.5, 2.0, -3.0]) for _ in range(count)]
+            parts = [PLACES[place][0](value) for place, value in zip(places, values, strict=True)]
+            self.calls += 1
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    got = np.asarray(program(x, *parts))
+            except JitneyError:
+                self.refused += 1
+                continue
+            want = np.asarray(f(x, *parts))
+            if got.shape != want.shape or not np.allclose(got, want, rtol=1e-5, atol=1e-5):
+                self.findings.append(
+                    f"{values} in {places}, needed {needs}, {len(x)} elements, under {options}:"
+                    f" {got} for {want}"
+                )
+
     def doubles(self) -> None:
         """NumPy's numbers of 64 bits under `precision="f64"`, and without: exactly these, or
         refused.
@@ -454,7 +543,10 @@ def main() -> int:
     options = parser.parse_args()
     hunt = Hunt(options.seed)
     while hunt.calls < options.calls:
-        way = pick(hunt.rng, [hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles])
+        way = pick(
+            hunt.rng,
+            [hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles, hunt.numbers],
+        )
         try:
             way()
         except Exception:  # noqa: BLE001 - of ours, of JAX's: none of these raises by itself

@@ -15,7 +15,7 @@ from tests.hunt import calls
 def test_nothing_is_found(seed):
     """Some calls of each way, the same each time."""
     hunt = calls.Hunt(seed)
-    for way in (hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles):
+    for way in (hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles, hunt.numbers):
         way()
     assert hunt.findings == []
     assert hunt.calls > 48

@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "a Python int": (lambda k: (k, jnp.full(k, k)), (3,), {}),
     "a Python float": (lambda k: k * jnp.ones(2), (3.5,), {}),
     "a Python bool": (lambda k: jnp.ones(2) if k else jnp.zeros(2), (True,), {}),
-    "a Python complex": (lambda k: k, (1 + 2j,), {}),
+    "a Python complex": (lambda k: k * jnp.ones(2, jnp.complex64), (1 + 2j,), {}),
     "weak type in": (lambda x: x * 2, (weak(2.0),), {}),
     "weak type out": (lambda x: jnp.asarray(3) + 1, (X,), {}),
     "strong scalar": (lambda x: x * 2, (array(2.0),), {}),

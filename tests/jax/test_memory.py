@@ -73,14 +73,14 @@ def test_the_plan_shows_the_estimate_beside_what_the_compiler_says():
     assert found["chunk"] == "n=60000 in chunks so that the program takes 1 MiB"
     counted, _, guess = found["memory"].partition("; ")
     assert counted.endswith(" by the compiler, of 1 MiB")
-    assert guess.startswith("the line through two widths had said ")
+    assert guess.startswith("extrapolated from two widths: ")
 
 
 def test_an_estimate_above_the_budget_does_not_stand_before_what_was_counted():
     """Where the line was wrong, what counts is first."""
     assert (
         str(Fit(5, 2**22, 2**20, 2**21))
-        == "1 MiB by the compiler, of 2 MiB; the line through two widths had said 4 MiB"
+        == "1 MiB by the compiler, of 2 MiB; extrapolated from two widths: 4 MiB"
     )
     assert (
         str(Fit(5, 2**20, 2**20, 2**21))

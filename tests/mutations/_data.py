@@ -79,16 +79,16 @@ DERIVATIVES = [
         "src/jitney/_stages/derive.py",
         (
             "            if name not in self.derived.skip\n"
-            "            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))"
+            "            and any(map(_is_real, jax.tree.leaves(value)))"
         ),
-        "            if any(map(eqx.is_inexact_array, jax.tree.leaves(value)))",
+        "            if any(map(_is_real, jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
     ),
     Mutation(
         "a derivative is donated what its function is",
         "src/jitney/_interface/derivatives.py",
-        "replace(options, donate=(), remat=None, memory=memory)",
-        "replace(options, remat=None, memory=memory)",
+        "replace(options, vmap=mapped, donate=(), remat=None, memory=memory)",
+        "replace(options, vmap=mapped, remat=None, memory=memory)",
         (f"{_DERIVATIVES}donated_arguments_live",),
     ),
     Mutation(

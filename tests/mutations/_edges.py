@@ -47,8 +47,8 @@ MUTATIONS = [
     Mutation(
         "a stack of modules is shared",
         "src/jitney/_view/view.py",
-        "        hint = self.field if self.hint is None else self.hint\n",
-        "        hint = self.hint\n",
+        "        return self.field if self.hint is None else self.hint\n",
+        "        return self.hint\n",
         (f"{_VMAP}a_stack_of_modules_is_mapped",),
     ),
     Mutation(

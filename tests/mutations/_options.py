@@ -18,6 +18,7 @@ _BUCKETS = "tests/signature/test_buckets.py::test_"
 _OPTIONS = "tests/signature/test_options.py::test_"
 _AUTOCAST = "tests/stages/test_autocast.py::test_"
 _CHUNK = "tests/stages/test_chunk.py::test_"
+_ENSEMBLES = "tests/stages/test_ensembles.py::test_"
 _JIT = "tests/stages/test_jit.py::test_"
 _PAD = "tests/stages/test_pad.py::test_"
 _PLACE = "tests/stages/test_sharding.py::test_"
@@ -58,10 +59,38 @@ MAPPED = [
     ),
     Mutation(
         "a position from the end is taken for the first",
-        "src/jitney/_stages/vmap.py",
+        "src/jitney/_stages/dict_form.py",
         "return dim % rank",
         "return max(dim, 0)",
         (f"{_VMAP}the_dict_form_says_the_position",),
+    ),
+    Mutation(
+        "the shortest path counts",
+        "src/jitney/_stages/dict_form.py",
+        "paths.sort(key=lambda path: -len(path[1]))",
+        "paths.sort(key=lambda path: len(path[1]))",
+        (f"{_ENSEMBLES}a_part_is_left_out_of_a_stack",),
+    ),
+    Mutation(
+        "a path that leads nowhere maps nothing",
+        "src/jitney/_stages/dict_form.py",
+        "        _refuse_unknown_part(view, path, steps, request)",
+        "        pass",
+        (f"{_ENSEMBLES}a_part_that_is_not_there_is_an_error_with_the_nearest",),
+    ),
+    Mutation(
+        "a name that begins like a part is that part",
+        "src/jitney/_signature/paths.py",
+        "        if _text(step) != whole[count]:",
+        "        if not _text(step).startswith(whole[count]):",
+        ("tests/signature/test_paths.py::test_the_stem_is_the_part_with_these_steps",),
+    ),
+    Mutation(
+        "a tangent of a part is shared",
+        "src/jitney/_stages/derive.py",
+        "                    if root_of(path) == primal",
+        "                    if path == primal",
+        (f"{_ENSEMBLES}derivatives_along_directions_of_a_stack[part]",),
     ),
     Mutation(
         "the annotation of a result is held against the whole batch",
@@ -73,9 +102,35 @@ MAPPED = [
     Mutation(
         "`vmap` may name an axis of the signature",
         "src/jitney/_program/core.py",
-        "if axis.name in core.contract.axes:",
-        "if axis.name in core.contract.axes and axis.dims is None:",
+        "if axis.name in core.axes:",
+        "if axis.name in core.axes and axis.dims is None:",
         (f"{_OPTIONS}an_option_against_the_signature_is_refused_at_decoration",),
+    ),
+    Mutation(
+        "two instances that differ in an axis are padded alike",
+        "src/jitney/_stages/fill.py",
+        "            refuse_two_sizes(request.where, name, view, named)\n",
+        "",
+        (
+            "tests/stages/test_axes_in_classes.py::test_two_instances_that_differ_are_refused_by_name",
+        ),
+    ),
+    Mutation(
+        "a stack of modules is padded by the names of one",
+        "src/jitney/_view/named_axes.py",
+        "    if leaf.hint is None and hint.rank not in (None, len(places)):\n",
+        "    if False:\n",
+        (
+            "tests/stages/test_axes_in_classes.py::"
+            "test_a_stack_of_modules_is_not_padded_by_the_names_of_one",
+        ),
+    ),
+    Mutation(
+        "a dataclass with arrays is a constant",
+        "src/jitney/_view/layout.py",
+        "        refuse_records(self._where, path, argument, leaf)\n",
+        "",
+        ("tests/signature/test_records.py::test_one_with_arrays_is_refused_at_its_first_call",),
     ),
 ]
 
@@ -90,8 +145,8 @@ DONATED = [
     Mutation(
         "of a model no array is donated",
         "src/jitney/_view/layout.py",
-        "arguments = [self.names[i][0] for i in self.dynamic]",
-        "arguments = [self.names[i][1] for i in self.dynamic]",
+        "if self.names[i][0] in donate and i not in self.numbers",
+        "if self.names[i][1] in donate and i not in self.numbers",
         (f"{_JIT}using_a_donated_buffer_again_names_its_path",),
     ),
     Mutation(
@@ -156,8 +211,8 @@ RECOMPUTED = [
     Mutation(
         "the shortest axis is cut first",
         "src/jitney/_stages/chunk.py",
-        "names = sorted(long, key=lambda name: -sizes[name])",
-        "names = sorted(long, key=lambda name: sizes[name])",
+        "key=lambda name: (name not in own, -sizes[name])",
+        "key=lambda name: (name not in own, sizes[name])",
         (f"{_MEMORY}of_two_axes_that_can_be_cut_memory_takes_the_longer_one",),
     ),
 ]
@@ -288,8 +343,9 @@ CUT = [
     Mutation(
         "an axis of two sizes is cut",
         "src/jitney/_stages/chunk.py",
-        "        if clash is not None:\n",
-        "        if clash is not None and request.options.contracts:\n",
+        "        refuse_two_sizes(request.where, axis, inside, named)\n",
+        "        if request.options.contracts:\n"
+        "            refuse_two_sizes(request.where, axis, inside, named)\n",
         (f"{_CHUNK}an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked",),
     ),
     Mutation(

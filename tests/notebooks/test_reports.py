@@ -49,13 +49,16 @@ TABLES = {
 TEXTS = {
     "program": "f",
     "derivative": "f.grad",
-    "axes": "f.axes(w, x)",
     "streamed": "streamed",
-    "its statistics": "streamed.stats",
     "mesh": "jitney.mesh(data=1)",
     "lowered": "f.lower(w, x)",
     "bucket": "jitney.Bucket(multiple=8)",
     "loss scale": "jitney.LossScale()",
+}
+# Text in a line, of which HTML makes a table.
+LINES = {
+    "axes": "f.axes(w, x)",
+    "statistics of a stream": "streamed.stats",
 }
 PICTURES = {
     "plan": "f.plan(w, x).draw()",
@@ -104,6 +107,16 @@ def test_a_loaded_program_is_a_table_too(defined):
     assert lines("".join(table.itertext())) == lines(defined.run("print(shown)").printed)
 
 
+@pytest.mark.parametrize("name", LINES)
+def test_lines_are_a_table_in_a_notebook(defined, name):
+    """One display, with the words of what is printed."""
+    result = displayed(defined, LINES[name])
+    assert set(result) == {"text/plain", "text/html"}
+    (table,) = ElementTree.fromstring(result["text/html"]).iter("pre")
+    printed = defined.run("print(shown)").printed
+    assert {*re.findall(r"[\w.]+", printed)} <= {*re.findall(r"[\w.]+", "".join(table.itertext()))}
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_other_results_are_text(defined, name):
     """One display, of text alone."""
@@ -123,10 +136,10 @@ def test_a_picture_is_displayed_once(defined, name):
     assert len(result["text/plain"]) < 200
 
 
-@pytest.mark.parametrize("name", [*TABLES, *TEXTS])
+@pytest.mark.parametrize("name", [*TABLES, *LINES, *TEXTS])
 def test_text_is_text(defined, name):
     """`print`, `str`, `repr` and f-strings give it, and display nothing."""
-    shown = displayed(defined, {**TABLES, **TEXTS}[name])["text/plain"]
+    shown = displayed(defined, {**TABLES, **LINES, **TEXTS}[name])["text/plain"]
     cell = defined.run(
         "texts = [str(shown), f'{shown}', repr(shown), f'{shown!r}', format(shown)]\n"
         "print(shown); print('-' * 9); print(*texts, sep='\\n' + '-' * 9 + '\\n')"

@@ -112,8 +112,8 @@ def test_a_number_is_advised_as_an_array_only_where_the_body_takes_one():
 
     f, g, h = map(fresh, (shifted, cut, shifted))
     for n in (1, 2):
-        f(ones(3, np.int32), n), g(ones(3), n), h(jnp.ones(3, jnp.int16), n)
-    assert remedies(f) == {'annotate n: Int[Array, ""], and pass an array'}
+        f(ones(3, np.int32), n), g(ones(3), n), h(jnp.ones(3, jnp.bool_), n)
+    assert remedies(f) == {'annotate n: Int[ArrayLike, ""]'}
     assert (remedies(g), remedies(h)) == (set(), set())
 
 

@@ -445,7 +445,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        f"{EXAMPLES}:_abstract_value",
+        f"{EXAMPLES}:_value_of",
         "pass an example for",
         lambda: optimize(double_any).compile(),
         lambda: optimize(double_any).compile(jax.ShapeDtypeStruct((3,), np.float32))(X),
@@ -567,7 +567,7 @@ CASES = [
     ),
     Remedy(
         "_program/leaked_tracers.py:refuse_left_in_result",
-        "or make … an eqx.Module",
+        ", or ",
         lambda: optimize(returns_holder)(X),
         lambda: optimize(returns_module)(X).x,
         2 * HOST,
@@ -645,21 +645,21 @@ CASES = [
     ),
     # Classes.
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         "pass the class",
         lambda: jitney.register_axes(Layer(X), w="d"),
         lambda: jitney.register_axes(LayerOfLibrary, w="d"),
         None,
     ),
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         "did you mean",
         lambda: jitney.register_axes(LayerOfLibrary, ww="d"),
         lambda: jitney.register_axes(LayerOfLibrary, w="d"),
         None,
     ),
     Remedy(
-        "_view/module_axes.py:register_axes",
+        "_view/field_axes.py:register_axes",
         'write "out in"',
         lambda: jitney.register_axes(LayerOfLibrary, w=3),
         lambda: jitney.register_axes(LayerOfLibrary, w="out in"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,18 @@ OPTIONS = "_signature/options.py"
 def energy(points: Float[Array, "points d"], order=2):
     """One number for each of `d`, from sums along `points`, which can be padded, cut and placed."""
     return jnp.sum(points**order, axis=0)
+
+
+class Batch(eqx.Module):
+    rows: Float[Array, "points d"]
+    weights: Float[Array, "points"]
+
+
+def weighted(batch: Batch, other: Batch):
+    return batch.rows.T @ batch.weights + other.rows.T @ other.weights
+
+
+BATCH = Batch(POINTS, POINTS[:, 0])
 
 
 def unit(x: Float[Array, "d"], order=2):
@@ -103,6 +116,10 @@ CASES = [
     ),
     of_unit("_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
     of_unit("_explicit", 'write vmap={"…": {"x": 0}}', {"vmap": {"b": 0}}, {"vmap": MAPPED}),
+    of_unit("_explicit", "write", {"vmap": {"b": {"x[": 0}}}, {"vmap": MAPPED}),
+    of_unit(
+        "_explicit", "keep one of them", {"vmap": {"b": {"x.a": 0, "x['a']": 0}}}, {"vmap": MAPPED}
+    ),
     of_energy("_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
     of_energy("_bucket", "choose one of these", {"pad": {"points": 8}}, {"pad": {"points": [8]}}),
     of_energy("_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),
@@ -194,7 +211,7 @@ CASES = [
         {"chunk": {"points": "auto"}, "memory": "2GiB"},
     ),
     of_energy(
-        "", 'write memory="2GiB" beside it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}
+        "", 'write memory="2GiB" with it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}
     ),
     of_energy(
         "",
@@ -231,16 +248,30 @@ CASES = [
     Remedy(
         "_program/core.py:_check_names",
         "did you mean",
+        lambda: optimize(static="ordre")(energy),
+        lambda: optimize(static="order")(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_body/known_axes.py:_demand",
+        "did you mean",
         lambda: optimize(pad={"point": "pow2"})(energy),
         lambda: optimize(pad=POW2)(energy)(POINTS),
         plainly(0),
     ),
     Remedy(
-        "_program/core.py:_check_names",
+        "_body/known_axes.py:_demand",
         "annotate the arrays that have it",
-        lambda: optimize(chunk={"n": 2})(lambda x: jnp.sum(x)),
+        lambda: optimize(chunk={"n": 2})(lambda x: jnp.sum(x))(POINTS),
         lambda: optimize(chunk={"points": 2})(energy)(POINTS),
         plainly(0),
+    ),
+    Remedy(
+        "_view/named_axes.py:_in_fields",
+        "pass equal sizes",
+        lambda: optimize(pad=POW2)(weighted)(BATCH, Batch(POINTS[1:], POINTS[1:, 0])),
+        lambda: optimize(pad=POW2)(weighted)(BATCH, BATCH),
+        lambda: 2 * HOST.T @ HOST[:, 0],
     ),
     Remedy(
         "_program/core.py:_check_names",

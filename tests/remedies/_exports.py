@@ -284,7 +284,7 @@ CASES = [
     ),
     Remedy(
         TREES,
-        "export it anew",
+        "export it again",
         lambda: of_class("w", "v"),
         lambda: of_class("v", "v"),
         2 * HOST,
@@ -356,24 +356,26 @@ CASES = [
     # Files that say something else than jitney has written, and what the system does not allow.
     Remedy(
         "_export/container.py:write",
-        "mend what the system says",
+        "fix what the system reports",
         exported_into,
         lambda: exported_into("new"),
         HOST @ HOST,
     ),
     Remedy("_export/container.py:write", "or name another file", exported_into, now, HOST @ HOST),
-    Remedy("_export/container.py:read", "mend what the system says", unreadable, now, HOST @ HOST),
+    Remedy(
+        "_export/container.py:read", "fix what the system reports", unreadable, now, HOST @ HOST
+    ),
     Remedy(
         "_export/container.py:_check_line",
-        "or export it anew with this one",
+        "or export it again with this one",
         lambda: of_format(b"0999"),
         now,
         HOST @ HOST,
     ),
-    Remedy("_export/container.py:_split_members", "export it anew", longer, now, HOST @ HOST),
+    Remedy("_export/container.py:_split_members", "export it again", longer, now, HOST @ HOST),
     Remedy(
         "_export/header.py:_foreign",
-        "export it anew; its digest is right",
+        "export it again; its digest is right",
         lambda: told_otherwise(lambda header: header.update(bound=3)),
         now,
         HOST @ HOST,
@@ -394,7 +396,7 @@ CASES = [
     ),
     Remedy(
         f"{VERSIONS}:_no_program",
-        "export it anew; its digest is right",
+        "export it again; its digest is right",
         lambda: told_otherwise(
             lambda header: header["programs"][0]["results"][0].update(dtype="float16")
         ),
@@ -403,7 +405,7 @@ CASES = [
     ),
     Remedy(
         f"{VERSIONS}:_deserialize_member",
-        "export it anew, or load it with a JAX of its time",
+        "export it again, or load it with a JAX of its time",
         of_other_jax,
         now,
         HOST @ HOST,

@@ -269,7 +269,7 @@ CASES = [
     ),
     Remedy(
         f"{CONTAINER}:read",
-        "copy or export it anew",
+        "copy or export it again",
         lambda: damaged(lambda content: content[:-1] + bytes([content[-1] ^ 1])),
         lambda: again(total, X)(X),
         HOST @ HOST,
@@ -568,7 +568,7 @@ CASES = [
     ),
     Remedy(
         f"{SOURCES}:_from_iterable",
-        "pass an object whose `__iter__` begins anew",
+        "pass an object whose `__iter__` starts again",
         lambda: stream(once()),
         lambda: stream(Anew()),
         PLAINLY,
@@ -647,7 +647,7 @@ CASES = [
     ),
     Remedy(
         f"{RESUME}:Checkpoint.read",
-        "or remove the file to begin anew",
+        "or remove the file to start again",
         checkpoint_of_other,
         lambda: (pathlib.Path("run.ckpt").unlink(), stream(ROWS, checkpoint="run.ckpt"))[1],
         PLAINLY,

@@ -217,7 +217,7 @@ CASES = [
     ),
     Remedy(
         "_diagnosis/static_variety.py:_advice",
-        "if its functions are made anew for each call",
+        "if its functions are created again for each call",
         lambda: many(optimize(static="init_fns")(apply), [(lambda y: y**2,) for _ in range(12)]),
         lambda: many(optimize(static="init_fns")(apply), [SQUARE] * 12),
         HOST**2,

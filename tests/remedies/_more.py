@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from beartype import beartype
 from jaxtyping import Array, Float, Int
 
 import jitney
@@ -30,6 +31,7 @@ STEPS, STATE, VECTOR, OUTER = (
     "_interface/state_vector.py",
     "_program/outer_transforms.py",
 )
+CHECKERS = "_diagnosis/checker_errors.py"
 VARIETY, TOLERANCE, SIMULATE = (
     "_diagnosis/static_variety.py:_advice",
     "_program/tolerance.py",
@@ -59,6 +61,34 @@ def tree_step(state):
 
 def tree_step_whole(state):
     return {"a": state["a"] + 1, "b": None}
+
+
+@beartype
+def inner_step(x: Float[Array, "n"], rate: float):
+    return x * rate
+
+
+@beartype
+def either_step(x: Float[Array, "n"], rate: float | Float[Array, ""]):
+    return x * rate
+
+
+@beartype
+def checked_total(x: Float[Array, "n"]) -> float:
+    return jnp.sum(x)
+
+
+@beartype
+def checked_array(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x)
+
+
+def stepping(x: Float[Array, "n"], rate: float):
+    return inner_step(x, rate)
+
+
+def stepping_both(x: Float[Array, "n"], rate: float):
+    return either_step(x, rate)
 
 
 class Wave(jitney.states.State):
@@ -186,6 +216,29 @@ async def awaited(x):
 LAID = {"shard": {"n": "data"}, "mesh": jitney.mesh(data=1)}
 
 CASES = [
+    # Type checkers.
+    Remedy(
+        f"{CHECKERS}:checker_error",
+        "; or say static=…, which is a program for each value",
+        lambda: optimize(inner_step)(X, 0.5),
+        lambda: optimize(static="rate")(inner_step)(X, 0.5) + optimize(either_step)(X, 0.5),
+        HOST,
+        core=True,
+    ),
+    Remedy(
+        f"{CHECKERS}:checker_error",
+        'annotate the result `Float[Array, ""]`',
+        lambda: optimize(checked_total)(X),
+        lambda: optimize(checked_array)(X),
+        HOST.sum(),
+    ),
+    Remedy(
+        f"{CHECKERS}:_further_inside",
+        " in that signature",
+        lambda: optimize(stepping)(X, 0.5),
+        lambda: optimize(stepping_both)(X, 0.5),
+        HOST * 0.5,
+    ),
     # Loops.
     Remedy(
         f"{STEPS}:_names",
@@ -303,7 +356,7 @@ CASES = [
     ),
     Remedy(
         VARIETY,
-        "if these are one function made anew",
+        "if these are one function created again",
         lambda: many(optimize(static="f")(apply), [lambda x: 2 * x for _ in range(12)]),
         lambda: many(optimize(static="f")(apply), [DOUBLE] * 12),
         2 * HOST,
@@ -348,7 +401,7 @@ CASES = [
     ),
     Remedy(
         f"{OUTER}:is_cut",
-        "to the outer function: @jitney.optimize(…=...)",
+        "call it outside of `jit`",
         lambda: in_jit(optimize(chunk={"n": 2})(total), X),
         lambda: optimize(chunk={"n": 2})(total)(X),
         HOST @ HOST,
@@ -362,7 +415,7 @@ CASES = [
     ),
     Remedy(
         f"{OUTER}:is_cut",
-        "take its derivative with `.grad` or its kin, which are cut",
+        "take its derivative with `.grad` or the like, which are cut",
         lambda: jax.grad(optimize(memory="1 GiB")(total))(X),
         lambda: optimize(memory="1 GiB")(total).grad(X, wrt="x"),
         2 * HOST,

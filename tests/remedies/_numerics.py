@@ -195,7 +195,7 @@ CASES = [
     ),
     Remedy(
         UNCUT,
-        "take its derivative with `.grad` or its kin, which cut it",
+        "take its derivative with `.grad` or the like, which cut it",
         lambda: jax.grad(ruled_sum)(X),
         lambda: ruled_sum.grad(X, wrt="x"),
         2 * HOST,

@@ -22,6 +22,7 @@ _MAKERS = {  # functions whose result is a fix, or a part of one
     "_diagnosis/remedies.py": "all",
     "_errors.py": ("_fix_of",),
     "_signature/array_likes.py": ("numbers_of",),
+    "_signature/records.py": ("tree_fix",),
     "_signature/static_values.py": ("_numbers",),
     "_stages/derive.py": ("KEYWORDS", "KEYWORDS_OF_DERIVATIVES"),
     "_contract/check.py": ("_mapped_fix",),

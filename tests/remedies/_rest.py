@@ -96,6 +96,10 @@ def of_annotated(model: Annotated, x: Float[Array, "d"]):
     return jnp.sum(model.w * x) + jnp.sum(model.b)
 
 
+def beside(model: Annotated, state, x: Float[Array, "d"]):
+    return of_annotated(model, x) + state["k"]
+
+
 class Misread:
     """Rows of another shape than it says."""
 
@@ -504,10 +508,28 @@ CASES = [
     ),
     Remedy(
         "_stages/vmap.py:_refuse_unnamed",
-        "or say it: vmap=",
+        "or say it: …",
         lambda: optimize(vmap="b")(of_model)(Model(ROWS, ROWS[:, 0]), X),
         lambda: optimize(vmap={"b": {"model": 0}})(of_model)(Model(ROWS, ROWS[:, 0]), X),
         ROWS @ HOST + ROWS[:, 0],
+    ),
+    Remedy(
+        "_stages/possible_stacks.py:warning_of",
+        "for a stack write …",
+        lambda: optimize(vmap="b")(beside)(Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X),
+        lambda: optimize(vmap={"b": {"model": 0, "state": 0}})(beside)(
+            Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X
+        ),
+        ROWS @ HOST + ROWS.sum(1) + ROWS[:, 0],
+    ),
+    Remedy(
+        "_stages/possible_stacks.py:warning_of",
+        "if it is shared",
+        lambda: optimize(vmap="b")(beside)(Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X),
+        lambda: optimize(vmap={"b": {"model": 0}})(beside)(
+            Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X
+        ),
+        (ROWS @ HOST + ROWS.sum(1))[:, None] + ROWS[:, 0],
     ),
     Remedy(
         "_stream/sources.py:check_slice",
@@ -664,7 +686,7 @@ CASES = [
     ),
     Remedy(
         "_stream/resume.py:Checkpoint.write",
-        "or mend what the system says",
+        "or fix what the system reports",
         lambda: with_checkpoint(Removing()),
         lambda: with_checkpoint(Read()),
         (ROWS**2).sum(0),

@@ -112,6 +112,12 @@ class Point:
     at: Array
 
 
+@jax.tree_util.register_dataclass
+@dataclass
+class TreePoint:
+    at: Array
+
+
 class PointModule(eqx.Module):
     at: Array
 
@@ -207,6 +213,12 @@ def padded(option):
 
 def mapped_rows(options, *given):
     return optimize(**options)(lambda x, y: jnp.sum(x) * y)(*given)
+
+
+def mapped_parts(paths):
+    """The rows of one part of a dict; the other one has no axis."""
+    f = optimize(vmap={"b": paths})(lambda p: jnp.sum(p["x"]) * p["y"])
+    return f({"x": ROWS, "y": array(1.0)})
 
 
 CASES = [
@@ -402,14 +414,21 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_diagnosis/static_variety.py:Variety._of_arrays",
+        "_signature/records.py:tree_fix",
         "make `…` an eqx.Module",
         lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
         lambda: each(optimize(moved), [PointModule(X), PointModule(2 * X)]),
         3 * HOST,
     ),
     Remedy(
-        "_diagnosis/static_variety.py:Variety._of_arrays",
+        "_signature/records.py:tree_fix",
+        "write @jax.tree_util.register_dataclass above its @dataclass",
+        lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
+        lambda: each(optimize(moved), [TreePoint(X), TreePoint(2 * X)]),
+        3 * HOST,
+    ),
+    Remedy(
+        "_signature/records.py:refuse_records",
         "where constants are meant, static=",
         lambda: each(optimize(moved), [Point(X), Point(2 * X)]),
         lambda: each(optimize(static="p")(moved), [Point(X), Point(2 * X)]),
@@ -417,18 +436,39 @@ CASES = [
     ),
     # Mapped.
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "or change the position",
         lambda: mapped_rows({"vmap": {"b": {"x": 2}}}, ROWS, 1.0),
         lambda: mapped_rows({"vmap": {"b": {"x": 1}}}, ROWS, 1.0),
         TABLE.sum(0),
     ),
     Remedy(
-        "_stages/vmap.py:_position",
+        "_stages/dict_form.py:_position",
         "pass an array with that axis",
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, array(1.0)),
         lambda: mapped_rows({"vmap": {"b": {"y": 0}}}, ROWS, X),
         TABLE.sum() * HOST,
+    ),
+    Remedy(
+        "_stages/dict_form.py:_position",
+        "or change the position…",
+        lambda: mapped_parts({"p": 0}),
+        lambda: mapped_parts({"p": 0, "p['y']": None}),
+        TABLE.sum(1),
+    ),
+    Remedy(
+        "_stages/dict_form.py:_refuse_unknown_part",
+        "did you mean",
+        lambda: mapped_parts({"p.xs": 0}),
+        lambda: mapped_parts({"p.x": 0}),
+        TABLE.sum(1),
+    ),
+    Remedy(
+        "_stages/dict_form.py:_refuse_unknown_part",
+        "correct the path",
+        lambda: mapped_parts({"p.rows": 0}),
+        lambda: mapped_parts({"p.x": 0}),
+        TABLE.sum(1),
     ),
     Remedy(
         "_stages/vmap.py:_reason",
@@ -447,7 +487,7 @@ CASES = [
     ),
     Remedy(
         "_stages/chunk.py:Chunk.passes",
-        'write remat="auto" beside `memory`',
+        'write remat="auto" with `memory`',
         lambda: optimize(memory="256 KiB")(smoothed).grad(LONG),
         lambda: optimize(memory="256 KiB", remat="auto")(smoothed).grad(LONG, wrt="x"),
         lambda: jax.grad(smoothed)(LONG),

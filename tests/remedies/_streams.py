@@ -68,6 +68,28 @@ def of_saved():
     return stream(PATH)
 
 
+def summed(memory):
+    """A stream of 65,536 rows under a limit."""
+
+    def total(x: Float[Array, "n"]):
+        return jnp.sum(x)
+
+    x = np.ones(2**16, np.float32)
+    return jitney.optimize(memory=memory)(total).stream(x, progress=False).result
+
+
+def of_integers(path):
+    """A stream of a file for an annotation of floats."""
+    np.save(path, np.arange(32).reshape(8, 4))
+    return stream(path)
+
+
+def of_numbers(number):
+    """A stream of two files."""
+    np.save("one.npy", number)
+    return stream([pathlib.Path("one.npy")] * 2)
+
+
 def written_meanwhile():
     """Another program writes to the file while the second chunk is read."""
     from jitney._stream.reading import ChunkReader
@@ -109,8 +131,29 @@ def verified(rows, limit=100):
 
 CASES = [
     Remedy(
+        f"{STREAM}:_warn_of_small_chunks",
+        'give it more, such as memory="64MiB"',
+        lambda: summed("256B"),
+        lambda: summed("64MiB"),
+        2.0**16,
+    ),
+    Remedy(
+        "_stream/arguments.py:_demand_dtype",
+        "or write the data in another dtype",
+        lambda: of_integers(PATH),
+        of_saved,
+        SQUARES,
+    ),
+    Remedy(
+        f"{SOURCES}:ConcatenatedSource.__init__",
+        "write each number as an array of one row",
+        lambda: of_numbers(np.float32(3)),
+        lambda: of_numbers(np.full((1, 4), 3, np.float32)),
+        np.full(4, 18.0),
+    ),
+    Remedy(
         "_stream/reading.py:ChunkReader._change_error",
-        "begin anew: without the checkpoint, and with data that nobody writes",
+        "start again: without the checkpoint, and with data that do not change",
         lambda: stream(Turning(), spread),
         lambda: stream(Fixed(), spread),
         np.sum((ROWS - ROWS.mean(0)) ** 2, axis=0),
@@ -118,14 +161,14 @@ CASES = [
     ),
     Remedy(
         f"{SOURCES}:FileSource._check",
-        "begin anew when nobody writes to it",
+        "start again when nobody writes to it",
         written_meanwhile,
         of_saved,
         SQUARES,
     ),
     Remedy(
         f"{SOURCES}:_check_size",
-        "begin anew when nobody writes to it",
+        "start again when nobody writes to it",
         lambda: mapped(cut=True),
         begins_anew,
         SQUARES,

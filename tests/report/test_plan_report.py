@@ -97,7 +97,7 @@ def test_options_off_say_so():
     )
     found = lines(f.plan(*ARGS))
     assert found["contract"] == (False, "`contracts=False`")
-    assert found["cache"] == (False, "`cache=False`: compiled in every process anew")
+    assert found["cache"] == (False, "`cache=False`: compiled again in every process")
     assert found["trace errors"] == (True, "the function runs un-jitted if it cannot be traced")
     assert found["debug_nans"][0]
 

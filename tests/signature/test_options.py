@@ -229,7 +229,6 @@ AGAINST_THE_SIGNATURE = [
         "vmap='n' names an axis that the signature has already.",
         "drop 'n' from the annotations",
     ),
-    ({"pad": {"m": "pow2"}}, "`pad` names 'm', which is not an axis.", "correct the name."),
 ]
 
 
@@ -270,6 +269,30 @@ def test_an_option_against_the_signature_is_refused_at_decoration(options, what,
     first, _, last = str(caught.value).splitlines()
     assert first == f"{LINE}: {what}"
     assert fix in last
+
+
+@pytest.mark.parametrize("options", [{"pad": {"m": "pow2"}}, {"chunk": {"m": 2}}], ids=text_of)
+def test_an_axis_that_no_argument_can_have_is_refused_at_decoration(options):
+    """Each is annotated with an array or a static value."""
+
+    def closed(x: Float[Array, "n"], k: int, order=2):
+        return x
+
+    with pytest.raises(
+        OptionError, match=r"names 'm', which is not an axis(.|\n)*correct the name"
+    ):
+        optimize(**options)(closed)
+
+
+@pytest.mark.parametrize("options", [{"pad": {"m": "pow2"}}, {"chunk": {"m": 2}}], ids=text_of)
+def test_an_axis_that_an_argument_may_have_is_refused_at_its_first_call(options):
+    """`y` has no annotation, and could be an instance of a class that names the axis."""
+    f = optimize(**options)(body)
+    with pytest.raises(OptionError) as caught:
+        f(jnp.ones(3), jnp.ones(3))
+    first, _, last = str(caught.value).splitlines()[:3]
+    assert first.startswith(f"{LINE}: `{next(iter(options))}` names 'm', which is not an axis.")
+    assert "correct the name." in last
 
 
 def test_the_rank_rule_needs_an_annotation_with_a_rank():

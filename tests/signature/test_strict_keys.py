@@ -149,12 +149,17 @@ def test_layers_that_are_merely_equal_are_not_stacked():
         jitney.stack([Layer(X, 0.0), Layer(X, -0.0)])
 
 
+class Held(eqx.Module):
+    x: jax.Array
+    by: float
+
+
 def test_steps_that_hand_on_what_is_merely_equal_are_refused():
     """A loop would hand on the static value of the first step."""
     with np.testing.assert_raises_regex(jitney.errors.ContractError, "another structure"):
         jitney.scan_steps(lambda layer: Layer(layer.weight, float(layer.by)), 3)(Layer(X, 1))
     with np.testing.assert_raises_regex(jitney.errors.ContractError, "goes out as -0.0"):
-        jitney.scan_steps(lambda state: (state[0], -state[1]), 3)((X, 0.0))
+        jitney.scan_steps(lambda held: Held(held.x, -held.by), 3)(Held(X, 0.0))
 
 
 def test_the_fast_way_says_what_the_documented_one_says():

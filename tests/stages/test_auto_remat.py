@@ -336,6 +336,20 @@ def test_the_frontier_is_a_table_and_a_picture(whole):
     )
     marks = [each for each in ET.fromstring(found.svg()).iter() if each.tag.endswith("circle")]
     assert len(marks) == len(found.ways)
+    assert 'what remat="auto" takes within this memory' in str(found)
+    assert "sought down to" not in str(found)
+
+
+@pytest.mark.rest
+def test_a_frontier_without_a_limit_says_how_far_it_goes():
+    """Its last line is the least of what was sought, and a lower limit finds less."""
+    found = jitney.analysis.frontier(optimize(scanned), 6 * WS, jnp.tile(X, (4, 1)), wrt="ws")
+    assert found.down_to is not None
+    words = " ".join(str(found).split())
+    assert "sought down to" in words
+    assert "less may be possible, which a lower memory= finds" in words
+    assert ("· " in str(found)) == (not all(way.best for way in found.ways))
+    assert ("another one takes no more memory" in words) == ("· " in str(found))
 
 
 @pytest.mark.parametrize(

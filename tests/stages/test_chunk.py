@@ -223,12 +223,13 @@ def test_an_error_of_a_loop_under_vmap_is_raised():
 @pytest.mark.parametrize(
     ("option", "outer", "fix"),
     [
-        ({"chunk": {"n": 4}}, jax.jit, "`chunk` to the outer function"),
+        ({"chunk": {"n": 4}}, jax.jit, r"cut that: @jitney.optimize\(chunk={'n': 4}\) in place"),
+        ({"memory": 10**9}, jax.jit, r"cut that: @jitney.optimize\(memory=1000000000\) in"),
         ({"chunk": {"n": 4}}, lambda f: jax.hessian(f), r"take them with `\.hessian`"),
         ({"memory": 10**9}, lambda f: jax.grad(f), r"take its derivative with `\.grad`"),
         ({"memory": 10**9}, jax.vmap, "map over it with"),
     ],
-    ids=["jit", "two derivatives", "memory", "memory mapped"],
+    ids=["jit", "memory in jit", "two derivatives", "memory", "memory mapped"],
 )
 def test_under_outer_transforms_that_it_does_not_act_in_it_is_told_of_the_remedy(
     option, outer, fix

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 import jitney
 from jitney import optimize
-from jitney.errors import ContractError, OptionError
+from jitney.errors import ContractError, DataWarning, OptionError
 from tests._arrays import array
 from tests.stream._sources import SOURCES, F, of_rows
 from tests.stream.test_stream import Chunks, Sliceable, rows, saved
@@ -519,3 +519,30 @@ def test_a_pair_that_is_taken_for_an_array_is_an_error(use):
 
     with pytest.raises(TypeError):
         USES[use](doubled.stream(X, **QUIET))
+
+
+def test_a_message_names_the_dtype_of_the_file(tmp_path):
+    """Of int64, where JAX would make int32 of it."""
+    np.save(tmp_path / "x.npy", np.arange(20))
+    with pytest.raises(ContractError, match=r"'x' has dtype int64(.|\n)*annotate `Int\[Array"):
+        decay.stream(tmp_path / "x.npy", T, **QUIET)
+
+
+def test_a_list_of_single_numbers_is_an_error(tmp_path):
+    """Such files have no rows that could stand one behind another."""
+    np.save(tmp_path / "x.npy", np.float32(3))
+    with pytest.raises(ContractError, match="part 0 of 'x' is a single float32"):
+        decay.stream([tmp_path / "x.npy", tmp_path / "x.npy"], T, **QUIET)
+
+
+def test_very_many_small_chunks_are_told_once():
+    """A budget that fits a few rows is followed, with a warning that has the number of chunks."""
+    total = optimize(memory="1KiB")(_total)
+    x = np.ones(2**18, np.float32)
+    with pytest.warns(DataWarning, match=r"memory=1 KiB leaves a stream [\d,]+ chunks of \d+ of"):
+        assert total.stream(x, **QUIET).result == len(x)
+    assert total.stream(x, **QUIET).result == len(x)
+
+
+def _total(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x)

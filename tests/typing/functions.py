@@ -125,6 +125,7 @@ def tools(x: Array) -> None:
 def options() -> None:
     """Options are keywords, and their values have types."""
     optimize(vmap=1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    optimize(vmap={"member": {"model": 0, "model.table": None}})
     optimize(pad={"n": "pow3"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
     optimize(pad={"n": "pow2", "m": [8, 16], "k": Bucket(multiple=8)}, precision="auto:1e-2")
     optimize(precision="bf17")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

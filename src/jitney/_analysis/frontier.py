@@ -50,7 +50,9 @@ def frontier(
         wrt: The arguments that the gradient is taken with respect to: a name or several. By default
             all that hold floating-point arrays.
         memory: Bytes, a text such as `"2GiB"`, or `"auto"` for the free memory: the choice of
-            `remat="auto"` is marked then. By default that of the decoration.
+            `remat="auto"` is marked then. By default that of the decoration. Without one, choices
+            down to a quarter of the memory of saving everything are sought; a lower limit may find
+            one that takes less.
         sizes: As for `Program.compile`.
         keywords: Examples by name.
 
@@ -95,23 +97,31 @@ def frontier(
                 "A gradient is of real results with respect to floating-point arguments.",
                 "name arguments that hold such arrays with `wrt`.",
             )
-        point = _explore_limits(problem, budget)
-    return _frontier(str(core.where), problem, budget, point)
+        if budget is None:
+            point, down_to = None, _explore_limits(problem)
+        else:
+            point, down_to = _choice(problem, budget), None
+    return _frontier(str(core.where), problem, budget, point, down_to)
 
 
-def _explore_limits(problem: Problem, budget: int | None) -> MeasuredOption | None:
-    """Compile the gradient for several memory limits, or for the budget, which gives the choice;
-    the compiled points are collected in `problem`.
+def _explore_limits(problem: Problem) -> int | None:
+    """Compile the gradient for several memory limits; the compiled points are collected in
+    `problem`. Return the lowest of them if something fits it, since less may be possible then.
     """
     # Without a limit everything is saved. Limits descend, so none fits below one that does not.
     most = choose(problem, 2**62).point.bytes
-    for limit in [int(part * most) for part in _PARTS] if budget is None else []:
+    limits = [int(part * most) for part in _PARTS]
+    for limit in limits:
         try:
             choose(problem, limit)
         except NoneFits:
-            break
-    if budget is None:
-        return None
+            return None
+    return limits[-1]
+
+
+def _choice(problem: Problem, budget: int) -> MeasuredOption | None:
+    """Return the choice of `remat="auto"` within a budget; None if nothing fits."""
+    choose(problem, 2**62)
     try:
         return choose(problem, budget).point
     except NoneFits:
@@ -123,6 +133,7 @@ def _frontier(
     problem: Problem,
     budget: int | None,
     chosen: MeasuredOption | None,
+    down_to: int | None,
 ) -> Frontier:
     points = sorted(problem.points.values(), key=lambda point: (-point.bytes, point.flops))
     best = {point.option for point in frontier_of(points)}
@@ -137,4 +148,5 @@ def _frontier(
         tuple(ways.values()),
         ways[chosen.option] if chosen else None,
         offload_obstacle(),
+        down_to,
     )

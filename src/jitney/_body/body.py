@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -24,8 +24,9 @@ import jax
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
+from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
-from .._errors import UpdateWarning
+from .._errors import AnnotationWarning, UpdateWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -37,17 +38,19 @@ from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._signature.static_values import Unkeyed
-from .._stages import Fill, Mask
+from .._stages import Fill, Mask, Vmap
+from .._stages.derive import Derived, with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
+from .._view.field_axes import InField, axes_in_fields, with_fields
 from .._view.layout import Layout
-from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
 from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
 from .function import FunctionInfo, depends_on_nesting
+from .known_axes import demand_axes_of_call
 from .plain import plain_function, plain_options, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
@@ -194,12 +197,13 @@ class CallPlanner:
         contract = self.core.contract
         view = self.fill_in_sizes(self.layout.view(contract, arrays, self.statics))
         request = self.request
+        demand_axes_of_call(self.core, self.layout.values(arrays, self.statics))
 
         # Resolve what depends on the context: the mesh, the policy by values, the padding.
         if request.options.shard is not None:
             # Inside an abstract evaluation JAX does not say which mesh there is.
             request = self.on_mesh(mesh) if jit else request
-            view = with_modules(view, self._in_modules(view))
+            view = with_fields(view, self._in_fields(view))
         if self.chosen:
             request = replace(request, chosen=self.chosen.get(trace_key(arrays, counts)))
         if counts is not None:
@@ -273,13 +277,13 @@ class CallPlanner:
             options=replace(options, shard=shard),
             mesh=mesh,
             single=single,
-            axes=tuple(self.core.contract.axes),
+            axes=tuple(self.core.axes),
             result=self.core.contract.result,
         )
 
-    def _in_modules(self, view: View) -> list[InModule | None]:
+    def _in_fields(self, view: View) -> list[InField | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
-        fields = axes_in_modules(values)
+        fields = axes_in_fields(values)
         return [fields[i] for i in self.layout.dynamic]
 
     def run_inner_stages(self, *arrays: object) -> object:
@@ -302,6 +306,7 @@ class CallPlanner:
             Refused: The call is padded, and something besides the arrays of its result depends on
                 the size.
         """
+        self._warn_guess(planned.plan)
         body = planned.plan.build(self.flat(outcome), outcome)
         if counts is None:
             flat = body(*arrays)
@@ -325,20 +330,32 @@ class CallPlanner:
         """Return the user's function, or `fn`, on flat arrays; everything else that it returns goes
         into the outcome.
         """
-        core = self.core
+        core, layout = self.core, self.layout
         fn = fn or core.fn()
 
         def body(*flat: object) -> list[Any]:
             # Copies of the static values: a body that mutates one changes it for this trace only.
             copies = Copies()
             statics = tuple(snapshot(value, copies) for value in self.statics)
-            values = self.layout.values(flat, statics, for_body=True)
+            try:
+                values = layout.values(flat, statics, for_body=True)
+            except Exception as error:
+                self._explain(error, fn, {})
+                raise
             originals = dict(zip(map(id, statics), self.statics, strict=True))
             given = ArgumentSnapshot(core.binder, values, originals)
 
             # The time of the body, less what jitney spends in programs that the body calls.
             began, own = time.perf_counter(), OWN_TIME.seconds
-            with nullcontext() if self.reads is None else self.reads.tracing() as trace:
+            numbers = [
+                value
+                for i, value in zip(layout.dynamic, flat, strict=True)
+                if i in layout.unannotated
+            ]
+            with (
+                nullcontext() if self.reads is None else self.reads.tracing() as trace,
+                with_numbers(numbers),
+            ):
                 result = self._result(fn, values)
             elapsed = time.perf_counter() - began
             outcome.body_seconds.append(elapsed - (OWN_TIME.seconds - own))
@@ -366,7 +383,7 @@ class CallPlanner:
         except NameError as error:
             options = self.core.options
             axes = {
-                *self.core.contract.axes,
+                *self.core.axes,
                 *(name for name, _ in options.pad),
                 *(name for name, _ in options.chunk),
             }
@@ -379,6 +396,31 @@ class CallPlanner:
             if explained is None:
                 raise
             raise explained from error
+        except Exception as error:
+            self._explain(error, fn, self.core.binder.values_by_name(values))
+            raise
+
+    def _explain(
+        self,
+        error: Exception,
+        fn: Callable[..., object],
+        arguments: Mapping[str, object],
+    ) -> None:
+        """Raise jitney's own error in place of that of a type checker that refuses what is traced.
+
+        Raises:
+            TraceError: It is one.
+        """
+        function = fn.fn if isinstance(fn, Derived) else fn
+        refused = checker_error(error, function, self.core.contract, arguments)
+        if refused is not None:
+            raise refused from error
+
+    def _warn_guess(self, plan: Plan) -> None:
+        """Warn once that an argument is shared that looks like a stack."""
+        vmap = plan.of(Vmap)
+        if vmap is not None and vmap.guess and self.core.counters.warn_once("stacks"):
+            warnings.warn(vmap.guess, AnnotationWarning, stacklevel=users_level())
 
     def warn_lost_updates(self, updates: Sequence[str]) -> None:
         """Warn once that updates in place are lost."""

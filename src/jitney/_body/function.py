@@ -20,7 +20,10 @@ from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
 from .._signature.static_values import has_hash
 from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
+from .._view.field_axes import declared_axes
 from .trace_log import TraceLog
+
+_NO_TREES = (bool, int, float, complex, str, bytes)
 
 
 class FunctionInfo:
@@ -54,6 +57,27 @@ class FunctionInfo:
         self.log = TraceLog()
         self.history = History(self.where, self.counters, self._alive, self.author_context)
 
+    @property
+    def declared_axes(self) -> tuple[frozenset[str], bool]:
+        """Axes that its annotations name, those of the fields of their classes too; and whether its
+        arguments may have others.
+        """
+        # A default such as 2 says as much as an annotation.
+        parameters = [
+            parameter.hint
+            for parameter in self.contract.parameters
+            if not (
+                isinstance(parameter.hint, AnyHint) and isinstance(parameter.default, _NO_TREES)
+            )
+        ]
+        axes, is_open = declared_axes(parameters)
+        return axes | declared_axes([self.contract.result])[0], is_open
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """Axes that its annotations name, those of the fields of their classes too."""
+        return self.declared_axes[0]
+
     def fn(self) -> Callable[..., Any]:
         """Return the function.
 
@@ -75,7 +99,7 @@ class FunctionInfo:
 
     def author_context(self) -> AuthorContext:
         """Return the axes and options that the author has written."""
-        return AuthorContext(tuple(self.contract.axes), self.options, self.positions)
+        return AuthorContext(tuple(self.axes), self.options, self.positions)
 
     def _alive(self) -> Any:
         alive = (reference() for reference in self._fns)

@@ -143,7 +143,7 @@ def _recreated_functions(compiled: Sequence[CompileRecord]) -> Iterator[Proposed
             sum(each.seconds for each in several),
             at_most=False,
             what=(
-                f"{name} was made anew, and the same program traced and compiled again,"
+                f"{name} was created again, and the same program traced and compiled again,"
                 f" {_times(len(several))} (called from {calls})"
             ),
             where=f"{short(file)}:{line}",

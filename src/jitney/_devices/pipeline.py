@@ -392,7 +392,7 @@ def _check_stack(stacked: object) -> None:
     raise OptionError(
         _WHERE,
         f"{found}, where each layer has its part.",
-        "What lies on each device is its layers' parameters: arrays with the layer as their first"
+        "Each device holds the parameters of its layers: arrays with the layer as their first"
         " axis.",
         "call a function without parameters before or behind the pipeline; stack layers with"
         " eqx.filter_vmap(Block)(keys).",

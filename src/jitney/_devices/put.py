@@ -14,8 +14,8 @@ from .._processes.compare_processes import with_sharding
 from .._signature.options import Options, fail, read_shard
 from .._stages.sharding import check_names, sharding, spec_of
 from .._stages.stage import Request
+from .._view.field_axes import axes_in_fields, with_fields
 from .._view.layout import aval_parts
-from .._view.module_axes import axes_in_modules, with_modules
 from .._view.named_axes import named_axes
 from .._view.view import Leaf, View, is_array
 
@@ -69,13 +69,13 @@ def place(tree: object, /, *, shard: object, mesh: object = None) -> Any:
     paths, treedef = tree_flatten_with_path(tree)
     arrays = [
         (path, leaf, inside)
-        for (path, leaf), inside in zip(paths, axes_in_modules(tree), strict=True)
+        for (path, leaf), inside in zip(paths, axes_in_fields(tree), strict=True)
         if is_array(leaf)
     ]
     view = View(
         tuple(Leaf(keystr(path) or "the tree", "", *aval_parts(leaf)) for path, leaf, _ in arrays)
     )
-    view = with_modules(view, [inside for *_, inside in arrays])
+    view = with_fields(view, [inside for *_, inside in arrays])
     named = named_axes(view)
     # Treat all axes of the rules as known: some may belong to arguments of the program that are not
     # here.

@@ -247,7 +247,7 @@ def _diagnose_first_call(
     now, before = dict(cells(written)), dict(made.cells)
     changed = changed_cells(made.cells, cells(written))
     old = ", ".join(f"{name}={before.get(name)}" for name in changed) or str(where)
-    new = ", ".join(f"{name}={now[name]}" for name in changed) or "made anew"
+    new = ", ".join(f"{name}={now[name]}" for name in changed) or "created again"
     remedy = remedies.for_hoisting(written.__name__, changed)
     found = (
         Cause("function", None, None, old, new, remedy=remedy),

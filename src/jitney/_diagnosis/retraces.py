@@ -439,7 +439,7 @@ def _of_function(path: str, old: object, new: object) -> Cause:
         ", ".join(f"{name}={was.get(name)}" for name in changed),
         ", ".join(f"{name}={now[name]}" for name in changed),
     )
-    words = texts if changed else (f"{static_text(old)}{place_of_code(old)}", "made anew")
+    words = texts if changed else (f"{static_text(old)}{place_of_code(old)}", "created again")
     return Cause(
         "function", path, None, *words, remedy=remedies.for_function_argument(path, changed)
     )

@@ -6,24 +6,24 @@ with their cost and a remedy.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import RetraceWarning, Where, format_error, shortlist
+from .._errors import RetraceWarning, Where, format_error
 from .._owners import users_level
+from .._signature.records import holds_array
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, static_text
 from .remedies import for_positions
 
 MANY = 8
+"""Values of a static argument that are accepted without a word."""
+MANY_NUMBERS = 2
+"""The same for a number that is static by itself, which mostly is data."""
 
 
 @dataclass
@@ -49,6 +49,8 @@ class Variety:
         # Arguments that are static for the structure of a sparse derivative.
         self._positions = positions
         self._seen: dict[str, _Seen] = {}
+        # Path of a number -> its values.
+        self._numbers: dict[str, set[Hashable]] = {}
 
     def count(
         self,
@@ -69,6 +71,8 @@ class Variety:
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
             leaf = leaves[i]
+            if type(leaf) in (int, float, complex):
+                self._note_number(layout, i, leaf)
             keys.setdefault(argument, []).append((type(leaf), key))
             examples.setdefault(argument, []).append((path, leaf))
 
@@ -76,6 +80,25 @@ class Variety:
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:
                 self._note_value(argument, seen, tuple(parts), examples[argument], seconds)
+
+    def _note_number(self, layout: Layout, i: int, value: object) -> None:
+        argument, path = layout.names[i]
+        values = self._numbers.setdefault(path, set())
+        values.add(static_text(value))
+        if len(values) != MANY_NUMBERS + 1 or argument in self._positions:
+            return
+        # Its argument is not reported once more.
+        self._seen.setdefault(argument, _Seen()).warned = True
+        warnings.warn(
+            format_error(
+                self._where,
+                f"static {path!r} takes its {MANY_NUMBERS + 1}rd value, {static_text(value)}.",
+                "Each value of a static number is a program of its own.",
+                _advice_on_number(layout, i, value),
+            ),
+            RetraceWarning,
+            stacklevel=users_level(),
+        )
 
     def _note_value(
         self,
@@ -87,19 +110,9 @@ class Variety:
     ) -> None:
         new = key not in seen.keys
         seen.keys.add(key)
-        # Costs count from the second value on. A dataclass with arrays is reported at once: nearly
-        # every value of it is new.
+        # Costs count from the second value on.
         if new and len(seen.keys) == 2:
             seen.before = seconds()
-            holders = [
-                (path, leaf, fields)
-                for path, leaf in examples
-                if (fields := fields_with_arrays(leaf))
-            ]
-            if holders:
-                seen.warned = True
-                self._of_arrays(*holders[0])
-                return
         if len(seen.keys) <= MANY:
             return
         seen.warned = True
@@ -125,72 +138,27 @@ class Variety:
             stacklevel=users_level(),
         )
 
-    def _of_arrays(
-        self,
-        path: str,
-        value: object,
-        fields: Sequence[str],
-    ) -> None:
-        name = type(value).__name__
-        text = format_error(
-            self._where,
-            f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with"
-            f" arrays: {shortlist(fields)}.",
-            f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and"
-            " compiled, and the annotations of its fields are not read.",
-            f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its"
-            " @dataclass; where constants are meant, "
-            f'static="{_argument(path)}" says so.',
+
+def _advice_on_number(layout: Layout, i: int, value: object) -> str:
+    argument, path = layout.names[i]
+    if i in layout.held:
+        return (
+            f"it is {layout.held[i]}: decide there with jnp.where or jax.lax.cond, or let it be the"
+            " size of a named axis, if it is one."
         )
-        warnings.warn(text, RetraceWarning, stacklevel=users_level())
-
-
-def fields_with_arrays(value: Any) -> list[str]:
-    """Fields with arrays of a dataclass that is not a pytree, also in containers and other such
-    objects.
-    """
-    if not _is_record(value):
-        return []
-    return [
-        item.name
-        for item in dataclasses.fields(value)
-        if _holds_array(getattr(value, item.name, None))
-    ]
-
-
-def _is_record(value: object) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, (type, eqx.Module))
-
-
-def _holds_array(value: object) -> bool:
-    """Return whether an array is reachable through containers and dataclasses."""
-    # User objects may refer to themselves.
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, (jax.Array, np.ndarray)):
-            return True
-        if isinstance(part, Mapping):
-            waiting += part.values()
-        elif isinstance(part, (list, tuple)):
-            waiting += part
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            waiting += [getattr(part, item.name, None) for item in dataclasses.fields(part)]
-    return False
-
-
-def _argument(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
+    if path != argument:
+        return f"make {path!r} an array where it is made, jnp.asarray(...): arrays are traced."
+    kind = "Int" if isinstance(value, int) else "Float"
+    return (
+        f'annotate {argument}: {kind}[ArrayLike, ""], if it is data: it is traced then. If it is a'
+        " size, let it be that of a named axis, and share programs with `pad`."
+    )
 
 
 def _advice(argument: str, value: object) -> str:
     if callable(value):
         return (
-            "if these are one function made anew for each call (a lambda, a partial), make"
+            "if these are one function created again for each call (a lambda, a partial), make"
             f" {argument!r} once and pass that."
         )
     if isinstance(value, (str, bytes)):
@@ -198,7 +166,7 @@ def _advice(argument: str, value: object) -> str:
             f"if the computation depends on {argument!r} in few ways, pass which of them; names can"
             " stay outside."
         )
-    if _holds_array(getattr(value, "__dict__", None)):
+    if holds_array(getattr(value, "__dict__", None)):
         return (
             f"make `{type(value).__name__}` an eqx.Module, so that its arrays are arguments of"
             " the program and no constants of it."
@@ -217,8 +185,8 @@ def _advice(argument: str, value: object) -> str:
         )
     if any(map(callable, value.values() if isinstance(value, Mapping) else value)):
         return (
-            "if its functions are made anew for each call (lambdas, partials), make them once and"
-            f" pass {argument!r} with those."
+            "if its functions are created again for each call (lambdas, partials), make them once"
+            f" and pass {argument!r} with those."
         )
     return (
         f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and"

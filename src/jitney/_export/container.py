@@ -100,7 +100,7 @@ def write(
             f"{where}",
             f"{path} could not be written: {error.strerror or error}.",
             "A file is replaced as a whole, or stays as it was.",
-            "mend what the system says, or name another file.",
+            "fix what the system reports, or name another file.",
             code="J294",
         ) from error
 
@@ -147,7 +147,7 @@ def read(path: Path) -> Content:
             where,
             f"it could not be read: {error.strerror or error}.",
             "What is loaded is a file of `f.export(...)`.",
-            "mend what the system says.",
+            "fix what the system reports.",
             code="J290",
         ) from error
 
@@ -157,7 +157,7 @@ def read(path: Path) -> Content:
             where,
             "it is damaged: its digest is that of other bytes.",
             _ONLY,
-            "copy or export it anew.",
+            "copy or export it again.",
             code="J290",
         )
     return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
@@ -183,7 +183,7 @@ def _check_line(line: bytes, where: str) -> None:
             where,
             f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
             "A file is read by the jitney that wrote it, and by later ones of the same format.",
-            "load it with that jitney, or export it anew with this one.",
+            "load it with that jitney, or export it again with this one.",
             code="J291",
         )
 
@@ -191,7 +191,7 @@ def _check_line(line: bytes, where: str) -> None:
 def _split_members(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
     broken = format_error(
-        where, "its parts do not have the lengths that it says.", _ONLY, "export it anew."
+        where, "its parts do not have the lengths that it lists.", _ONLY, "export it again."
     )
     if len(body) < start:
         raise ExportError(broken, code="J290")

@@ -21,7 +21,7 @@ from .._program.examples import sizes_of_examples
 from .._signature.options import tolerance_of
 from .._stages import Vmap
 from .._stages.stage import Skip
-from .._view.named_axes import NoSize, named_axes, shape_at, sizes_of
+from .._view.named_axes import NoSize, named_axes, refuse_two_sizes, shape_at, sizes_of
 from .lowering import Resized
 
 Program = Any
@@ -164,6 +164,8 @@ def resizing(
                 "correct the name, or pass examples that have it.",
                 code="J216",
             )
+
+        refuse_two_sizes(where, name, view, named)
 
     def resized(changed: Mapping[str, object]) -> list[jax.ShapeDtypeStruct]:
         return [

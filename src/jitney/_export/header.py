@@ -180,7 +180,7 @@ def _foreign(where: str) -> str:
         where,
         "its header was not written by jitney.",
         "What is loaded is a file of `f.export(...)`.",
-        "export it anew; its digest is right, so it was not damaged on its way.",
+        "export it again; its digest is right, so it was not damaged on its way.",
     )
 
 

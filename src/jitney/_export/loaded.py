@@ -180,7 +180,7 @@ class Loaded(Shown, metaclass=CompletedType):
             self._where,
             f"no exported program takes {shortlist(given)}.",
             f"The nearest takes {shortlist(wanted)}{ranges and f' with {ranges}'}, and it is not"
-            " made anew for others.",
+            " compiled for others.",
             "pass such arrays, or export it for more: sizes={...}, where range(2, 129) stands for"
             " all sizes of an axis up to 128, and (0, 1, range(2, 129)) for 0 and 1 too, which are"
             " programs of their own.",

@@ -14,12 +14,15 @@ from .. import _axes
 from .._axes import Refused
 from .._body.body import CallPlanner
 from .._checks import CheckTable, Unflaggable, evaluate_flagged
+from .._diagnosis.checker_errors import wrappers
 from .._errors import ExportError, Where, shortlist
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
 from .._jax.evaluation import evaluate_jaxpr
 from .._jax.jaxprs import open_jaxpr, source_of
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import tree_flatten
 from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr
+from .._owners import short
 from .._program.entry import Specialization
 from .._program.tolerance import with_policy
 from .._view.named_axes import in_names
@@ -86,33 +89,36 @@ def trace_for(
             {f"d{i}": (ranges[name][0], ranges[name][-1]) for i, name in enumerate(names)},
         )
     except Refused as refusal:
-        raise _needs_sizes(
-            entry.core.where, names, f"{refusal.place or 'it'} {refusal.what}"
-        ) from refusal
+        raise _needs_sizes(body, names, f"{refusal.place or 'it'} {refusal.what}") from refusal
 
     # The trace with symbolic sizes succeeded; it must also be the same program for each size.
     if program.each is not None:
-        raise _needs_sizes(entry.core.where, names, program.each)
+        raise _needs_sizes(body, names, program.each)
     results = [_result(*form) for form in forms]
     if any(repr(_plain(result)) != repr(_plain(results[0])) for result in results):
         raise _needs_sizes(
-            entry.core.where, names, "it returns something besides arrays that depends on the size"
+            body, names, "it returns something besides arrays that depends on the size"
         )
     return ExportTrace(program.jaxpr, results[0])
 
 
 def _needs_sizes(
-    where: Where,
+    body: CallPlanner,
     names: Sequence[str],
     why: str,
 ) -> ExportError:
+    # A line of a wrapper around the function, of a type checker for instance, is not the author's.
+    files = {short(code.co_filename) for code in wrappers(body.core.fn())}
+    change = "change that line"
+    if any(f"{file}:" in why for file in files):
+        change = "put the decorator of that wrapper above @optimize"
     return ExportError(
-        where,
+        body.core.where,
         f"{' and '.join(map(repr, names))} cannot stand for all sizes of a range:"
         f" {in_names(why, names)}.",
         "One program is exported for all sizes only if it is the same for each of them.",
         f"list the sizes instead, each of which is a program: sizes={{{names[0]!r}: (64, 128)}}; or"
-        " change that line.",
+        f" {change}.",
         code="J292",
     )
 
@@ -120,7 +126,7 @@ def _needs_sizes(
 def _result(treedef: object, count: int) -> object:
     """Return the result tree, with slots for its arrays and held values for its static leaves."""
     slots = [Slot(number) for number in range(count)]
-    whole = tree_unflatten(treedef, slots)
+    whole = unflatten_stand_ins(treedef, slots)
     if type(whole) is not Mixed:
         return whole
 
@@ -128,7 +134,7 @@ def _result(treedef: object, count: int) -> object:
     leaves = list(whole.arrays)
     for i, leaf in whole.outcome.rest:
         leaves.insert(i, StaticLeaf(leaf))
-    return tree_unflatten(whole.outcome.treedef, leaves)
+    return unflatten_stand_ins(whole.outcome.treedef, leaves)
 
 
 def _plain(result: object) -> object:

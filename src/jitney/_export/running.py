@@ -183,7 +183,7 @@ def _no_further(where: str) -> DerivativeError:
     return DerivativeError(
         where,
         "it was exported with first derivatives only.",
-        "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
+        "The derivatives of a loaded program are in its file, up to the order `vjp_order`.",
         "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`.",
         code="J244",
     )

@@ -164,7 +164,7 @@ def resolve_tree(tree: Tree, where: object, find: Find = import_object) -> Tree:
                 f"{where}",
                 f"{'.'.join(tree['class'])} has other fields than when it was exported.",
                 "A module or a named tuple is put together by its fields.",
-                "export it anew, or load it where the class is as it was, or is not there: it is a"
+                "export it again, or load it where the class is as it was, or is not there: it is a"
                 " dict then.",
                 code="J291",
             )
@@ -355,8 +355,8 @@ class Taking:
         return ContractError(
             self.where,
             f"static {path!r} is {given}, and the program was exported with {text_of(data)}.",
-            "A static value is a part of the compiled program, which a loaded one cannot make"
-            " anew.",
+            "A static value is a part of the compiled program, which a loaded one cannot"
+            " compile again.",
             "pass that value, or export the function with this one.",
             code="J219",
         )

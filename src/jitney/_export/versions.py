@@ -87,9 +87,9 @@ def deserialize_program(
 def _no_program(where: str) -> str:
     return format_error(
         where,
-        "what it holds is not the program that its header tells of.",
+        "its program is not the one that its header describes.",
         "A program is loaded only as it was written.",
-        "export it anew; its digest is right, so it was not damaged on its way.",
+        "export it again; its digest is right, so it was not damaged on its way.",
     )
 
 
@@ -116,7 +116,7 @@ def _deserialize_member(
             f"jax {jax.__version__} does not load what jax {header['jax']} exported:"
             f" {str(error).strip().splitlines()[0]}",
             _RULE,
-            "export it anew, or load it with a JAX of its time.",
+            "export it again, or load it with a JAX of its time.",
             code="J291",
         ) from error
     # The bytes were not written by JAX.

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +17,8 @@ from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where
 from .._jax.settings import settings, x64_is_on
-from .._jax.trees import extended, issubdtype, tree_unflatten, words_of_keys
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
@@ -163,7 +163,7 @@ class _Writer:
     def _lower_part(
         self,
         entry: Specialization,
-        examples: Sequence[object],
+        examples: Sequence[Array | jax.ShapeDtypeStruct],
         at: ExportSizes,
     ) -> _Part:
         resized = resizing(entry, examples, at, self.where)
@@ -294,7 +294,7 @@ def _arguments(
         leaves[i] = StaticLeaf(value)
 
     names = [parameter.name for parameter in entry.core.contract.parameters]
-    arguments = tree_unflatten(layout.treedef, leaves)
+    arguments = unflatten_stand_ins(layout.treedef, leaves)
     trees = zip(names, arguments, strict=True)
     return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
 
@@ -360,7 +360,7 @@ def _aval(aval: Aval, path: str) -> ArrayEntry:
 
 def _bound_arrays(
     entry: Specialization,
-    examples: Sequence[Any],
+    examples: Sequence[Array | jax.ShapeDtypeStruct],
     arrays: Sequence[Array],
     bound: Sequence[str],
     where: Where,

@@ -24,7 +24,14 @@ from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
-from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
+from .._stages.derive import (
+    COTANGENT,
+    TANGENT,
+    Derived,
+    What,
+    unknown_name,
+    with_directions,
+)
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -319,8 +326,9 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
             # With `remat="auto"` the budget is met by the `Derived` function, which chooses what to
             # recompute.
             memory = None if options.remat == AUTO else options.memory
+            mapped = with_directions(options.vmap, derived.directions)
             made = program.with_body(
-                derived, replace(options, donate=(), remat=None, memory=memory), key
+                derived, replace(options, vmap=mapped, donate=(), remat=None, memory=memory), key
             )
         return made
 

@@ -65,7 +65,7 @@ def optimize(
     *,
     static: Names | None = None,
     donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
@@ -90,7 +90,7 @@ def optimize(
     *,
     static: Names | None = None,
     donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
@@ -121,7 +121,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
         donate: Arguments whose buffers the call may overwrite.
         vmap: An axis that the signature does not name: arrays with one axis more than their
             annotation are mapped over the leading one. A dict, {axis: {argument: position}}, states
-            the mapped arguments explicitly, outermost axis first.
+            the mapped arguments explicitly, outermost axis first, and parts of them by their paths:
+            {axis: {"model.head": 0}}. None is the position of a part that is shared.
         pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes
             share the program of their bucket; results are those of the exact size. A function for
             which that cannot be proven runs at exact size, with one warning.
@@ -211,7 +212,7 @@ def _decorate(
         raise OptionError(
             "optimize()",
             f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
-            "It works on the values of NumPy arrays, and what is traced has none.",
+            "It works on the values of NumPy arrays, and traced arrays have none.",
             "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a"
             " ufunc of your own as it is.",
             code="J204",
@@ -234,7 +235,22 @@ def _decorate(
     if off is not None:
         chosen = replace(plain_options(chosen), disabled=off)
     core = REGISTRY.core(function, chosen, namespace)
-    return Program(core, function, args, kwargs)
+    program = Program(core, function, args, kwargs)
+    names = {**getattr(function, "__globals__", {}), **namespace}
+    return program.decorated() if _has_beartype(names) else program
+
+
+def _has_beartype(names: Mapping[str, object]) -> bool:
+    """Return whether beartype may decorate what stands among these names: by itself, or by its hook
+    of imports, which adds names to a module.
+    """
+    beartype = sys.modules.get("beartype")
+    if beartype is None:
+        return False
+    own = (beartype, getattr(beartype, "beartype", None))
+    return any(
+        "beartype" in name or any(value is each for each in own) for name, value in names.items()
+    )
 
 
 def _unwrap_callable(fn: Callable[..., object]) -> Unwrapped:

@@ -41,6 +41,7 @@ from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, CompiledFunction
 from .._program.entry import Retry, Specialization, Undecided, ran_eagerly
 from .._program.examples import abstract_values
+from .._program.held_numbers import Redirected
 from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
@@ -49,10 +50,12 @@ from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
 from .._signature.option_text import option_texts
 from .._signature.options import Options
+from .._signature.resolving import innermost
 from .._view.fitting import demand_floats_fit
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmix
 from .derivatives import Defaults, Derivative
+from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 from .tools import Tools
 
 P = ParamSpec("P")
@@ -83,6 +86,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         "bound_as",
         "bound_to",
         "core",
+        "decorated",
         "defaults",
         "derivatives",
         "flattened",
@@ -109,6 +113,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         self._args = args
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
+        # Set once it is pickled, if it is a program of `__main__`.
+        self._sending: Sending | None = None
 
         # Key of `with_body` -> program of a derivative.
         self._made: dict[Key, AnyProgram] = {}
@@ -136,8 +142,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
 
-            # Run. An exception is an error for the user, or one of three reasons to repeat the
-            # call.
+            # Run. An exception is an error for the user, or a reason to repeat the call.
             out = _NONE
             choice = _NONE
             try:
@@ -156,33 +161,49 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                 if limit is None or limit.past != "eager":
                     raise
                 return entry.eagerly(*arrays)
-            except _EXPLAINED as error:
-                # Errors of JAX, explained if jitney knows the cause.
-                untraced = trace_error(
-                    error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
-                )
-                if untraced is not None:
-                    return self._not_traceable(untraced, error, entry, arrays)
-                named = (
-                    donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
-                    if core.options.donate
-                    else None
-                )
-                named = (
-                    named
-                    or low_product_error(error, core.where)
-                    or no_number(core.where, arrays, entry.paths)
-                )
-                named = named or over_error(error, core.where, core.fn(), core.options)
-                named = named or left_error(error, core.where, entry.reads)
-                if named is not None:
-                    raise named from error
-
-                # A failed check of Equinox that nobody had looked for: the repeated call reports
-                # it.
-                if not entry.note_missed_check(error):
-                    raise
+            except Redirected:
+                # The numbers that this entry holds are not needed at these shapes.
                 core.counters.calls -= 1
+                core.forget_takers()
+            except Exception as error:
+                # The body needs a number that was traced: it is held, and the call repeated.
+                if (
+                    entry.layout.numbers
+                    and entry.flights
+                    and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
+                ):
+                    # The failed trace is no program; the repeated call is counted.
+                    core.counters.calls -= 1
+                    core.counters.misses -= 1
+                elif not isinstance(error, _EXPLAINED):
+                    raise
+                else:
+                    # Errors of JAX, explained if jitney knows the cause.
+                    untraced = trace_error(
+                        error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
+                    )
+                    if untraced is not None:
+                        return self._not_traceable(untraced, error, entry, arrays)
+                    named = (
+                        donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
+                        if core.options.donate
+                        else None
+                    )
+                    named = (
+                        named
+                        or low_product_error(error, core.where)
+                        or no_number(core.where, arrays, entry.paths)
+                    )
+                    named = named or over_error(error, core.where, core.fn(), core.options)
+                    named = named or left_error(error, core.where, entry.reads)
+                    if named is not None:
+                        raise named from error
+
+                    # A failed check of Equinox that nobody had looked for: the repeated call
+                    # reports it.
+                    if not entry.note_missed_check(error):
+                        raise
+                    core.counters.calls -= 1
             finally:
                 # Only a call that traced gets here: let waiting threads go on, and check its
                 # arguments once.
@@ -529,7 +550,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """Return the same program with other defaults for its derivatives; see
         `lazy_derivatives`.
         """
-        return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+        same = self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+        return same.decorated() if "__call__" in vars(self) else same
 
     def arguments(
         self,
@@ -558,12 +580,24 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """Return the same program bound to these arguments. Cheap, since it happens on every call
         of a method.
         """
-        return self._with(_args=args, _kwargs=kwargs)
+        same = object.__new__(type(self))
+        held = vars(same)
+        held.update(vars(self))
+        held["_args"], held["_kwargs"] = args, kwargs
+        held.pop("__call__", None)
+        return same
 
     def _with(self, **changed: object) -> Program[P, R]:
-        same = object.__new__(type(self))
-        vars(same).update(vars(self), **changed)
+        same = self.bound_to(self._args, self._kwargs)
+        vars(same).update(changed, _sending=None)
         return same
+
+    def decorated(self) -> Program[P, R]:
+        """Return this program, for a line below beartype. That decorates `program.__call__` in
+        place of an object that is not a function, and what it finds there is a program.
+        """
+        vars(self)["__call__"] = self._with()
+        return self
 
     def abstract(
         self,
@@ -589,8 +623,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         core = self._core
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
-        layout = core.layout((treedef, *map(type, leaves)), values)
-        entry = core.entry_of(layout, leaves)
+        layout, entry = core.settled(core.layout((treedef, *map(type, leaves)), values), leaves)
         arrays = tuple(layout.pick(leaves))
         unfit = no_number(core.where, arrays, entry.paths, called=False)
         if unfit is not None:
@@ -620,6 +653,19 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
             instance: Any = args[0]
             return instance if is_call_of(fn, instance) else types.MethodType(fn, instance)
         return functools.partial(fn, *args, **self._kwargs)
+
+    @property
+    def __globals__(self) -> dict[str, object]:
+        """Globals of the function, where a type checker looks names up."""
+        return getattr(innermost(self._fn)[0], "__globals__", {})
+
+    @property
+    def __no_type_check__(self) -> bool:
+        """True if a type checker that stands above has nothing to check, by the mark of
+        `typing.no_type_check`: the contract is checked, and the annotations say what the body sees,
+        which under `vmap` is not what is passed.
+        """
+        return self._core.options.contracts
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -666,9 +712,37 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
 
     def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
-        if not self._args and not self._kwargs and _found_by_name(self):
+        if self._args or self._kwargs or not _found_by_name(self):
+            return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+        if self.__dict__["__module__"] != "__main__":
             return self.__dict__["__qualname__"]
-        return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+        sending = self._sending_from_main()
+        digest = digest_of(self._parts)
+        return _receive, (sending.token, digest), (sending.sender, digest)
+
+    def __setstate__(self, state: tuple[Sender, str | None]) -> None:
+        # A program that is known here already stays as it is.
+        if "_core" in vars(self):
+            return
+        sender, digest = state
+        fn, options, defaults = sender()
+        Program.__init__(self, REGISTRY.core(fn, options), fn)
+        self._defaults = defaults
+        remember(self, digest)
+
+    @property
+    def _parts(self) -> Parts:
+        return self._fn, self._core.options, self._defaults
+
+    def _sending_from_main(self) -> Sending:
+        if self._sending is None:
+            self._sending = Sending(self, self.__dict__["__qualname__"], self._parts)
+        return self._sending
+
+    @property
+    def _sender(self) -> Sender:
+        """The function that `main_pickle` has pickle find by its name."""
+        return self._sending_from_main().sender
 
 
 def _idle(options: Options) -> str:
@@ -703,6 +777,14 @@ def _restore(
     kwargs: dict[str, object],
 ) -> AnyProgram:
     return Program(REGISTRY.core(fn, options), fn, args, kwargs)
+
+
+def _receive(token: str, digest: str | None) -> AnyProgram:
+    """Return a known program, or one that its state is yet to fill: functions of `__main__` may
+    refer to each other, so a program is an object before its function is.
+    """
+    known = known_program(token, digest)
+    return Program.__new__(Program) if known is None else known
 
 
 class _Function:

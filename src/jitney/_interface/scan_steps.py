@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from .._errors import ContractError, OptionError, name_fix
+from .._jax.stand_ins import partition
 from .._jax.trees import Path, keystr, tree_flatten_with_path
 from .._jax.typed import Array
 from .._owners import public
@@ -212,12 +213,12 @@ class _Loop:
         # True if a step returns nothing but its carry.
         self.is_alone = False
         state = tuple(bound.arguments[name] for name in carried)
-        self.arrays, self.rest = eqx.partition(state, eqx.is_array)
+        self.arrays, self.rest = partition(state, eqx.is_array)
 
     def run(self, ticks: _Ticks | None) -> object:
         # Arrays of `over` are scanned; everything else in these arguments is constant.
         scanned = {name: self.bound.arguments[name] for name in self.over}
-        data, constant = eqx.partition(scanned, eqx.is_array)
+        data, constant = partition(scanned, eqx.is_array)
         for path, leaf in tree_flatten_with_path(data)[0]:
             self._check_size(path, leaf)
 
@@ -228,7 +229,7 @@ class _Loop:
             state = eqx.combine(arrays, self.rest)
             result = self._call_step(state, eqx.combine(element, constant))
             new, out = self._split_result(result)
-            stacked, self.beside = eqx.partition(out, eqx.is_array)
+            stacked, self.beside = partition(out, eqx.is_array)
             if ticks is not None:
                 ticks.trace(at + np.int32(1))
             return (at + np.int32(1), self._fit_carry(new)), stacked
@@ -292,7 +293,7 @@ class _Loop:
             )
         for (path, old), (_, leaf) in zip(before[0], after[0], strict=True):
             self._check_leaf(_path(path), old, leaf)
-        return eqx.filter(new, eqx.is_array)
+        return partition(new, eqx.is_array)[0]
 
     def _check_leaf(self, path: str, old: Any, new: Any) -> None:
         if (
@@ -334,7 +335,7 @@ class _Loop:
 
 
 _HANDED_ON = (
-    "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value"
+    "The carry fits into the next step: the same tree, shapes and dtypes, and no value"
     " beside arrays that changes."
 )
 

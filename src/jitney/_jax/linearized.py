@@ -12,6 +12,7 @@ import numpy as np
 
 from .._errors import DerivativeError, Where
 from .evaluation import evaluate_jaxpr
+from .stand_ins import partition
 from .trees import keystr, tree_flatten_with_path
 from .typed import Jaxpr
 
@@ -22,7 +23,7 @@ def fitting(where: Where, name: str, given: object, at: object) -> Any:
     Raises:
         DerivativeError: The direction has another structure, shape or dtype.
     """
-    given = eqx.filter(given, eqx.is_inexact_array)
+    given = partition(given, eqx.is_inexact_array)[0]
     leaves, treedef = tree_flatten_with_path(at)
     if jax.tree.structure(given) != treedef:
         raise DerivativeError(
@@ -84,7 +85,7 @@ class Linear(eqx.Module):
             treedef,
             [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars],
         )
-        given = eqx.filter(jax.tree.map(jax.numpy.asarray, given), eqx.is_inexact_array)
+        given = partition(jax.tree.map(jax.numpy.asarray, given), eqx.is_inexact_array)[0]
         flat = jax.tree.leaves(fitting(where, "the arguments", given, at))
         return jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
 

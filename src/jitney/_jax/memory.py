@@ -39,7 +39,7 @@ class Fit:
         counted = f"{text(self.measured)} by the compiler, of {text(self.budget)}"
         if self.estimate is None or text(self.estimate) == text(self.measured):
             return counted
-        return f"{counted}; the line through two widths had said {text(self.estimate)}"
+        return f"{counted}; extrapolated from two widths: {text(self.estimate)}"
 
 
 class Misfit(Exception):

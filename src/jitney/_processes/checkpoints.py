@@ -143,7 +143,7 @@ class Checkpoints:
         if steps and step <= steps[-1]:
             raise JitneyError(
                 self._where,
-                f"step {step} shall be saved, and step {steps[-1]} is saved already.",
+                f"step {step} was to be saved, and step {steps[-1]} is saved already.",
                 "The newest checkpoint is that of the highest step.",
                 "go on from the newest, or take another folder.",
                 code="J283",

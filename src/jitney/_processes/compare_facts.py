@@ -27,7 +27,7 @@ _FIXES = {
     ),
     "program": (
         "do not ask for the process inside the function, and pass arrays that it captures as"
-        " arguments; `.lower(...).as_text()` of each process shows where they part."
+        " arguments; `.lower(...).as_text()` of each process shows where they differ."
     ),
 }
 

@@ -53,7 +53,7 @@ def read_request(
     Raises:
         ProcessError: They make no sense.
     """
-    by = "by JAX_COORDINATOR_ADDRESS and its kin"
+    by = "by JAX_COORDINATOR_ADDRESS and the variables beside it"
     if any(value is not None for value in (address, count, index)):
         by = "by arguments"
     # JAX's own variables, read here so that a missing one is reported by name.

@@ -238,7 +238,7 @@ def _prove_remedies(
     # Static numbers: arrays in their place.
     for kind, argument in sorted(asked, key=str):
         if kind == "static value" and argument is not None:
-            proven = _as_array(core, seen, argument)
+            proven = _traced_number(core, seen, argument)
             if proven is not None:
                 yield proven
 
@@ -454,7 +454,7 @@ def _new_annotations(
         tuple(each.size(axis) for each in seen): axis for axis in first.sizes
     }
     possible = (*_NAMES, *(f"n{i}" for i in range(len(shapes[0]))))
-    free = (name for name in possible if name not in core.contract.axes)
+    free = (name for name in possible if name not in core.axes)
     parameters = {parameter.name: parameter.hint for parameter in core.contract.parameters}
     paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
     hints: dict[str, Hint] = {}
@@ -488,22 +488,22 @@ def _kind(dtype: DType) -> str:
     return next((name for name, kind in _KINDS if issubdtype(dtype, kind)), "Shaped")
 
 
-# Remedies for static numbers: arrays.
+# Remedies for static numbers: tracing them.
 
 
-def _as_array(
+def _traced_number(
     core: FunctionInfo,
     seen: Sequence[_RecordedCall],
     argument: str,
 ) -> _Proven | None:
-    """Return the remedy of an array in place of a static number, if the body accepts one and its
-    results keep their types.
+    """Return the remedy of an annotation that traces a static number, if the body can be traced so
+    and its results keep their types.
     """
     taken = [each for each in seen if _is_number(each.statics.get(argument))]
     if not taken:
         return None
 
-    # The twin: the number is a parameter with an array annotation, and not static.
+    # The twin: the number is a parameter with the annotation of an array, and not static.
     last = taken[-1]
     layout, statics = last.entry.layout, last.statics
     kind = "Float" if any(isinstance(each.statics[argument], float) for each in taken) else "Int"
@@ -513,14 +513,14 @@ def _as_array(
     # Evaluate both abstractly, and compare the types of the results.
     with last.entry.numbers():
         dtype = canonicalize_dtype(float if kind == "Float" else int)
-        stand_in = jax.ShapeDtypeStruct((), dtype)
+        stand_in = jax.ShapeDtypeStruct((), dtype, weak_type=True)
         parts: list[object] = []
         for name, value in statics.items():
             parts.append(stand_in if name == argument else Opaque.holding(value))
         values = layout.values(last.arrays, parts)
         there = Layout(twin.binder, twin.contract, values, core.options.donate)
         leaves = tree_flatten(values)[0]
-        key = ("an array", last.entry.key)
+        key = ("traced", last.entry.key)
         entry = Specialization(twin, there, Statics(there.statics(leaves)), key)
         try:
             results = _results(entry, there.pick(leaves))
@@ -533,7 +533,7 @@ def _as_array(
     now = len({each.program for each in taken})
     saves = f"{plural(then, 'program')} instead of {now}"
     return _Proven(
-        f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array',
+        f'{listed}annotate {argument}: {kind}[ArrayLike, ""]',
         frozenset({("static value", argument)}),
         saves,
     )

@@ -23,8 +23,8 @@ from .._jax.typed import Array
 from .._signature.static_values import Opaque
 from .._stages.stage import Skip
 from .._stages.vmap import levels_of
+from .._view.field_axes import axes_in_fields, with_fields
 from .._view.layout import aval_parts, is_nested_trace, name_of
-from .._view.module_axes import axes_in_modules, with_modules
 from .._view.named_axes import is_count, named_axes
 from .._view.view import View
 
@@ -137,8 +137,8 @@ def _axes(
     values: tuple[object, ...],
 ) -> dict[str, tuple[str | None, ...]]:
     """Return the names of the axes of each array, including arrays in fields of modules."""
-    fields = axes_in_modules(values)
-    view = with_modules(view, [fields[i] for i in body.layout.dynamic])
+    fields = axes_in_fields(values)
+    view = with_fields(view, [fields[i] for i in body.layout.dynamic])
     axes_of_leaves = named_axes(view, levels_of(view, body.request))
     found: dict[str, tuple[str | None, ...]] = {}
     for leaf, axes in zip(view.leaves, axes_of_leaves, strict=True):

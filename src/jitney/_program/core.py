@@ -20,7 +20,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from .._body.call_key import trace_key
 from .._body.function import FunctionInfo, can_be_weak, depends_on_nesting
+from .._body.known_axes import demand_known_axes
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
@@ -44,6 +46,7 @@ from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
+from .held_numbers import Held, attempt, hold, numbers_to_hold
 
 Direct = tuple[tuple[Specialization, Taker], ...]
 """Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of
@@ -176,11 +179,15 @@ class CompiledFunction(FunctionInfo):
         if layout is None:
             layout = self.layout(key, values)
         entry = layout.only or self.entry_of(layout, leaves)
+        depends_on_shapes = False
+        if layout.numbers and entry.choices.held_at:
+            depends_on_shapes = entry.choices.depends_on_shapes
+            layout, entry = self._holding(layout, entry, leaves)
         arrays = layout.pick(leaves)
         with entry.numbers():
             demand_whole_numbers_fit(self.where, entry.paths, arrays)
 
-        if direct is None or direct:
+        if not depends_on_shapes and (direct is None or direct):
             self.remember(
                 layout,
                 entry,
@@ -189,6 +196,109 @@ class CompiledFunction(FunctionInfo):
                 arrays,
             )
         return entry, arrays
+
+    def _holding(
+        self,
+        layout: Layout,
+        entry: Specialization,
+        leaves: list[object],
+    ) -> tuple[Layout, Specialization]:
+        """Return the layout and entry of a call that hold the numbers which its body needs, as far
+        as they are known.
+        """
+        while layout.numbers:
+            held = entry.choices.held(layout.pick(leaves))
+            if not held:
+                break
+            layout = hold(layout, held, leaves)
+            entry = layout.only or self.entry_of(layout, leaves)
+        return layout, entry
+
+    def settled(
+        self,
+        layout: Layout,
+        leaves: list[object],
+        options: Options | None = None,
+    ) -> tuple[Layout, Specialization]:
+        """Return the layout and entry of a call that is not run: its numbers are traced on abstract
+        values, where that has not been done yet. The entry is that under the settings of now, or
+        under those of `options`.
+        """
+
+        def entry_of(layout: Layout, leaves: Sequence[object]) -> Specialization:
+            if options is None:
+                return self.entry_of(layout, leaves)
+            return self.entry(layout, leaves, options)
+
+        entry = entry_of(layout, leaves)
+        while layout.numbers:
+            arrays = layout.pick(leaves)
+            key, choices = trace_key(arrays), entry.choices
+            if key in choices.traced_at:
+                break
+            held = choices.held_at.get(key)
+            if held is None:
+                error = attempt(entry, arrays)
+                if error is not None:
+                    held = self._numbers_to_hold(layout, leaves, entry, error)
+                if not held:
+                    # Without an error all are data; another error is for whoever asks.
+                    if error is None:
+                        choices.traced_at.add(key)
+                    break
+                choices.held_at[key] = held
+            layout = hold(layout, held, leaves)
+            entry = entry_of(layout, leaves)
+        return layout, entry
+
+    def hold_numbers(
+        self,
+        entry: Specialization,
+        values: tuple[object, ...],
+        arrays: Sequence[Array],
+        error: BaseException,
+    ) -> bool:
+        """Hold the numbers that a call needs, whose trace has failed, and return whether there are
+        any.
+        """
+        layout = entry.layout
+        leaves, treedef = tree_flatten(values)
+        if treedef != layout.treedef:
+            return False
+        held = self._numbers_to_hold(layout, leaves, entry, error)
+        if not held:
+            return False
+        entry.choices.held_at[trace_key(arrays)] = held
+        self.forget_takers()
+        return True
+
+    def _numbers_to_hold(
+        self,
+        layout: Layout,
+        leaves: Sequence[object],
+        entry: Specialization,
+        error: BaseException,
+    ) -> Held:
+        def trial(other: Layout) -> Specialization:
+            statics = self._statics(other, leaves, None)
+            return Specialization(self, other, statics, entry.key, entry.options)
+
+        return numbers_to_hold(layout, leaves, entry, error, trial)
+
+    def _statics(
+        self,
+        layout: Layout,
+        leaves: Sequence[object],
+        body: Callable[..., object] | None,
+    ) -> Statics:
+        return Statics.of(layout.statics(leaves), layout.loose, body, self.where)
+
+    def forget_takers(self) -> None:
+        """Have each call looked up by its layout: it may have another entry now."""
+        with self.lock:
+            self.direct.clear()
+            self.tried.clear()
+            self.usual = _NOBODY
 
     def entry_of(
         self,
@@ -273,16 +383,13 @@ class CompiledFunction(FunctionInfo):
 
                 # With `cache="program"` the reads of the body are not watched.
                 body = None if self.options.cache == "program" else self.fn()
-                statics = Statics.of(
-                    layout.statics(leaves),
-                    layout.loose,
-                    body,
-                    self.where,
-                )
+                statics = self._statics(layout, leaves, body)
                 entry = self.entries[key] = Specialization(
                     self, layout, statics, (layout.form, under, key[-1]), options
                 )
                 entry.place = key
+                if layout.wider is not None:
+                    entry.wider = self.entry_of(layout.wider, leaves)
 
                 # Drop the entry when one of its objects is gone.
                 for stand_in in statics.identities:
@@ -405,8 +512,11 @@ class CompiledFunction(FunctionInfo):
 
         Runs during garbage collection, so it must not wait for a lock.
         """
-        for layout in [*self.layouts.values()]:
+        waiting = [*self.layouts.values()]
+        while waiting:
+            layout = waiting.pop()
             layout.entries.pop(entry.place[-1], None)
+            waiting += layout.holding.values()
         self.entries.pop(entry.place, None)
 
     def forget(self) -> None:
@@ -427,9 +537,7 @@ class CompiledFunction(FunctionInfo):
 
     def _drop_layouts(self) -> None:
         self.layouts.clear()
-        self.direct.clear()
-        self.tried.clear()
-        self.usual = _NOBODY
+        self.forget_takers()
 
     def resolve(self) -> None:
         """Read annotations that use names which were undefined at decoration; warn about names that
@@ -516,7 +624,7 @@ def _check_names(core: CompiledFunction) -> None:
     open_ended = any(
         parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters
     )
-    mapped = tuple(name for axis in core.options.vmap for name, _ in axis.dims or ())
+    mapped = tuple(name for axis in core.options.vmap for name in axis.arguments)
     for option, names in (
         ("static", core.options.static),
         ("donate", core.options.donate),
@@ -532,31 +640,17 @@ def _check_names(core: CompiledFunction) -> None:
                     code="J202",
                 )
 
-    # `pad` and `chunk` name axes. With unresolved annotations not all axes are known.
-    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-    named = [("pad", name) for name, _ in core.options.pad]
-    named += [("chunk", name) for name, _ in core.options.chunk]
-    for option, name in named:
-        if name not in known and not core.contract.unresolved:
-            fail(
-                core.where,
-                f"`{option}` names {name!r}, which is not an axis.",
-                "The axes of the signature and of `vmap` are"
-                f" {', '.join(sorted(known)) or 'none'}.",
-                (
-                    name_fix(name, known)
-                    if known
-                    else f'annotate the arrays that have it: x: Float[Array, "{name}"].'
-                ),
-                code="J202",
-            )
+    demand_known_axes(core)
 
     # `vmap` adds an axis that the signature must not have.
     for axis in core.options.vmap:
-        if axis.name in core.contract.axes:
+        if axis.name in core.axes:
+            owner = "the signature has"
+            if axis.name not in core.contract.axes:
+                owner = "the fields of its classes have"
             fail(
                 core.where,
-                f"vmap={axis.name!r} names an axis that the signature has already.",
+                f"vmap={axis.name!r} names an axis that {owner} already.",
                 "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
                 f"drop {axis.name!r} from the annotations of a function of one element, or choose"
                 " another name.",

@@ -55,7 +55,7 @@ from .._signature.read_hooks import suspend_readers
 from .._stages import Jit, Place
 from .._switches import SETTINGS
 from .._verify import is_verified
-from .._view.layout import Layout, is_nested_trace, jit_is_off, static_text
+from .._view.layout import Layout, aval_parts, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmix
 from .._view.result_padding import Cut
@@ -69,6 +69,7 @@ from .._view.true_sizes import (
     split_counts,
 )
 from .call_record import record_of, trace_inputs_of
+from .held_numbers import NumberChoices, Redirected, attempt
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
@@ -201,10 +202,16 @@ class Specialization(CallPlanner):
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False
+        # Whether a call may go to another entry, where its numbers need not be held.
+        self.redirects = True
         self._within: Specialization | None = None
         self._derived: Specialization | None = None
         # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Specialization | None = None
+        # Which of the numbers that its calls trace are held, at which shapes; and the entry of the
+        # same calls with fewer of them held.
+        self.choices = NumberChoices()
+        self.wider: Specialization | None = None
         # The key of this entry in `CompiledFunction.entries`.
         self.place: tuple[Any, ...] = ()
         SETTINGS.add_listener(self)
@@ -479,6 +486,9 @@ class Specialization(CallPlanner):
                     if step == "run":
                         return lower_as_run(self, given, jitted)
                     return getattr(jitted, step)(*given)
+            except Redirected:
+                # These arrays are asked about in this entry, which serves them too.
+                self.redirects = False
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
@@ -532,6 +542,7 @@ class Specialization(CallPlanner):
         # the others through when its call is over.
         key = trace_key(arrays, counts)
         self._demand_choice(key)
+        self._demand_held(arrays)
         with self._lock:
             flight = self.flights.setdefault(key, PendingTrace())
         if flight.thread != threading.get_ident():
@@ -546,9 +557,15 @@ class Specialization(CallPlanner):
             with without_explicit(self, given) as explicit, looking(self):
                 arrays, counts = split_counts(explicit.arrays)
                 planned = self.plan_call(arrays, counts, mesh=mesh)
-                self._remember(planned, counts)
+                # A trace that fails on a number is no program, and is not remembered.
+                may_fail = bool(self.layout.numbers)
+                if not may_fail:
+                    self._remember(planned, counts)
                 outcome = Outcome()
                 out = self.apply_plan(planned, arrays, outcome, counts)
+                if may_fail:
+                    self._remember(planned, counts)
+                    self.choices.traced_at.add(trace_key(arrays))
 
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
@@ -563,6 +580,10 @@ class Specialization(CallPlanner):
             # once more.
             self._book(time.perf_counter() - began, spent)
             raise
+        except Exception:
+            if self.layout.numbers:
+                self.core.counters.traces -= 1
+            raise
         finally:
             flight.depth -= 1
 
@@ -576,6 +597,29 @@ class Specialization(CallPlanner):
     def _demand_choice(self, key: Hashable) -> None:
         if key not in self.chosen and tolerance_of(self.core.options.precision) is not None:
             raise Undecided(key)
+
+    def _demand_held(self, arrays: Sequence[object]) -> None:
+        """Check that the numbers which this entry holds are needed for arrays of these shapes.
+
+        Raises:
+            Redirected: The body can be traced with all of them, or needs others.
+        """
+        wider = self.wider
+        if wider is None or not self.redirects or wider.choices.depends_on_shapes:
+            return
+        layout = self.layout
+        known: dict[int, object] = dict(zip(layout.static, self.statics, strict=True))
+        for i, array in zip(layout.dynamic, arrays, strict=True):
+            shape, dtype, weak = aval_parts(array)
+            known[i] = jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
+        given = [known[i] for i in wider.layout.dynamic]
+        key, choices = trace_key(given), wider.choices
+        if key in choices.held_at:
+            return
+        if attempt(wider, given) is None:
+            choices.traced_at.add(key)
+            raise Redirected
+        choices.held_at[key] = {i: layout.held[i] for i in layout.held.keys() - wider.layout.held}
 
     def land(self) -> bool:
         """Release the threads that waited for traces of this call, and return whether this thread

@@ -15,7 +15,9 @@ from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
 from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
 from .._owners import users_level
-from .._signature.hints import ArrayHint, Dim, ScalarHint
+from .._signature.hints import ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint
+from .._view.field_axes import axes_of_instances
+from .abstract_instances import abstract_instance, has_fields
 
 if TYPE_CHECKING:
     from .core import CompiledFunction
@@ -38,11 +40,11 @@ def abstract_values(
         ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
     """
     sizes = {} if sizes is None else sizes
-    _check_sizes(core, sizes)
     try:
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise core.binder.misfit(error, tuple(kwargs)) from None
+    _check_sizes(core, sizes, given.arguments)
 
     # Explicit sizes override those of the examples.
     examples = dict(given.arguments)
@@ -63,7 +65,11 @@ def abstract_values(
     return given.args, given.kwargs
 
 
-def _check_sizes(core: CompiledFunction, sizes: object) -> None:
+def _check_sizes(
+    core: CompiledFunction,
+    sizes: object,
+    given: Mapping[str, object],
+) -> None:
     if not isinstance(sizes, Mapping):
         raise ContractError(
             core.where,
@@ -72,13 +78,14 @@ def _check_sizes(core: CompiledFunction, sizes: object) -> None:
             'write sizes={"n": 100}.',
             code="J216",
         )
-    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
+    held = map(axes_of_instances, given.values())
+    known = core.axes.union(*held, (axis.name for axis in core.options.vmap))
     for name, size in sizes.items():
         if name not in known:
             raise ContractError(
                 core.where,
                 f"sizes names {name!r}, which is not an axis.",
-                "The axes of the signature and of `vmap` are"
+                "The axes of the signature, of the fields of its classes and of `vmap` are"
                 f" {', '.join(sorted(known)) or 'none'}.",
                 name_fix(str(name), known),
                 code="J216",
@@ -120,9 +127,29 @@ def _abstract_value(
     """Return an abstract value built from an annotation; None leaves the parameter to its
     default.
     """
-    hint = parameter.hint
+    if parameter.has_default and has_fields(parameter.hint):
+        return None
+    return _value_of(core, parameter, parameter.hint, parameter.name, sizes, given)
+
+
+def _value_of(
+    core: CompiledFunction,
+    parameter: Parameter,
+    hint: Hint,
+    path: str,
+    sizes: Mapping[str, int],
+    given: Mapping[str, object],
+) -> object:
+    """Return an abstract value for a parameter, or for the field of a class in it, at this path."""
     if isinstance(hint, ScalarHint) and not parameter.has_default:
         return 0.0 if hint.kind == "float" else 0j
+
+    if isinstance(hint, (ContainerHint, ModuleHint)) and has_fields(hint):
+        return abstract_instance(
+            hint,
+            path,
+            lambda inner, path: _value_of(core, parameter, inner, path, sizes, given),
+        )
 
     if isinstance(hint, ArrayHint) and hint.default_dtype() is not None:
         known = [_size(dim, sizes, given) for dim in hint.dims]
@@ -132,15 +159,15 @@ def _abstract_value(
             mapped = _insert_vmap_axes(core, parameter, shape, sizes)
             return jax.ShapeDtypeStruct(mapped, hint.default_dtype())
         if not parameter.has_default:
-            raise _no_size(core, parameter, hint, missing)
+            raise _no_size(core, parameter.name, path, hint, missing)
 
     if parameter.has_default:
         return None
     raise ContractError(
         core.where,
-        f"nothing tells what {parameter.name!r} is.",
-        "Sizes describe arguments annotated with a dtype and named axes; everything else needs an"
-        " example.",
+        f"nothing tells what {path!r} is.",
+        "Sizes describe what is annotated with a dtype and named axes: an argument, or each field"
+        " of its class; everything else needs an example.",
         f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a"
         " static value.",
         code="J216",
@@ -149,20 +176,21 @@ def _abstract_value(
 
 def _no_size(
     core: CompiledFunction,
-    parameter: Parameter,
+    argument: str,
+    path: str,
     hint: ArrayHint,
     missing: list[str],
 ) -> ContractError:
     names = [dim.name for dim in hint.dims if dim.name is not None]
     return ContractError(
         core.where,
-        f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
+        f"{path!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
         "Ahead of time every axis needs a size.",
         (
             f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for"
-            f" {parameter.name!r}."
+            f" {argument!r}."
             if names
-            else f"pass an example for {parameter.name!r}."
+            else f"pass an example for {argument!r}."
         ),
         code="J216",
     )
@@ -220,8 +248,8 @@ def _warn_unmapped_arrays(
                 core.where,
                 f"axis {axis.name!r} was put into {shortlist([repr(name) for name in guessed])},"
                 " left out of the examples.",
-                "Of what is left out every array is taken as mapped, and a call that shares one is"
-                " another program.",
+                "Every array of an argument that is left out is taken as mapped; a call that shares"
+                " one is another program.",
                 f"pass an example for what is shared ({example}), or say which are mapped: "
                 f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.',
             ),
@@ -241,8 +269,8 @@ def _insert_vmap_axes(
         if axis.name not in sizes:
             continue
         dims = {parameter.name: 0} if axis.dims is None else dict(axis.dims)
-        if parameter.name in dims:
-            at = dims[parameter.name]
+        at = dims.get(parameter.name)
+        if at is not None:
             if at < 0:
                 at += len(shape) + 1
             shape.insert(at, sizes[axis.name])

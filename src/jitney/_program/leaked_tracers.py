@@ -9,6 +9,8 @@ was read before it was set, in the trace that fails.
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
+
 import jax
 from jax.core import Tracer
 
@@ -17,6 +19,7 @@ from .._jax.trees import tree_flatten
 from .._signature.attribute_reads import AttributeReads
 from .._signature.attributes import attributes_of
 from .._signature.mutable_objects import article, is_plain
+from .._signature.records import tree_fix
 from .._view.result import Outcome
 
 
@@ -27,16 +30,17 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
         StaticError: An object holds one.
     """
     for _, leaf in outcome.rest:
-        if not is_plain(type(leaf)):
+        if not is_plain(type(leaf)) and not is_dataclass(leaf):
             continue
         held = next((name for name, part in attributes_of(leaf).items() if _is_left(part)), None)
         if held is not None:
             raise StaticError(
                 where,
-                f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",
+                f"the result is or holds {article(leaf)}, whose {held!r} is or holds an array of"
+                " the trace.",
                 "Arrays leave a compiled function in tuples, lists, dicts and Equinox modules."
                 " Other objects are handed on as they are, with arrays that have no numbers.",
-                f"return the arrays, or make {type(leaf).__name__} an eqx.Module.",
+                f"return the arrays, or {tree_fix(type(leaf))}",
                 code="J311",
             )
 
@@ -68,4 +72,9 @@ def left_error(
 
 
 def _is_left(part: object) -> bool:
-    return any(isinstance(leaf, Tracer) for leaf in tree_flatten(part)[0])
+    for leaf in tree_flatten(part)[0]:
+        if isinstance(leaf, Tracer):
+            return True
+        if is_dataclass(leaf) and any(map(_is_left, attributes_of(leaf).values())):
+            return True
+    return False

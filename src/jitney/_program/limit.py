@@ -47,7 +47,7 @@ def _limit_message(core: FunctionInfo, count: int) -> str:
     )
     compiled = core.counters.compile_events
     were = f"{plural(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
-    what = f"it is traced anew, and {were} compiled, of max_compiles={count}:\n{history}\n "
+    what = f"it is traced again, and {were} compiled, of max_compiles={count}:\n{history}\n "
     advised = core.counters.advise(core.counters.events)
     remedies = dict.fromkeys(
         cause.remedy for event in advised.causes for cause in event if cause.remedy

@@ -87,7 +87,7 @@ class Compiled(_Around):
         # The program fits one entry: the same structure and static values.
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        entry = core.entry(layout, leaves, self._entry.options)
+        layout, entry = core.settled(layout, leaves, self._entry.options)
         # The function may have forgotten its entry meanwhile, and has another of the same place.
         if entry is not self._entry and not (
             entry.place == self._entry.place and self._entry.holds()

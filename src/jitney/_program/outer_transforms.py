@@ -77,7 +77,7 @@ def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
         _say(
             body,
             f"it is not padded {where}",
-            "It runs at exact size there, and each size is traced and compiled anew.",
+            "It runs at exact size there, and each size is traced and compiled again.",
             fix,
         )
     return False
@@ -95,14 +95,14 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
     ):
         return False
 
-    option = "chunk" if options.chunk else "memory"
     where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
         where, fix = (
             _STAGED,
             (
-                f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of"
-                " its `jit`."
+                "call it outside of `jit` (`f.value_and_grad` for a gradient), or, if the outer"
+                " function's annotations name the axis, cut that:"
+                f" @jitney.optimize({option_texts(_cutting(options))[0]}) in place of its `jit`."
             ),
         )
     elif options.chunk and options.memory is None and not body.is_sharded and not twice:
@@ -110,7 +110,7 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
     elif twice:
         where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are cut."
     elif times_differentiated(arrays):
-        fix = "take its derivative with `.grad` or its kin, which are cut."
+        fix = "take its derivative with `.grad` or the like, which are cut."
     else:
         fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
 
@@ -120,6 +120,11 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
         )
         _say(body, f"it is not cut into chunks {where}", rule, fix)
     return False
+
+
+def _cutting(options: Options) -> Options:
+    """Option that cuts a function, alone."""
+    return Options(chunk=options.chunk) if options.chunk else Options(memory=options.memory)
 
 
 def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
@@ -135,7 +140,7 @@ def warn_uncut(body: CallPlanner, refusal: Refused) -> None:
     fix = (
         "make that value an argument of the function."
         if isinstance(refusal, ClosesOver)
-        else "take its derivative with `.grad` or its kin, which cut it, or say what to change."
+        else "take its derivative with `.grad` or the like, which cut it, or say what to change."
     )
     _say(body, what, rule, fix)
 
@@ -149,10 +154,10 @@ def warn_missing_checks(body: CallPlanner) -> None:
         return
 
     if options.debug_nans and "debug_nans" not in outer:
-        rule = "There its results are no numbers yet, so that a NaN is passed on."
+        rule = "There its results are not numbers yet, so that a NaN is passed on."
         fix = (
             "put debug_nans=True on the outermost function, and take a derivative with `.grad` or"
-            " its kin, which are looked at."
+            " the like, which are looked at."
         )
         _say(
             body,
@@ -163,12 +168,12 @@ def warn_missing_checks(body: CallPlanner) -> None:
 
     if options.verify and "verify" not in outer and changes_of(options, body.core.fn()):
         rule = (
-            "There its results are no numbers yet, which could be compared with those of plain"
+            "There its results are not numbers yet, which could be compared with those of plain"
             " `jax.jit`."
         )
         fix = (
-            "put verify=True on the outermost function, and take a derivative with `.grad` or its"
-            " kin, which are compared."
+            "put verify=True on the outermost function, and take a derivative with `.grad` or the"
+            " like, which are compared."
         )
         _say(
             body,

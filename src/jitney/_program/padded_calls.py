@@ -376,23 +376,27 @@ class PaddedCalls:
         unfilled = entry.layout.view(entry.core.contract, abstract, entry.statics)
 
         # Read annotations such as `{model.width}*n` once more, with the filled shapes in place of
-        # the true ones. The annotations of fields stay.
+        # the true ones.
         leaves: list[Leaf] = []
         for leaf, raw, shape in zip(view.leaves, unfilled.leaves, shapes, strict=True):
             leaves.append(replace(leaf, shape=shape, hint=raw.hint or leaf.hint))
         filled = entry.fill_in_sizes(View(tuple(leaves)))
 
-        for here, padded in zip(view.leaves, filled.leaves, strict=True):
+        # The annotations of fields are read off the instances, so a layout reads them.
+        resized = [leaf.abstract() for leaf in filled.leaves]
+        again = entry.layout.view(entry.core.contract, resized, entry.statics)
+        for here, padded, there in zip(view.leaves, filled.leaves, again.leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
                 raise Refused(
                     "",
                     f"has {here.path!r}, whose shape would fall from {here.shape} to"
                     f" {padded.shape}",
                 )
-            if here.hint != padded.hint:
+            hint = here.declared
+            if here.hint != padded.hint or here.field != there.field:
                 raise Refused(
                     "",
-                    f"has {here.path!r}, whose size {here.hint and here.hint.text} is read off an"
+                    f"has {here.path!r}, whose size {hint and hint.text} is read off an"
                     " array that would be padded",
                 )
         return shapes

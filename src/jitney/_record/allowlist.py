@@ -160,17 +160,12 @@ def check_module(name: str, *, stdlib: bool) -> None:
     root = name.partition(".")[0]
     if not stdlib and is_installed(name) and not is_known(name):
         raise NotDeterministic(
-            f"it uses the package `{root}`, and nobody has looked whether that has a state of"
-            " its own"
+            f"it uses the package `{root}`, which has not been checked for a state of its own"
         )
     if stdlib and root not in _PURE:
-        raise NotDeterministic(
-            f"it reads `{name}`, which may say something else in another process"
-        )
+        raise NotDeterministic(f"it reads `{name}`, which may differ in another process")
     if name.startswith("numpy.random"):
-        raise NotDeterministic(
-            f"it reads `{name}`, which may say something else in another process"
-        )
+        raise NotDeterministic(f"it reads `{name}`, which may differ in another process")
 
 
 def check_name(module: str, name: str) -> None:

@@ -96,8 +96,8 @@ def _install() -> None:
         sys.audit(_TRIAL)
         if _TRIAL not in _heard:
             raise NotDeterministic(
-                "an audit hook of this process refuses another one, so nobody sees which files are"
-                " read"
+                "an audit hook of this process refuses another one, so it cannot be seen which"
+                " files are read"
             )
 
 

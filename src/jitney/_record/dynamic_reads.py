@@ -90,7 +90,7 @@ class LookedUp:
         if isinstance(target, types.ModuleType):
             if sys.modules.get(target.__name__) is not target:
                 raise NotDeterministic(
-                    f"it reads the module `{target.__name__}`, which nobody can import"
+                    f"it reads the module `{target.__name__}`, which cannot be imported"
                 )
             self._note((target.__name__, name), leads_on=True)
         elif isinstance(target, types.FunctionType) and importable(target) is not None:

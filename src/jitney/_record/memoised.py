@@ -91,7 +91,7 @@ class LruCacheContents:
         )
         if not is_known or len(links) not in (0, 3 * size):
             raise NotDeterministic(
-                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+                f"`{name_of(remembering)}` remembers its results, which cannot be read"
             )
 
         # The table of an unbounded cache maps keys to results; that of a bounded one, keys to
@@ -101,7 +101,7 @@ class LruCacheContents:
         results = {id(key): result for key, result in zip(links[::3], links[1::3], strict=True)}
         if results.keys() != set(map(id, table)):
             raise NotDeterministic(
-                f"`{name_of(remembering)}` remembers what it returned, and nobody sees what"
+                f"`{name_of(remembering)}` remembers its results, which cannot be read"
             )
         # in the order of the table, which a cache hit leaves unchanged
         return cls(fn, [(key, results[id(key)]) for key in table])

@@ -35,7 +35,7 @@ from .origin import CORE, is_installed, is_known
 from .sets import MAKES_SETS, is_used_up, is_view
 from .unsure import NotDeterministic
 
-_BLIND = "another tool watches the code that runs, so nobody sees what is read"
+_BLIND = "another tool watches the code that runs, so jitney cannot see what is read"
 _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
@@ -135,8 +135,8 @@ class TraceMonitor:
             )
         if whose not in ("user", "stdlib") and not is_known(module):
             return (
-                f"it runs code of `{module}`, and nobody has looked whether that package has a"
-                " state of its own"
+                f"it runs code of `{module}`, a package that has not been checked for a state of"
+                " its own"
             )
         return None
 
@@ -163,7 +163,7 @@ class TraceMonitor:
             self._fail(f"`{_asker(frame)}` {what}, whose order may be another in each process")
         elif is_barred_call(called) and not _is_nobodys(frame):
             self._fail(
-                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says"
+                f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which gives"
                 " something else in another process"
             )
 

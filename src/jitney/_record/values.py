@@ -259,8 +259,8 @@ class ContentHasher:
             answers = answers_itself(kind)
             if answers is not None:
                 raise self.fail(
-                    f"is of a class with a `{answers}` of its own, so that nobody sees what it"
-                    " holds"
+                    f"is of a class with a `{answers}` of its own, so that its content cannot be"
+                    " read"
                 )
             self._open.add(id(kind))
 
@@ -580,7 +580,7 @@ class ContentHasher:
             self._many([("", array_type)] if is_users_own else [])
             return
         if is_node(value) and not issubclass(value, _SEEN_THROUGH):
-            raise self.fail("is registered as a node of JAX's trees, and nobody sees how")
+            raise self.fail("is registered as a node of JAX's trees, in a way that cannot be read")
         self.say(*annotations_text(value))
         self._many([("", base) for base in value.__bases__])
         if type(value) is not type:

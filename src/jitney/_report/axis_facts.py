@@ -16,7 +16,7 @@ from .._public import public_in
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
 from .._stages.plan import Plan
-from .._view.named_axes import in_names, named_axes, sizes_of
+from .._view.named_axes import clash_of, in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
@@ -31,7 +31,7 @@ class AxisFacts:
         name: The axis.
         kind: "pointwise" if each element is treated alone; "mapped" if `vmap` added the axis; else
             the kinds of its uses, such as "reduced" or "scanned and sorted"; "unknown" if the body
-            cannot be traced without knowing the size.
+            cannot be traced without knowing the size, or the instances of a class differ in it.
         uses: Each operation that uses several elements of the axis, with its line.
         refused: Reason why the axis cannot be padded; None if it can.
         levels: Number of reductions along it that wait for one another, as the sum of a softmax
@@ -75,13 +75,24 @@ def _listing(places: Sequence[str]) -> str:
 
 
 class Axes(dict[str, AxisFacts]):
-    """Axis name -> facts; printed, a line for each axis, folded to the width of the terminal."""
+    """Axis name -> facts; printed, a line for each axis, folded to the width of the terminal. In a
+    notebook it is a table.
+    """
 
     def __str__(self) -> str:
         # Imported here, since rich is slow to import and most facts are never printed.
         from .._console import wrap_line
 
         return "\n".join(wrap_line(str(facts)) for facts in self.values())
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of, table
+
+        rows = [
+            [(name, ""), (facts.text, "yellow" if facts.refused else "")]
+            for name, facts in self.items()
+        ]
+        return html_of(table("axes", rows))
 
 
 # Largest size that is tried, from 2 on, where the form of an expression alone proves nothing.
@@ -114,7 +125,8 @@ def facts_of(
     )
     vmap = plan.of(Vmap)
     inside = plan.seen_inside(Vmap, view)
-    sizes = sizes_of(inside, named_axes(inside))
+    named = named_axes(inside)
+    sizes = sizes_of(inside, named)
     axes = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
     # Each axis becomes symbolic in turn. Sizes 0 and 1 have no facts, since they run unpadded.
     for name, size in sizes.items():
@@ -126,7 +138,10 @@ def facts_of(
                 2,
                 max(size, _LARGEST),
             )
-            if buckets is None or bucket is not None:
+            clash = clash_of(name, inside, named)
+            if clash is not None:
+                axes[name] = AxisFacts(name, "unknown", refused=clash.what.removesuffix("."))
+            elif buckets is None or bucket is not None:
                 axes[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 

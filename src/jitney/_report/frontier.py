@@ -4,6 +4,7 @@ picture.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ class Frontier(Shown):
             is not a limit.
         unsupported: Reason why residuals cannot be offloaded to the memory of the host; None if
             they can.
+        down_to: Bytes down to which choices were sought, where no `memory` was given and something
+            takes so little; a lower limit may find a choice that takes less.
     """
 
     function: str
@@ -61,6 +64,7 @@ class Frontier(Shown):
     ways: tuple[Saving, ...]
     chosen: Saving | None
     unsupported: str | None
+    down_to: int | None = None
 
     def __rich__(self) -> Table:
         from .._console import table
@@ -97,8 +101,20 @@ class Frontier(Shown):
                     (f"products, in the memory of the host: {self.unsupported}", "dim"),
                 ]
             )
+        for mark, note in self._legend():
+            rows.append([(mark, "dim"), ("", ""), ("", ""), ("", ""), (note, "dim")])
         kept = f" in {text(self.memory)}" if self.memory is not None else ""
         return table(f"what the gradient of {self.function} saves{kept}", rows)
+
+    def _legend(self) -> Iterator[tuple[str, str]]:
+        """Marks of the table with their meaning; what the table leaves open has no mark."""
+        if self.chosen is not None:
+            yield "->", 'what remat="auto" takes within this memory'
+        if not all(way.best for way in self.ways):
+            yield "·", "another one takes no more memory and recomputes no more"
+        if self.down_to is not None:
+            least = text(self.down_to)
+            yield "", f"sought down to {least}: less may be possible, which a lower memory= finds"
 
     def svg(self) -> Picture:
         """Draw the frontier as SVG text.

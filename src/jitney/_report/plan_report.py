@@ -213,7 +213,8 @@ def report(
     ]
 
     sizes = planned.sizes.bound if planned.sizes is not None else {}
-    static = zip(entry.layout.static_names(), entry.statics, strict=True)
+    held = (entry.layout.held.get(i) for i in entry.layout.static)
+    static = zip(entry.layout.static_names(), entry.statics, held, strict=True)
     return Report(
         function=str(core.where),
         plan=plan,
@@ -226,7 +227,10 @@ def report(
             *_serialized_line(core, entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
-        static=tuple(f"{name} = {static_text(value)}" for name, value in static),
+        static=tuple(
+            f"{name} = {static_text(value)}{f': {why}' if why else ''}"
+            for name, value, why in static
+        ),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
         view=planned.view,
         cut=cut,
@@ -571,7 +575,7 @@ def _other_decisions(
         PlanLine(
             "cache",
             kept,
-            where if options.cache else "`cache=False`: compiled in every process anew",
+            where if options.cache else "`cache=False`: compiled again in every process",
         ),
         PlanLine("max_compiles", options.max_compiles is not None, _compile_limit(core)),
         PlanLine(

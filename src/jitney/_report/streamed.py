@@ -55,6 +55,25 @@ class StreamStats:
             f" {self.seconds:.3g} s, {self.rate:,.0f} rows/s{again}"
         )
 
+    def _repr_html_(self) -> str:
+        from .._console import html_of, table
+
+        passes = f"{self.passes} passes" if self.passes != 1 else "1 pass"
+        rows = [
+            ("rows", f"{self.rows:,}"),
+            ("chunks", f"{self.chunks:,} in {passes}"),
+            ("time", f"{self.seconds:.3g} s, {self.rate:,.0f} rows/s"),
+        ]
+        if self.read < self.rows * self.passes:
+            rows.append(("resumed", f"{self.read:,} rows were read in this run"))
+        if self.retries:
+            rows.append(("retries", f"{self.retries:,} readings made again"))
+        if self.saves:
+            rows.append(("checkpoints", f"{self.saves:,} saved"))
+        if self.kept is not None:
+            rows.append(("programs", self.kept))
+        return html_of(table("stream", [[(name, ""), (text, "")] for name, text in rows]))
+
 
 @public_in("jitney.types")
 class Streamed(NamedTuple, Generic[R]):

@@ -20,7 +20,8 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._jax.trees import attribute, tree_flatten, tree_unflatten
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import attribute, tree_flatten
 from .._jax.typed import PyTreeDef
 from .._record.origin import lookup_name
 from .._record.unsure import NotDeterministic
@@ -71,7 +72,7 @@ class Forms:
         leaves: list[object] = [_ARRAY] * (treedef.num_leaves - len(rest))
         for i, leaf in rest:
             leaves.insert(i, leaf)
-        form = self._to_data(tree_unflatten(treedef, leaves))
+        form = self._to_data(unflatten_stand_ins(treedef, leaves))
 
         # Read it back: the structure must be the same, static fields included.
         treedef_read, rest_read = self.read(form)
@@ -174,7 +175,7 @@ class Forms:
         # Like a node of the arguments.
         at, *children = rest
         values = list(map(self._read, children))
-        return tree_unflatten(self._nodes[at][1], values)
+        return unflatten_stand_ins(self._nodes[at][1], values)
 
 
 def _module_of(kind: object, fields: Mapping[str, object]) -> eqx.Module:

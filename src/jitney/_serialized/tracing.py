@@ -18,6 +18,7 @@ from .._checks import Unflaggable as HasCallbacks
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.exported import export, is_plain, program_of, results_of
+from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
 from .._record.unsure import NotDeterministic
@@ -113,7 +114,7 @@ class ExportableTrace:
 
     def form(self) -> tuple[PyTreeDef, Rest]:
         """Return the structure of the result, and the parts of it that are not arrays."""
-        whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
+        whole = unflatten_stand_ins(self._treedef, [None] * self._treedef.num_leaves)
         if type(whole) is Mixed:
             return whole.outcome.treedef, whole.outcome.rest
         return self._treedef, ()

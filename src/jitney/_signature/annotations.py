@@ -17,7 +17,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeGuard, TypeVar, get_args, get_origin
 
 import jax
@@ -146,13 +146,33 @@ def annotated_names(fn: Callable[..., object]) -> frozenset[str]:
     return frozenset(words)
 
 
-@functools.lru_cache(maxsize=4096)
 def fields_of(cls: type) -> Mapping[str, Hint]:
     """Hints of the annotated fields of a class, inherited ones included, each resolved in the scope
     of the class that declares it.
     """
+    hints = _fields_of(cls)
+    # A name that is missing may have been defined since.
+    if any(map(_is_unresolved, hints.values())):
+        return _fields_of.__wrapped__(cls)
+    return hints
+
+
+@functools.lru_cache(maxsize=4096)
+def _fields_of(cls: type) -> Mapping[str, Hint]:
     raws = resolved_fields(cls)
     return types.MappingProxyType({name: read(raw) for name, raw in raws.items()})
+
+
+def _is_unresolved(hint: Hint) -> bool:
+    match hint:
+        case AnyHint():
+            return hint.is_unresolved
+        case UnionHint(options=parts) | ContainerHint(items=parts):
+            return any(map(_is_unresolved, parts))
+        case TreeHint(leaf=leaf):
+            return _is_unresolved(leaf)
+        case _:
+            return False
 
 
 def read(hint: object) -> Hint:
@@ -167,6 +187,8 @@ def _read(hint: object, seen: frozenset[int]) -> Hint:
         hint: A type hint.
         seen: The `id`s of the enclosing aliases and records, which may be recursive.
     """
+    if _is_copied_array(hint):
+        hint = jax.Array
     return (
         _read_plain(hint)
         or _read_wrapper(hint, seen)
@@ -175,6 +197,19 @@ def _read(hint: object, seen: frozenset[int]) -> Hint:
         or _read_container(hint, seen)
         or _read_class(hint)
         or AnyHint(f"`{_text(hint)}` names no axes")
+    )
+
+
+def _is_copied_array(hint: object) -> bool:
+    """Return whether a class is a copy of `jax.Array`.
+
+    Its name does not lead to it, so picklers that copy what they do not find by name (cloudpickle)
+    copy it where a function of `__main__` is annotated with it.
+    """
+    return (
+        isinstance(hint, type)
+        and hint is not jax.Array
+        and (hint.__module__, hint.__qualname__) == (jax.Array.__module__, jax.Array.__qualname__)
     )
 
 
@@ -258,7 +293,7 @@ def _read_jaxtyping(hint: object, seen: frozenset[int]) -> Hint | None:
     if issubclass(hint, _PyTree):
         return _read_tree(hint, seen)
     if issubclass(hint, jaxtyping.AbstractDtype):
-        return AnyHint(f"`{hint.__name__}` has no shape")
+        return AnyHint(f"`{hint.__name__}` has no shape", is_array=True)
     return _read_array(hint) if issubclass(hint, jaxtyping.AbstractArray) else None
 
 
@@ -287,8 +322,8 @@ def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
 
 def _read_array(hint: Any) -> Hint:
     if not hasattr(hint, "dim_str"):
-        return AnyHint("`AbstractArray` has no shape")
-    array_type = hint.array_type
+        return AnyHint("`AbstractArray` has no shape", is_array=True)
+    array_type = jax.Array if _is_copied_array(hint.array_type) else hint.array_type
     if array_type is not Any and not issubclass(
         array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct
     ):
@@ -309,12 +344,13 @@ def _read_union(hint: object, seen: frozenset[int]) -> Hint | None:
     array = _one_array(members, seen)
     if array is not None:
         return array
-    options = tuple(dict.fromkeys(_read(member, seen) for member in members))
+    options = tuple(dict.fromkeys(_several_arrays(members, seen) or _each(members, seen)))
 
     # One alternative that takes anything makes the union take anything.
     for option in options:
         if isinstance(option, AnyHint):
-            return AnyHint(option.reason or f"`{_text(hint)}` takes anything")
+            why = option.reason or f"`{_text(hint)}` takes anything"
+            return AnyHint(why, number=_scalar_among(options))
 
     if len(options) == 1:
         return options[0]
@@ -362,6 +398,35 @@ def _one_array(
     if len(members) > 1:
         text = re.sub(r"\[\w+,", "[ArrayLike,", text)
     return dataclasses.replace(array, text=text, array_like=bool(numbers))
+
+
+def _each(members: Iterable[object], seen: frozenset[int]) -> list[Hint]:
+    return [_read(member, seen) for member in members]
+
+
+def _scalar_among(options: Sequence[Hint]) -> ScalarHint | None:
+    """The alternative for Python numbers, unless `int` is one of its own."""
+    if any(isinstance(option, StaticHint) and option.hint is int for option in options):
+        return None
+    return next((option for option in options if isinstance(option, ScalarHint)), None)
+
+
+def _several_arrays(members: Sequence[object], seen: frozenset[int]) -> list[Hint] | None:
+    """The array hints of a union of several `Float[ArrayLike, ""]`, which jaxtyping expands to
+    array types and number types; None for another union.
+    """
+    numbers = [member for member in members if _is_number_type(member)]
+    if not {np.number, np.generic} & {*numbers}:
+        return None
+    others = _each((member for member in members if not _is_number_type(member)), seen)
+    if not all(isinstance(hint, ArrayHint) or hint == StaticHint(None, "None") for hint in others):
+        return None
+    return [
+        dataclasses.replace(hint, array_like=True)
+        if isinstance(hint, ArrayHint) and all(dim.variadic for dim in hint.dims)
+        else hint
+        for hint in others
+    ]
 
 
 def _is_number_type(hint: object) -> TypeGuard[type]:
@@ -437,6 +502,7 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
         variadic=False,
         text=kind.__name__,
         keys=names,
+        optional=getattr(kind, "__optional_keys__", frozenset()),
     )
 
 
@@ -461,7 +527,7 @@ def _read_class(hint: object) -> Hint | None:
     if not _is_class(kind) or kind in (typing.Generic, typing.Protocol):
         return None
     if issubclass(kind, jax.Array | np.ndarray | jax.ShapeDtypeStruct | np.generic):
-        return AnyHint(f"`{_text(hint)}` names no axes")
+        return AnyHint(f"`{_text(hint)}` names no axes", is_array=True)
     if issubclass(kind, _STATIC):
         return StaticHint(_modern(hint), _text(hint))
     if kind in (

@@ -66,7 +66,7 @@ class Bucket:
             elif numbers is None:
                 what = f"{sizes!r} is not a list of sizes"
             else:
-                what = f"{sizes!r} are no sizes"
+                what = f"{sizes!r} are not sizes"
             raise OptionError(
                 _WHERE,
                 f"{what} above 0.",

@@ -125,6 +125,8 @@ class ScalarHint:
     """Hint `float` or `complex` of a traced number of rank 0."""
 
     kind: Literal["float", "complex"]
+    # One alternative of a union, as in `float | Array`.
+    is_alternative: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -175,6 +177,8 @@ class ContainerHint:
     text: str
     # Field names of a NamedTuple or keys of a TypedDict.
     keys: tuple[str, ...] = ()
+    # Keys of a TypedDict that may be missing.
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,10 @@ class AnyHint:
     reason: str = ""
     # The annotation of a field contains an undefined name.
     is_unresolved: bool = False
+    # Hint of Python numbers, as in `float | Array`.
+    number: ScalarHint | None = None
+    # The value is an array all the same.
+    is_array: bool = False
 
     @property
     def text(self) -> str:

@@ -25,6 +25,7 @@ from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled
 from .buckets import Bucket
+from .paths import Steps, root_of, steps_of
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -66,10 +67,17 @@ _OWN = {"set by": "jitney"}
 
 @dataclass(frozen=True)
 class VmapAxis:
-    """Axis to map over. `dims` holds (argument, position) pairs, or None for the rank rule."""
+    """Axis to map over. `dims` holds (path, position) pairs, or None for the rank rule. A path is
+    an argument or a part of one, whose position is None if it does not have the axis.
+    """
 
     name: str
-    dims: tuple[tuple[str, int], ...] | None = None
+    dims: tuple[tuple[str, int | None], ...] | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments that `dims` names, or of which it names parts."""
+        return tuple(dict.fromkeys(root_of(path) for path, _ in self.dims or ()))
 
 
 @dataclass(frozen=True)
@@ -218,7 +226,7 @@ _CONTRADICTIONS = (
         lambda o: o.remat == AUTO and o.memory is None,
         'remat="auto" has no memory to keep to.',
         "It recomputes the least in the backward pass that brings a gradient below `memory`.",
-        'write memory="2GiB" beside it, or memory="auto" for what is free.',
+        'write memory="2GiB" with it, or memory="auto" for what is free.',
     ),
     _Contradiction(
         lambda o: o.remat == AUTO and o.chunk,
@@ -257,7 +265,7 @@ _CONTRADICTIONS = (
         'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.',
     ),
     _Contradiction(
-        lambda o: _listing({name for axis in o.vmap for name, _ in axis.dims or ()} & {*o.static}),
+        lambda o: _listing({name for axis in o.vmap for name in axis.arguments} & {*o.static}),
         "{} cannot be static and mapped.",
         "A static value is one value for the whole program.",
         "name it in one of the two options.",
@@ -419,9 +427,10 @@ def _explicit(
 ) -> VmapAxis:
     if (
         not isinstance(dims, Mapping)
-        or len(dims) == 0
-        or not all(isinstance(argument, str) for argument in dims)
-        or not all(isinstance(dim, int) and not isinstance(dim, bool) for dim in dims.values())
+        or not all(isinstance(path, str) for path in dims)
+        or not all(map(_is_position, dims.values()))
+        # Without a position nothing would be mapped.
+        or all(dim is None for dim in dims.values())
     ):
         fail(
             where,
@@ -429,7 +438,31 @@ def _explicit(
             "The dict form takes {axis: {argument: position}}.",
             f'write vmap={{"{name}": {{"x": 0}}}}.',
         )
+
+    parts: dict[Steps, str] = {}
+    for path in dims:
+        steps = steps_of(path)
+        if steps is None:
+            fail(
+                where,
+                f"vmap={value!r} has {path!r}, which is not a path.",
+                "A part of an argument is written as the body reaches it.",
+                'write "model.layers[0].weight", or "params[\'layers\']" for an item of a dict.',
+            )
+        if steps in parts:
+            fail(
+                where,
+                f"vmap={value!r} has {parts[steps]!r} and {path!r}, which are one part.",
+                "A part has one position of an axis.",
+                "keep one of them.",
+            )
+        parts[steps] = path
     return VmapAxis(name, tuple(dims.items()))
+
+
+def _is_position(dim: object) -> bool:
+    # A bool is an int to Python, but not a position.
+    return dim is None or (isinstance(dim, int) and not isinstance(dim, bool))
 
 
 def _pad(

@@ -78,7 +78,7 @@ class Autocast(Stage):
             raise OptionError(
                 request.where,
                 f"`precision` names {name!r}, which is in no argument's path.",
-                "A name fits where its parts stand in the path of an array, one behind the other:"
+                "A name fits where its parts stand in the path of an array, in this order:"
                 " 'head' fits model.head.weight.",
                 (
                     f"near to it are {', '.join(map(repr, near))}; plans print all paths."

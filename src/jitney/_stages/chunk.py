@@ -19,7 +19,7 @@ import jax
 
 from .. import _axes
 from .._axes import ClosesOver, MadeOfSize, Refused
-from .._errors import AxisError, ContractError, OptionError, Where
+from .._errors import AxisError, OptionError, Where
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import public_name
 from .._jax.typed import Array
@@ -30,6 +30,8 @@ from .._view.named_axes import (
     in_names,
     is_count,
     named_axes,
+    names_of_signature,
+    refuse_two_sizes,
     shape_at,
     sizes_of,
     with_shape_hint,
@@ -214,9 +216,7 @@ class Chunk(Stage):
         if size is None:
             return None
 
-        clash = clash_of(axis, inside, named)
-        if clash is not None:
-            raise ContractError(request.where, clash.what, clash.rule, clash.fix, code=clash.code)
+        refuse_two_sizes(request.where, axis, inside, named)
         if size > _MOST:
             raise AxisError(
                 request.where,
@@ -273,14 +273,17 @@ class Chunk(Stage):
     ) -> Self | None:
         """Stage for any axis that can be cut, the longest first; None if there is none."""
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
-        named = named_axes(inside, levels_of(view, request))
+        levels = levels_of(view, request)
+        named = named_axes(inside, levels)
         sizes = sizes_of(inside, named)
         long = [
             name
             for name, size in sizes.items()
             if size >= _FEWEST and clash_of(name, inside, named) is None
         ]
-        names = sorted(long, key=lambda name: -sizes[name])
+        # Axes of the signature come before those of fields: data are longer than parameters.
+        own = names_of_signature(inside, named) | {name for name, _ in levels}
+        names = sorted(long, key=lambda name: (name not in own, -sizes[name]))
         all_stages = [cls.of(view, request, name, None, "memory") for name in names]
         stages = [stage for stage in all_stages if stage is not None]
         if not stages:
@@ -361,13 +364,13 @@ class Chunk(Stage):
             raise AxisError(
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks: {what}.",
-                "A chunk sees its own elements; sums and their kin, cumulative operations and loops"
+                "A chunk sees its own elements; sums and the like, cumulative operations and loops"
                 " go on from one to the next.",
                 (
                     "return the size itself, or one array that is made of it, or"
                     f" {self._without(whole)}."
                     if isinstance(refusal, MadeOfSize)
-                    else 'write remat="auto" beside `memory`, which recomputes instead, or'
+                    else 'write remat="auto" with `memory`, which recomputes instead, or'
                     f" {self._without(whole)}."
                     if self.asked == "memory" and self.recomputes
                     else f"move that line out of the function, or {self._without(whole)}."
@@ -402,7 +405,7 @@ class Chunk(Stage):
                 self.where,
                 f"axis {self.axis!r} cannot be cut into chunks where it is sharded over"
                 f" {self.devices.text}: {what}.",
-                "Each device works on its own part, and only sums and their kin are put together"
+                "Each device works on its own part, and only sums and the like are put together"
                 " afterwards.",
                 f"take {self.axis!r} out of `shard`, move that line out of the function, or"
                 f" {self._without(whole)}.",

@@ -11,7 +11,7 @@ padded, cut into chunks or mapped, and `remat` stands inside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -32,6 +32,7 @@ from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import public_name
 from .._jax.sparse_arrays import bcoo
+from .._jax.stand_ins import partition
 from .._jax.trees import (
     Path,
     issubdtype,
@@ -44,7 +45,8 @@ from .._jax.typed import Array
 from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
-from .._signature.options import AUTO
+from .._signature.options import AUTO, VmapAxis
+from .._signature.paths import root_of
 from .._sparsity import REVERSE, WAYS, Mode, PassMode
 from .auto_remat import choose_residuals
 from .remat import remat_to_fit
@@ -79,6 +81,27 @@ class Decision:
     why: str
 
 
+# The `id`s of traced numbers that no annotation calls real: a derivative is with respect to arrays.
+_NUMBERS: ContextVar[frozenset[int]] = ContextVar("numbers", default=frozenset())
+
+
+@contextmanager
+def with_numbers(numbers: Iterable[object]) -> Generator[None]:
+    """Scope of a trace in which these values are Python numbers of the caller's."""
+    token = _NUMBERS.set(frozenset(map(id, numbers)))
+    try:
+        yield
+    finally:
+        _NUMBERS.reset(token)
+
+
+def _is_real(leaf: object, named: Container[int] = ()) -> bool:
+    """Return whether a leaf is a floating-point array, and no number of the caller's except for
+    those with an `id` in `named`.
+    """
+    return eqx.is_inexact_array(leaf) and (id(leaf) in named or id(leaf) not in _NUMBERS.get())
+
+
 _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=None)
 
 
@@ -95,7 +118,7 @@ def decisions() -> Generator[list[Decision]]:
 
 KEYWORDS = {
     **{
-        name: f"say it of the function: jitney.lazy_derivatives({name}=...)(f)."
+        name: f"set it on the function: jitney.lazy_derivatives({name}=...)(f)."
         for name in ("sparse", "mode", "skip")
     },
     "argnums": 'say with respect to what by name: wrt="x".',
@@ -210,6 +233,46 @@ class Derived:
         return _Derivation(self, bound, directions).make()
 
 
+def with_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Mapped axes in the dict form, of the directions too: a tangent has the axis where its primal
+    has it, and a cotangent in front, as the result.
+    """
+    extended: list[VmapAxis] = []
+    for axis in axes:
+        dims = list(axis.dims or ())
+        for direction in directions:
+            if direction == COTANGENT:
+                dims.append((direction, 0))
+            else:
+                primal = direction.removeprefix(TANGENT)
+                dims += [
+                    (TANGENT + path, position)
+                    for path, position in axis.dims or ()
+                    if root_of(path) == primal
+                ]
+        # The rank rule goes by the annotations, which directions have too.
+        extended.append(axis if axis.dims is None else replace(axis, dims=tuple(dims)))
+    return tuple(extended)
+
+
+def without_directions(
+    axes: tuple[VmapAxis, ...],
+    directions: Sequence[str],
+) -> tuple[VmapAxis, ...]:
+    """Inverse of `with_directions`."""
+    return tuple(
+        axis
+        if axis.dims is None
+        else replace(
+            axis, dims=tuple(dim for dim in axis.dims if root_of(dim[0]) not in directions)
+        )
+        for axis in axes
+    )
+
+
 def _end_of_parameters(kinds: Sequence[int]) -> int:
     """Position behind all parameters of a signature, but before `**kwargs`."""
     return kinds.index(Kind.VAR_KEYWORD) if Kind.VAR_KEYWORD in kinds else len(kinds)
@@ -283,7 +346,9 @@ class _Derivation:
         self.names = self._names(bound.arguments)
         chosen = {name: bound.arguments[name] for name in self.names}
         self._check_kinds(chosen)
-        self.at, rest = eqx.partition(chosen, eqx.is_inexact_array)
+        # A number that is an argument by itself varies if it is named.
+        own = {id(value) for value in chosen.values()}
+        self.at, rest = partition(chosen, lambda leaf: _is_real(leaf, own))
         self._check_real()
         self.directions = directions
 
@@ -327,7 +392,7 @@ class _Derivation:
         def scalar(at: Arguments) -> tuple[jax.Array, object]:
             nonlocal rest
             value, auxiliary = self._two(self._once(at))
-            aux, rest = eqx.partition(auxiliary, eqx.is_array)
+            aux, rest = partition(auxiliary, eqx.is_array)
             return self._real_number(value), aux
 
         recomputed = _recomputing(scalar, self.derived.remat)
@@ -360,7 +425,7 @@ class _Derivation:
             Refused: The function is not a sum; with the operation along the axis, and its line.
         """
         ranges = ranges_at_hand()
-        arrays, rest = eqx.partition(self.bound.arguments, eqx.is_array)
+        arrays, rest = partition(self.bound.arguments, eqx.is_array)
 
         def whole(arrays: Arguments) -> object:
             out = self._call_with(eqx.combine(arrays, rest))
@@ -632,8 +697,7 @@ class _Derivation:
         names = tuple(
             name
             for name, value in arguments.items()
-            if name not in self.derived.skip
-            and any(map(eqx.is_inexact_array, jax.tree.leaves(value)))
+            if name not in self.derived.skip and any(map(_is_real, jax.tree.leaves(value)))
         )
         if not names:
             raise DerivativeError(
@@ -647,7 +711,7 @@ class _Derivation:
     def _check_kinds(self, chosen: Mapping[str, object]) -> None:
         for name, value in chosen.items():
             leaves = jax.tree.leaves(value)
-            if any(map(eqx.is_inexact_array, leaves)):
+            if any(_is_real(leaf, {id(value)}) for leaf in leaves):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
             if arrays:

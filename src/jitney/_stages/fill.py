@@ -14,7 +14,14 @@ from typing import Self
 from .._axes import Refused
 from .._jax.typed import Array
 from .._signature.buckets import Bucket
-from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
+from .._view.named_axes import (
+    count_leaf,
+    is_count,
+    named_axes,
+    refuse_two_sizes,
+    shape_at,
+    sizes_of,
+)
 from .._view.result import Outcome
 from .._view.result_padding import cuts_of
 from .._view.view import View
@@ -63,11 +70,13 @@ class Fill(Stage):
         # With leaves that hold true sizes, the view is that of arrays which are padded already.
         filled = [leaf for leaf in view.leaves if is_count(leaf)]
         levels = levels_of(view, request)
-        sizes = sizes_of(view, named_axes(view, levels))
+        named = named_axes(view, levels)
+        sizes = sizes_of(view, named)
 
         axes: list[PaddedAxis] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
+            refuse_two_sizes(request.where, name, view, named)
             size = sizes.get(name)
             # Padded arrays are as long as the bucket, or as its part.
             top = size if filled else dict(request.tops).get(name)

@@ -18,6 +18,7 @@ import equinox as eqx
 
 from .. import _remat
 from .._axes import at_any_size
+from .._jax.stand_ins import partition
 from .._jax.trees import Tracer, tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._signature.options import AUTO
@@ -109,7 +110,7 @@ def rolling_tree(fn: Callable[[T], object]) -> Callable[[T], Any]:
         def flat(*arrays: Array) -> list[Array]:
             nonlocal form, rest
             result = fn(tree_unflatten(treedef, arrays))
-            out, rest = eqx.partition(result, eqx.is_array)
+            out, rest = partition(result, eqx.is_array)
             results, form = tree_flatten(out)
             return results
 

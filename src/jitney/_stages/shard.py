@@ -17,7 +17,7 @@ from .. import _axes
 from .._jax.typed import Array
 from .._signature.hints import Hint
 from .._signature.options import Sharding
-from .._view.module_axes import axes_in_modules
+from .._view.field_axes import axes_in_fields
 from .._view.named_axes import NamedAxis, named_axes
 from .._view.result import Outcome, is_computed
 from .._view.view import Leaf, View, leaf_hints
@@ -112,7 +112,7 @@ def named_results(
     # Three walks over the same leaves: hints of the annotation, hints of module fields, and values.
     hints = zip(
         leaf_hints(hint, outcome.inner(results)),
-        axes_in_modules(whole),
+        axes_in_fields(whole),
         jax.tree.leaves(whole),
         strict=True,
     )
@@ -127,7 +127,7 @@ def named_results(
             x.dtype,
             weak_type=False,
             hint=hint or (inside and inside.hint) or None,
-            in_module=inside is not None,
+            in_module=inside is not None and inside.in_module,
         )
         leaves.append(leaf)
 

@@ -166,8 +166,7 @@ def check_axes(
             raise OptionError(
                 request.where,
                 f"`shard` names {name!r}, which no array of this call has.",
-                "Axes of the signature, of `vmap` and of fields of modules are"
-                f" {', '.join(known) or 'none'}.",
+                f"Axes of the signature, of `vmap` and of fields are {', '.join(known) or 'none'}.",
                 name_fix(
                     name,
                     known,

@@ -106,7 +106,8 @@ class Request:
     # Policy that `precision="auto:..."` has chosen, with the reason.
     chosen: tuple[Policy, str] | None = None
     mesh: AnyMesh | None = None
-    # Axes named in the signature, those of results too; filled where there is a mesh.
+    # Axes named in the signature and the fields of its classes, those of results too; filled where
+    # there is a mesh.
     axes: tuple[str, ...] = ()
     # Annotation of the result; filled where there is a mesh.
     result: Hint | None = None

@@ -4,7 +4,7 @@
         ->  jax.vmap(body, in_axes=(0, None))
 
 An array is mapped if it has one dimension more than its annotation (`_by_rank`), or as the option
-says. `OneByOne` runs the axis as a loop.
+says (`dict_form.py`). `OneByOne` runs the axis as a loop.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
+from .dict_form import Dims as Dims
+from .dict_form import dict_form, positions_by_path
+from .possible_stacks import clause_on, possible_stacks, warning_of
 from .stage import Fn, Request, Skip, Stage
 
-Dims = tuple[int | None, ...]
-"""Position of an axis in each array; None where the array does not have it."""
 Levels = tuple[tuple[str, Dims], ...]
 """Mapped axes, outermost first, each with its positions in the arrays at its level."""
 
@@ -38,6 +39,8 @@ class Vmap(Stage):
     levels: tuple[Dims, ...]
     why: str = field(compare=False)
     one_by_one: OneByOne | None = None
+    # Text of the warning that an argument, which is shared, looks like a stack.
+    guess: str = field(default="", compare=False)
     name: str = field(default="vmap", compare=False)
 
     @classmethod
@@ -49,15 +52,19 @@ class Vmap(Stage):
         axes: list[str] = []
         levels: list[Dims] = []
         reasons: list[str] = []
+        guess = ""
         for axis in request.options.vmap:
-            rule = _by_rank if axis.dims is None else _by_option
+            rule = _by_rank if axis.dims is None else positions_by_path
             dims = rule(view, axis, request)
+            stacks = [] if axis.dims is not None else possible_stacks(view, dims)
+            unclear = clause_on(stacks, view, axis, dims)
             if all(dim is None for dim in dims):
                 reasons.append(
-                    f"no argument has an axis {axis.name!r} before those of its annotation"
+                    f"no argument has an axis {axis.name!r} before those of its annotation{unclear}"
                 )
                 continue
-            reasons.append(_reason(view, axis, dims, request))
+            reasons.append(_reason(view, axis, dims, request) + unclear)
+            guess = warning_of(stacks, view, axis, dims, request.where)
             axes.append(axis.name)
             levels.append(dims)
             # The next axis sees the arrays without this one.
@@ -68,7 +75,7 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         if not levels:
             return Skip("vmap", why)
-        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne))
+        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne), guess)
 
     @property
     def scope(self) -> str:
@@ -185,7 +192,7 @@ def _by_rank(
                 code="J211",
             )
         if mapped:
-            _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, request)
+            _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, dims, request)
     return dims
 
 
@@ -194,6 +201,7 @@ def _refuse_unnamed(
     argument: str,
     mapped: Leaf,
     axis: VmapAxis,
+    dims: Dims,
     request: Request,
 ) -> None:
     """Check that no array without a declared rank could have the axis, next to a mapped array of
@@ -210,42 +218,10 @@ def _refuse_unnamed(
                 f" {leaf.shape}.",
                 "An array is mapped if it has one axis more than its annotation, and this one has"
                 " none.",
-                f'annotate the field, `jitney.register_axes` it, or say it: vmap={{"{axis.name}":'
-                f' {{"{argument}": 0}}}}.',
+                "annotate the field, `jitney.register_axes` it, or say it:"
+                f" {dict_form(view, axis, dims, [argument])}.",
                 code="J211",
             )
-
-
-def _by_option(
-    view: View,
-    axis: VmapAxis,
-    request: Request,
-) -> Dims:
-    positions = dict(axis.dims or ())
-    dims: list[int | None] = []
-    for leaf in view.leaves:
-        position = positions.get(leaf.argument)
-        dims.append(None if position is None else _position(leaf, position, axis, request))
-    return tuple(dims)
-
-
-def _position(
-    leaf: Leaf,
-    dim: int,
-    axis: VmapAxis,
-    request: Request,
-) -> int:
-    rank = len(leaf.shape)
-    if not -rank <= dim < rank:
-        raise ContractError(
-            request.where,
-            f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape"
-            f" {leaf.shape}.",
-            "`vmap` maps every array of a named argument over an axis that it has.",
-            "pass an array with that axis, or change the position.",
-            code="J211",
-        )
-    return dim % rank
 
 
 def _reason(

@@ -130,17 +130,20 @@ def accumulate(
 
 def _check(where: str, core: CompiledFunction, axis: str) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
-    known = core.contract.axes
-    if not isinstance(axis, str) or (axis not in known and not core.contract.unresolved):
+    # An argument without annotation may be of a class that names it; then the first call decides.
+    known, is_open = core.declared_axes
+    mapped = axis in [over.name for over in core.options.vmap]
+    later = (is_open or core.contract.unresolved) and not mapped
+    if not isinstance(axis, str) or (axis not in known and not later):
         what = f"axis={axis!r} is not an axis."
-        if axis in [over.name for over in core.options.vmap]:
+        if mapped:
             what = (
                 f"axis={axis!r} is that of `vmap`, along which each element has a loss of its own."
             )
         fail(
             where,
             what,
-            f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
+            f"The axes of its annotations are {', '.join(sorted(known)) or 'none'}.",
             'annotate the arrays of the batch (x: Float[Array, "batch n"]), and take the mean'
             " inside the loss.",
             code="J202",

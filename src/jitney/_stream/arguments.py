@@ -8,8 +8,9 @@ could be either, the call is refused. The other design, two containers `args=` a
 collides, but then no stream reads as the call that it stands for.
 
 A source stands for an array: it is opened where the annotation is an array, also as an item of an
-annotated container, or where `vmap` names a parameter without annotation. Any other value is what
-it is in a call, since a text may be a static argument and a list of arrays a pytree.
+annotated container or a field of an annotated class, or where `vmap` names a parameter without
+annotation. Any other value is what it is in a call, since a text may be a static argument and a
+list of arrays a pytree.
 """
 
 from __future__ import annotations
@@ -24,13 +25,29 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._contract.kinds import accepts, children_of, flatten_to
+from .._contract.kinds import accepts, children_of, flatten_to, suggest
 from .._diagnosis.tracer_errors import no_number
 from .._errors import ContractError, OptionError, Where
 from .._former import warn_former
 from .._interface.derivatives import Derivative, program_of
+from .._jax.trees import (
+    canonicalize_dtype,
+    is_node,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 from .._signature.binding import Default
-from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, TreeHint, UnionHint
+from .._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    ContainerHint,
+    Hint,
+    ModuleHint,
+    TreeHint,
+    UnionHint,
+)
+from .._view.field_axes import axes_in_fields
 from .reading import SourceOpener
 from .sources import abstract, is_read, is_sliceable, read_whole
 
@@ -122,7 +139,12 @@ class StreamArguments:
 
         opener = SourceOpener(str(core.where), retries)
         sources: dict[str, object] = {}
-        mapped = {name for axis in core.options.vmap for name, _ in axis.dims or ()}
+        mapped = {
+            path
+            for axis in core.options.vmap
+            for path, position in axis.dims or ()
+            if position is not None
+        }
 
         def act(hint: Hint, value: object, path: str) -> object:
             is_source = (
@@ -133,6 +155,7 @@ class StreamArguments:
             opened = sources[path] = opener(path, value) if is_source else value
             if is_source:
                 _demand_numbers(core.where, opened, path)
+                _demand_dtype(core.where, hint, opened, path)
             return opened
 
         opened = _mapped(core, values, act)
@@ -195,6 +218,20 @@ def _at(
         new = [_at(hint.leaf, leaf, path + jax.tree_util.keystr(at), act) for at, leaf in leaves]
         return jax.tree.unflatten(treedef, new)
 
+    # An instance of a class is read field by field.
+    if isinstance(hint, ModuleHint) and is_node(type(value)):
+        leaves, treedef = tree_flatten_with_path(value)
+        fields = zip(leaves, axes_in_fields(value), strict=True)
+        return tree_unflatten(
+            treedef,
+            [
+                act(inside.for_options, leaf, path + keystr(at))
+                if inside is not None and isinstance(inside.for_options, ArrayHint)
+                else leaf
+                for (at, leaf), inside in fields
+            ],
+        )
+
     children = list(children_of(hint, value, path)) if isinstance(hint, ContainerHint) else []
     # Items that the annotation does not name are refused by the call.
     if not children or len(children) != len(value):
@@ -224,6 +261,27 @@ def _demand_numbers(where: Where, source: object, path: str) -> None:
         unfit = no_number(where, [source], [path])
         if unfit is not None:
             raise unfit
+
+
+def _demand_dtype(where: Where, hint: Hint, source: object, path: str) -> None:
+    """Check that an annotation allows the dtype of what is read.
+
+    The body sees what JAX makes of it, int32 of int64; a message names the dtype of the file.
+
+    Raises:
+        ContractError: It does not.
+    """
+    if not isinstance(hint, ArrayHint) or not is_read(source):
+        return
+    held, seen = source.dtype, canonicalize_dtype(source.dtype)
+    if held != seen and not hint.allows(held) and not hint.allows(seen):
+        raise ContractError(
+            where,
+            f"{path!r} has dtype {held}, and {hint.text} allows {hint.dtypes_text}.",
+            "An annotation says which dtypes the body sees; nothing is cast in silence.",
+            f"annotate `{suggest(held)}[Array, ...]`, or write the data in another dtype.",
+            code="J212",
+        )
 
 
 def _is_file(value: object) -> bool:

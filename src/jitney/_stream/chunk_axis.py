@@ -20,7 +20,7 @@ import numpy as np
 from .._errors import ContractError, Where, repr_of
 from .._signature.options import AUTO
 from .._stages.vmap import levels_of
-from .._view.named_axes import NamedAxis, is_count, named_axes, sizes_of
+from .._view.named_axes import NamedAxis, is_count, named_axes, names_of_signature, sizes_of
 from .._view.view import View
 from .sources import Rows, is_reversible
 
@@ -108,6 +108,10 @@ def choose_axis(
         # Rows that come one after the other can be cut along their first axis only.
         free = is_reversible(source)
         common &= {axis.size for axis in axes if free or axis.axis == 0}
+    # Without a source, fields of modules hold parameters rather than data.
+    if not sources:
+        own = names_of_signature(inside, named) | {name for name, _ in levels_of(view, request)}
+        common = common & own or common
     longest = max((sizes[name] for name in common), default=0)
     names = [name for name in sizes if name in common and sizes[name] == longest]
     if len(names) == 1:

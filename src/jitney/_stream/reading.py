@@ -221,8 +221,8 @@ class ChunkReader:
             self._where,
             f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
             "What was computed of them would be mixed with what they are now.",
-            "begin anew: without the checkpoint, and with data that nobody writes and that read"
-            " alike each time.",
+            "start again: without the checkpoint, and with data that do not change between"
+            " readings.",
         )
 
 

@@ -185,7 +185,7 @@ class Checkpoint:
                 self.where,
                 f"{self.path} is not a checkpoint, or it is damaged.",
                 "A checkpoint is used whole or not at all.",
-                "give another file name, or remove the file to begin anew.",
+                "give another file name, or remove the file to start again.",
                 code="J281",
             )
         with np.load(io.BytesIO(body), allow_pickle=False) as file:
@@ -196,7 +196,7 @@ class Checkpoint:
                     self.where,
                     f"the checkpoint {self.path} is of another run: {shortlist(other)} differ.",
                     "A run goes on with what it began with.",
-                    "give another file name, or remove the file to begin anew.",
+                    "give another file name, or remove the file to start again.",
                     code="J282",
                 )
             index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
@@ -254,7 +254,7 @@ class Checkpoint:
                 f"the checkpoint {self.path} could not be written ({error.strerror or error});"
                 f" {old}.",
                 "The run goes on, and tries again when the next one is due.",
-                "free some space, or mend what the system says.",
+                "free some space, or fix what the system reports.",
             )
         self._last, self._missed = time.monotonic(), 0
         self._cost = self._last - start

@@ -124,7 +124,7 @@ def check_slice(
             f"reading {name!r}",
             f"a slice of {requested} came as {array.dtype}{list(array.shape)}.",
             "Data keep their shape and dtype while they are read.",
-            "let nobody write to them meanwhile; a reader of your own returns the rows that it is"
+            "keep them unchanged meanwhile; a reader of your own returns the rows that it is"
             " asked for.",
         )
     return array
@@ -203,7 +203,7 @@ def _check_size(array: object, name: str) -> None:
             f"reading {name!r}",
             f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
             "Rows that are no longer there cannot be read.",
-            "begin anew when nobody writes to it.",
+            "start again when nobody writes to it.",
         )
 
 
@@ -302,7 +302,7 @@ class FileSource:
                 f"reading {self.name!r}",
                 f"{self.path} was changed, replaced or removed since it was opened.",
                 "Rows of the old file would be mixed with rows of the new one.",
-                "begin anew when nobody writes to it.",
+                "start again when nobody writes to it.",
             )
 
 
@@ -315,6 +315,15 @@ class ConcatenatedSource:
         name: str,
         where: str,
     ):
+        for i, part in enumerate(parts):
+            if not part.shape:
+                raise ContractError(
+                    where,
+                    f"part {i} of {name!r} is a single {part.dtype}, which has no rows.",
+                    "A list of files is one array: the rows of each behind those before it.",
+                    "write each number as an array of one row: np.save(..., np.array([x])).",
+                    code="J218",
+                )
         self.parts = parts
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
@@ -467,7 +476,7 @@ def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
             where,
             f"the chunks of {name!r} can be read only once.",
             "A stream reads its data once for their length and once for each pass.",
-            "pass an object whose `__iter__` begins anew, or a list of files.",
+            "pass an object whose `__iter__` starts again, or a list of files.",
             code="J218",
         )
     first, count = None, 0
@@ -553,7 +562,7 @@ def _member(name: str, path: Path, where: str) -> Rows:
     if by_column:
         raise ContractError(
             where,
-            f"{name!r} in {path} is compressed and lies column by column.",
+            f"{name!r} in {path} is compressed and stored column by column.",
             "Rows are read from the first to the last.",
             "save it row by row (np.ascontiguousarray), or not compressed.",
             code="J218",
@@ -597,7 +606,7 @@ def _unlike(
         where,
         f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with"
         f" rows of {list(first.shape[1:])}.",
-        "Parts that lie one behind the other have rows of one shape and dtype.",
+        "Parts that are concatenated have rows of one shape and dtype.",
         "convert them before.",
         code="J218",
     )

@@ -371,7 +371,7 @@ def _check_whole_values(entry: Specialization, stage: Chunk, passes: Passes) -> 
             entry.core.where,
             f"axis {stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at"
             f" once (`{public_name(op.name)}`), {text(held)} of {text(budget)}.",
-            "A sort and its kin are done on the whole, which a stream holds if it is as small as"
+            "A sort and the like are done on the whole, which a stream holds if it is as small as"
             " what `memory` allows.",
             f"give the function memory={held} or more, or call it with `chunk`, on data that are in"
             " memory.",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -29,12 +30,20 @@ import numpy as np
 from jax.core import Tracer
 
 from .._diagnosis.nonfinite import refuse_nonfinite
-from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of
+from .._errors import (
+    AxisError,
+    ContractError,
+    DataWarning,
+    JitneyError,
+    OptionError,
+    format_error,
+    repr_of,
+)
 from .._interface.derivatives import Derivative
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.typed import Array, NumPyArray
-from .._owners import public
+from .._owners import public, users_level
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
 from .._stages import Chunk
@@ -146,7 +155,7 @@ def stream(
         "progress": progress,
     }
     called, values = bind_call(program, args, kwargs, own)
-    axis, size = read_chunk(called.core.where, chunk, called.core.contract.axes)
+    axis, size = read_chunk(called.core.where, chunk, called.core.axes)
     retries = 2 if retries is None else retries
     progress = True if progress is None else progress
     _check_keywords(called, retries, progress)
@@ -407,7 +416,7 @@ def _widest(
     budget: int,
 ) -> CompiledSteps:
     try:
-        return longest_chunk_steps(entry, stage, laid, budget)[0]
+        steps, fitting = longest_chunk_steps(entry, stage, laid, budget)
     except Misfit as misfit:
         raise AxisError(
             entry.core.where,
@@ -418,6 +427,28 @@ def _widest(
             f"give it memory={misfit.least}.",
             code="J230",
         ) from None
+    if stage.budget and fitting.measured < _SMALL_CHUNK:
+        _warn_of_small_chunks(entry, stage, fitting.width * laid.parts)
+    return steps
+
+
+def _warn_of_small_chunks(entry: Specialization, stage: Chunk, rows: int) -> None:
+    """Warn that the chunks of a budget are so small that the run takes very many of them."""
+    chunks = -(-stage.size // rows)
+    if chunks <= _MANY_CHUNKS:
+        return
+    message = format_error(
+        entry.core.where,
+        f"memory={text(stage.budget or 0)} leaves a stream {chunks:,} chunks of {rows} of"
+        f" {stage.axis!r} for each pass.",
+        "Each chunk costs a reading and a call, whatever its size.",
+        'give it more, such as memory="64MiB".',
+    )
+    warnings.warn(message, DataWarning, stacklevel=users_level())
+
+
+# A chunk of fewer bytes is mostly overhead, which a thousand of them show.
+_SMALL_CHUNK, _MANY_CHUNKS = 2**16, 1000
 
 
 def _on_host(value: Rows) -> Rows:
@@ -534,7 +565,7 @@ class _StreamRun:
                 f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is"
                 " accumulated only.",
                 "A run that goes on later has to find its results again.",
-                "drop checkpoint=..., or return sums and their kin.",
+                "drop checkpoint=..., or return sums and the like.",
                 code="J284",
             )
 
@@ -655,8 +686,8 @@ class _StreamRun:
         raise JitneyError(
             self.steps.entry.core.where,
             f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
-            "What is collected, and what is carried into each chunk, lies in memory until the run"
-            " is over.",
+            "Collected results, and what is carried into each chunk, stay in memory until the"
+            " run is over.",
             "drop checkpoint=....",
             code="J284",
         )

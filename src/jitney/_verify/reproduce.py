@@ -14,6 +14,7 @@ import pprint
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from .._jax.mesh import current
 from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array
 from .._signature.options import Options
-from .._stages.derive import COTANGENT, Derived
+from .._stages.derive import COTANGENT, Derived, without_directions
 from .._version import __version__
 from .difference import Difference, numbers
 from .shrunk import first_operation, shrunk
@@ -62,8 +63,7 @@ def failure(
         f"{difference.text}.{where}{at}{f' {note}.' if note else ''}",
         f"Under {changes} a result is that of plain `jax.jit`, here up to"
         f" {difference.allowed:.3g}.",
-        f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is"
-        " mended.",
+        f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is fixed.",
     )
     error.script = str(path)
     return error
@@ -204,8 +204,11 @@ def _call(
     """Return the lines that compute `result`."""
     core = verification.body.core
     fn = core.fn()
-    options = _option_texts(verification.body.options)
-    keywords = [f"{key}={value}" for key, value in options.items()]
+    options = verification.body.options
+    if isinstance(fn, Derived):
+        # The script decorates the function, which has no directions.
+        options = replace(options, vmap=without_directions(options.vmap, fn.directions))
+    keywords = [f"{key}={value}" for key, value in _option_texts(options).items()]
     lines = [f"program = jitney.optimize({', '.join([name, *keywords])})"]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
 

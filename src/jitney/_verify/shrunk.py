@@ -22,7 +22,7 @@ from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
 from .._stages.vmap import levels_of
-from .._view.named_axes import named_axes, shape_at, sizes_of
+from .._view.named_axes import clash_of, named_axes, shape_at, sizes_of
 from .._view.view import is_array
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def shrunk(
     view = body.layout.view(body.core.contract, arrays, body.statics)
     named = named_axes(view, levels_of(view, body.request))
     known = sizes_of(view, named)
+    known = {name: size for name, size in known.items() if clash_of(name, view, named) is None}
     first = [name for change in verification.changes for name in change.axes if name in known]
 
     # Greedy, one axis after another: keep the smallest size at which the results still differ. A

@@ -275,8 +275,6 @@ class _TakerWriter:
         number, self._count = self._count, self._count + 1
         kind = type(node)
         if self._dynamic is None or number in self._dynamic:
-            # An int passed for a float is converted, which this function does not do.
-            self.is_known &= self._dynamic is None or kind is not int
             if self._dynamic is None and is_keyed_by_value(node):
                 self._leave_if([self._differs(node, name)])
             else:

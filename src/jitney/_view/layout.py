@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from jax.tree_util import DictKey, SequenceKey, tree_flatten_with_path
 
 from .._contract.contract import Contract
 from .._errors import ContractError, StaticError, repr_of
+from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import (
     Path,
     Tracer,
@@ -33,13 +35,14 @@ from .._jax.typed import Array, DType
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
-from .._signature.hints import ScalarHint
+from .._signature.hints import ArrayHint, ScalarHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
+from .._signature.records import refuse_records
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
-from .module_axes import InModule, axes_in_modules
-from .result_codegen import holds_modules
+from .field_axes import InField, axes_in_fields
+from .numbers import data_numbers
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -63,24 +66,42 @@ class Layout:
         values: tuple[object, ...],
         donate: tuple[str, ...],
         constants: int = 0,
+        held: Mapping[int, str] | None = None,
     ):
+        self._binder, self._contract, self._donate = binder, contract, donate
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
         indices = range(len(leaves))
-        self.dynamic = tuple(i for i in indices if is_traced(leaves[i], hints[i]))
+        self.held = held or {}
+        """Numbers that would be data, but whose values the body needs while it is traced: indices
+        among the leaves, with the reason."""
+        self.unannotated = data_numbers(contract, values, leaves).difference(self.held)
+        """Numbers that are traced though no annotation says so."""
+        self._python = frozenset(i for i in indices if _is_number(leaves[i]))
+        alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
+        self.numbers = self.unannotated.union(alternatives).difference(self.held)
+        """Numbers that are traced unless the body needs their values."""
+        self.dynamic = tuple(
+            i
+            for i in indices
+            if i in self.numbers or (i not in self.held and is_traced(leaves[i], hints[i]))
+        )
         self.static = tuple(sorted(set(indices) - set(self.dynamic)))
 
         self._where = binder.where
         self.names = tuple(name_of(binder, path) for path, _ in paths)
-        arguments = [self.names[i][0] for i in self.dynamic]
-        self.donated = tuple(n for n, name in enumerate(arguments) if name in donate)
+        self.donated = tuple(
+            n
+            for n, i in enumerate(self.dynamic)
+            if self.names[i][0] in donate and i not in self.numbers
+        )
         self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
         for i in self.static:
             # This comes before the key is computed, because the value may have no hash.
-            self._refuse_array_likes(leaves[i], self.names[i][1])
+            self._refuse_array_likes(leaves[i], self.names[i])
 
         self.pick = self._picker(leaves, hints)
         kinds = tuple(type(leaves[i]) for i in self.static)
@@ -92,6 +113,7 @@ class Layout:
             strict_key([self.treedef]),
             self.dynamic,
             kinds,
+            self.numbers,
         )
         """Parts that must be equal in two layouts for their calls to share programs."""
         self.loose = loose_parts(values)
@@ -103,8 +125,30 @@ class Layout:
         # `only` is the single entry of a layout whose calls have no other static values.
         self.only: Any = None
         self.entries: dict[Hashable, Any] = {}
+        self.holding: dict[frozenset[int], Layout] = {}
+        """Layouts of the same calls with more numbers held."""
+        self.wider: Layout | None = None
+        """The layout that this one is among `holding` of."""
         # Most functions that are called twice alike are called many times.
         self.called_again = False
+
+    def with_held(self, held: Mapping[int, str], leaves: Sequence[object]) -> Layout:
+        """Layout of the same calls with these numbers static too, each with its reason.
+
+        Args:
+            held: Indices among the leaves, with reasons.
+            leaves: Leaves of a call.
+        """
+        made = Layout(
+            self._binder,
+            self._contract,
+            tree_unflatten(self.treedef, leaves),
+            self._donate,
+            self.constants,
+            {**self.held, **held},
+        )
+        made.wider = self
+        return made
 
     def _refuse_lost_meanings(self, leaves: Sequence[object]) -> None:
         """Check that JAX sees all information in the arrays. This depends on types only, so it is
@@ -135,15 +179,17 @@ class Layout:
             ContractError: A value looks like an array, whose numbers may change later.
         """
         for i in self.static:
-            leaf, path = leaves[i], self.names[i][1]
+            leaf, (argument, path) = leaves[i], self.names[i]
             self._refuse_used_up(repr(path), unwrap_static(leaf))
-            self._refuse_array_likes(leaf, path)
+            self._refuse_array_likes(leaf, (argument, path))
         for part in self.loose:
             self._refuse_used_up("a static field", part)
             for found in array_likes(part):
                 raise array_like_error(self._where, "a static field is or holds", found, "x")
 
-    def _refuse_array_likes(self, leaf: object, path: str) -> None:
+    def _refuse_array_likes(self, leaf: object, name: tuple[str, str]) -> None:
+        argument, path = name
+        refuse_records(self._where, path, argument, leaf)
         for found in () if isinstance(leaf, Opaque) else array_likes(leaf):
             raise array_like_error(
                 self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path
@@ -177,7 +223,7 @@ class Layout:
         """Function from the leaves of a call to its arrays, with as little work as the types
         allow.
         """
-        whole = {i: hints[i] for i in self.dynamic if type(leaves[i]) is int}
+        whole = {i: hints[i] for i in self.dynamic if _is_converted(hints[i], leaves[i])}
         # An int passed for a float becomes a float, or the function would be compiled once more for
         # ints.
         if whole:
@@ -251,8 +297,10 @@ class Layout:
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
             leaves[i] = value
+        if not for_body:
+            return unflatten_stand_ins(self.treedef, leaves)
         values = tree_unflatten(self.treedef, leaves)
-        if for_body and self.loose:
+        if self.loose:
             copy_loose(values)
         return values
 
@@ -267,7 +315,7 @@ class Layout:
         """
         static = [i for i in self.static if i < len(leaves)]
         kinds = tuple(type(leaves[i]) for i in static)
-        form = (treedef, strict_key([treedef]), self.dynamic, kinds)
+        form = (treedef, strict_key([treedef]), self.dynamic, kinds, self.numbers)
         if form != self.form:
             return False
         picked = self.pick(list(leaves))
@@ -287,25 +335,24 @@ class Layout:
         wrapped = [Opaque.holding(value) for value in statics]
         values = self.values(arrays, wrapped)
         hints = leaf_annotations(contract, values)
-        fields: list[InModule | None] = [None] * len(hints)
-        if holds_modules(self.treedef):
-            fields = axes_in_modules(values)
+        fields = axes_in_fields(values)
 
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
-            leaves.append(_leaf(self.names[i], hints[i], fields[i], array))
+            leaf = _leaf(self.names[i], hints[i], fields[i], array)
+            leaves.append(replace(leaf, is_number=i in self._python))
         return View(tuple(leaves))
 
 
 def _leaf(
     name: tuple[str, str],
     hint: LeafHint,
-    inside: InModule | None,
+    inside: InField | None,
     array: object,
 ) -> Leaf:
     argument, path = name
     shape, dtype, weak = aval_parts(array)
-    field = None if inside is None else inside.hint
+    field = None if inside is None else inside.for_options
     return Leaf(path, argument, shape, dtype, weak, hint, field)
 
 
@@ -391,14 +438,33 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
 
 
 def is_traced(leaf: object, hint: LeafHint) -> bool:
-    """Return whether a leaf of the arguments is traced: an array, or a number annotated as `float`
-    or `complex`. All other leaves are static.
+    """Return whether a leaf of the arguments is traced by its kind or annotation: an array, or a
+    number annotated as `float` or `complex`.
     """
+    return is_array(leaf) or (_is_number(leaf) and isinstance(hint, ScalarHint))
+
+
+def _is_alternative(leaf: object, hint: LeafHint) -> bool:
+    """Return whether a leaf is a number where its annotation takes arrays too, as
+    `Float[ArrayLike, ""]` and `float | Array` do.
+    """
+    if isinstance(hint, ScalarHint):
+        return hint.is_alternative and _is_number(leaf)
+    return isinstance(hint, ArrayHint) and hint.array_like and _is_number(leaf)
+
+
+def _is_number(leaf: object) -> bool:
     # A bool is an int to Python, but not a number here.
-    is_number = isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool)
-    if is_number and isinstance(hint, ScalarHint):
-        return True
-    return is_array(leaf)
+    return isinstance(leaf, (float, int, complex)) and not isinstance(leaf, (bool, np.generic))
+
+
+def _is_converted(hint: LeafHint, leaf: object) -> bool:
+    """Return whether a leaf is an int that an annotation calls a float or a complex number."""
+    if type(leaf) is not int:
+        return False
+    if isinstance(hint, ArrayHint):
+        return hint.array_like and not hint.allows(np.dtype(np.int32))
+    return isinstance(hint, ScalarHint)
 
 
 def _number(hint: LeafHint, value: int) -> Any:

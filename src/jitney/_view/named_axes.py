@@ -15,6 +15,7 @@ import numpy as np
 
 from .._axes import Refused
 from .._contract.sizes import Mismatch, two_sizes
+from .._errors import ContractError, Where
 from .._extent import Unreadable, names_in, read
 from .._signature.hints import ArrayHint
 from .view import Leaf, View
@@ -61,8 +62,11 @@ def _of_leaf(
     for name, dim in mapped:
         if dim is not None:
             named.append(NamedAxis(places.pop(dim), name))
-    hint = leaf.hint
+    hint = leaf.declared
     if not isinstance(hint, ArrayHint):
+        return tuple(named)
+    # A module may be a stack of modules: its axes are then not where the fields say.
+    if leaf.hint is None and hint.rank not in (None, len(places)):
         return tuple(named)
 
     # `*name` or `...` matches any number of axes: the dims before it count from the front, those
@@ -103,6 +107,19 @@ def sizes_of(
     return sizes
 
 
+def names_of_signature(
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> set[str]:
+    """Axes that the signature or `vmap` names, and not only the field of a class."""
+    return {
+        axis.size
+        for leaf, axes in zip(view.leaves, named, strict=True)
+        for axis in axes
+        if leaf.hint is not None or leaf.field is None
+    }
+
+
 def clash_of(
     axis: str,
     view: View,
@@ -111,16 +128,47 @@ def clash_of(
     """Mismatch of two arrays in the size of an axis, or None.
 
     All arrays are cut alike along a chunked axis, so this check runs with `contracts=False` too.
+    A contract binds the axes of a field in each instance anew, so this finds two instances that
+    differ.
     """
     first: tuple[int, str] | None = None
+    in_field = False
     for leaf, axes in zip(view.leaves, named, strict=True):
         path = repr(leaf.path)
         sizes = [leaf.shape[each.axis] for each in axes if each.size == axis]
+        in_field = in_field or (bool(sizes) and leaf.hint is None and leaf.field is not None)
         for size in sizes:
             first = first or (size, path)
             if size != first[0]:
-                return two_sizes(axis, first, (size, path))
+                clash = two_sizes(axis, first, (size, path))
+                return _in_fields(clash) if in_field else clash
     return None
+
+
+def _in_fields(clash: Mismatch) -> Mismatch:
+    return Mismatch(
+        clash.what,
+        "An option acts on an axis by its name, in the signature and in the fields of all instances"
+        " alike, so it has one size there.",
+        "pass equal sizes, rename the axis in one annotation, or give the option another axis.",
+        clash.code,
+    )
+
+
+def refuse_two_sizes(
+    where: Where,
+    axis: str,
+    view: View,
+    named: Sequence[Sequence[NamedAxis]],
+) -> None:
+    """Check that the arrays agree on the size of an axis that an option acts on.
+
+    Raises:
+        ContractError: Two of them differ.
+    """
+    clash = clash_of(axis, view, named)
+    if clash is not None:
+        raise ContractError(where, clash.what, clash.rule, clash.fix, code=clash.code)
 
 
 class NoSize(Refused):

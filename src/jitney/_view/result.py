@@ -19,7 +19,8 @@ from jax.tree_util import tree_flatten
 
 from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where
-from .._jax.trees import is_of_numbers, register_pytree_node, tree_map, tree_unflatten
+from .._jax.stand_ins import unflatten_stand_ins
+from .._jax.trees import is_of_numbers, register_pytree_node, tree_unflatten
 from .._jax.typed import Array, PyTreeDef
 from .._signature.copies import Copies, snapshot
 from .._signature.identity import Identity, dereference
@@ -126,13 +127,19 @@ class Outcome:
 
     def whole(self, arrays: Sequence[object]) -> object:
         """Build the result from these arrays, with JAX's unflatten."""
+        return tree_unflatten(self._structure(), self._leaves(arrays))
+
+    def _structure(self) -> PyTreeDef:
+        if self.treedef is None:
+            raise AssertionError("the body has not run")
+        return self.treedef
+
+    def _leaves(self, arrays: Sequence[object]) -> list[object]:
         leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self._rest:
             # Each caller gets a copy, so that a change in place reaches no later result.
             leaves.insert(i, _renew(leaf, copies))
-        if self.treedef is None:
-            raise AssertionError("the body has not run")
-        return tree_unflatten(self.treedef, leaves)
+        return leaves
 
     def _first(self, arrays: Sequence[object]) -> object:
         """Build the first result, which may be the only one, without generating a function."""
@@ -148,7 +155,8 @@ class Outcome:
         """Result as the body returned it for one element, with a shape and dtype in place of each
         array.
         """
-        return tree_map(self._without_levels, self.whole(arrays))
+        leaves = map(self._without_levels, self._leaves(arrays))
+        return unflatten_stand_ins(self._structure(), [*leaves])
 
     def _without_levels(self, leaf: object) -> object:
         if not is_array(leaf):

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import tree_flatten_with_path
 
 from .._jax.typed import DType
 from .._signature.hints import (
+    AnyHint,
     ArrayHint,
     ContainerHint,
     Hint,
@@ -36,19 +39,25 @@ class Leaf:
     dtype: DType
     weak_type: bool
     hint: LeafHint = None
-    # Annotation of the module field that contains the array.
+    # Annotation of the field that contains the array, of an instance of some class.
     field: LeafHint = None
     # Set only for `shard`.
     in_module: bool = False
+    # A number of Python's, which among the parts of an argument is the same for each element of a
+    # mapped axis.
+    is_number: bool = False
     # Name of the padded axis whose true size this leaf is; such a leaf is not an argument.
     counts: str | None = None
 
     @property
+    def declared(self) -> LeafHint:
+        """The annotation of the signature, else that of the field."""
+        return self.field if self.hint is None else self.hint
+
+    @property
     def declared_rank(self) -> int | None:
-        """Rank according to the annotation, or to that of the module field; None if neither gives
-        one.
-        """
-        hint = self.field if self.hint is None else self.hint
+        """Rank according to the annotation, or to that of the field; None if neither gives one."""
+        hint = self.declared
         if isinstance(hint, ArrayHint):
             return hint.rank
         return 0 if isinstance(hint, ScalarHint) else None
@@ -91,6 +100,8 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
     """Annotation of each leaf of `value`, in JAX's order; None for leaves without one."""
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
+    if isinstance(hint, AnyHint) and hint.number is not None and _is_number(value):
+        return [replace(hint.number, is_alternative=True)]
     if isinstance(hint, (ArrayHint, ScalarHint)):
         return [hint] if _is_leaf(value) else _empty_hints(value)
     if isinstance(hint, TreeHint):
@@ -107,8 +118,10 @@ def leaf_hints(hint: Hint | None, value: object) -> list[LeafHint]:
 def _in_container(hint: ContainerHint, value: object) -> list[LeafHint]:
     hints: list[LeafHint] = []
     if isinstance(value, Mapping) and len(hint.items) >= 1:
-        for part in _children(value):
-            hints += leaf_hints(hint.items[-1], part)
+        # The keys of a TypedDict have hints of their own; those of a dict share one.
+        by_key: dict[object, Hint] = dict(zip(hint.keys, hint.items, strict=False))
+        for key, part in _entries(value):
+            hints += leaf_hints(by_key.get(key) if hint.keys else hint.items[-1], part)
         return hints
     if not isinstance(value, (tuple, list)):
         return _empty_hints(value)
@@ -136,19 +149,32 @@ def _alternative(hint: UnionHint, value: object) -> Hint | None:
         chosen = exact[:1] or arrays or scalars
         return chosen[0] if len(chosen) == 1 else None
 
-    # A number picks the static alternative of its class, else the first scalar.
+    # A number picks the static alternative of its class, else the first scalar, else an array that
+    # it may stand for.
     if isinstance(value, (float, int, complex)):
         static = [option for option in options if isinstance(option, StaticHint)]
         if any(option.hint is type(value) for option in static):
             return None
-        return scalars[0] if scalars else None
+        likes = [
+            option for option in options if isinstance(option, ArrayHint) and option.array_like
+        ]
+        dtype = jnp.result_type(type(value))
+        likes = [option for option in likes if option.allows(dtype)] or likes
+        if scalars:
+            return replace(scalars[0], is_alternative=True)
+        return likes[0] if likes else None
     trees = [option for option in options if isinstance(option, (ContainerHint, TreeHint))]
     return trees[0] if trees else None
 
 
-def _children(value: object) -> list[object]:
-    """Children of a tree node, in JAX's order."""
-    return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
+def _is_number(value: object) -> bool:
+    return isinstance(value, (float, int, complex)) and not isinstance(value, bool)
+
+
+def _entries(value: object) -> list[tuple[object, object]]:
+    """Keys and children of a mapping that is a tree node, in JAX's order."""
+    children = tree_flatten_with_path(value, is_leaf=lambda inner: inner is not value)[0]
+    return [(getattr(path[0], "key", None) if path else None, child) for path, child in children]
 
 
 def _is_leaf(value: object) -> bool:

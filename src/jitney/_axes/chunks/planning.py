@@ -357,7 +357,7 @@ def _do_at_once(
     if node.token is not None:
         raise refusal(op, "calls back beside what is done at once")
     if not all(ragged_axes(flat.dims[n]) for n in read):
-        raise refusal(op, "reads what is made anew in each chunk, and all of it")
+        raise refusal(op, "reads what is computed in each chunk, and all of it")
     fixed = max((level[n] for n in node.numbers if n not in streamed), default=0)
     height = max(fixed, held.gather(read, level))
     held.made.update(node.makes)

@@ -38,7 +38,7 @@ _COMPANIONS = frozenset(
 """Packages that JAX, Equinox and jitney call, trusted likewise; the last three where a constant is
 compiled, and looked up in the compile cache.
 """
-_BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
+_BLIND = "other tools watch the code that runs, so jitney cannot see whether it reads sizes"
 
 
 @contextmanager

@@ -316,6 +316,8 @@ def _symbolic(
     if isinstance(result, Exception):
         with _scope(ranges, choices):
             make_jaxpr(_fresh_function(fn))(*avals(known))
+        if isinstance(result, Refused):
+            raise result
         what = explain_size_error(result)
         raise Refused(place(result), what, range_ends(seen.undecided, ranges)) from result
 
@@ -343,8 +345,11 @@ def _watched(
     with hooked_dims(keeps_size=keeps_size) as seen, _scope(ranges, choices):
         try:
             return make_jaxpr(_fresh_function(fn))(*avals(sizes)), seen
-        except Refused:
-            raise
+        except Refused as refusal:
+            # The text of a size in the message of another error, which may come at known sizes too.
+            if refusal.__context__ is None:
+                raise
+            return refusal, seen
         except Exception as error:  # noqa: BLE001
             return error, seen
 

@@ -63,7 +63,7 @@ class Maker:
         self._check(sizes, given)
 
         # Sizes of other names are for the function of `--arguments` alone.
-        names = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
+        names = {*core.axes, *(axis.name for axis in core.options.vmap)}
         made = {
             p.name: _alone(p.hint, sizes)
             for p in core.contract.parameters
@@ -130,9 +130,9 @@ class Maker:
         mapped = {axis.name for axis in core.options.vmap}
         takes = () if self.make is None else inspect.signature(self.make).parameters
         for axis in sizes:
-            if axis not in {*core.contract.axes, *mapped, *takes}:
+            if axis not in {*core.axes, *mapped, *takes}:
                 what = f"{core.where} has no axis {axis!r}."
-                axes = ", ".join(sorted({*core.contract.axes, *mapped})) or "none"
+                axes = ", ".join(sorted({*core.axes, *mapped})) or "none"
                 raise OptionError(
                     WHERE,
                     what,

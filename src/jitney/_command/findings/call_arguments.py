@@ -83,7 +83,7 @@ def _copy_changes(
         sum(each["seconds"] for each in several) * (place["times"] - same),
         at_most=True,
         what=(
-            f"{what}, are put on the device anew for {place['name']} at each of {place['times']}"
+            f"{what}, are put on the device again for {place['name']} at each of {place['times']}"
             " calls"
         ),
         where=where,
@@ -99,7 +99,7 @@ def _move_change(place: Record, each: Record, where: str) -> ProposedChange:
         each["seconds"] * (place["times"] - 1),
         at_most=False,
         what=(
-            f"{name}, of {in_bytes(each['nbytes'])}, lies on fewer devices than {place['name']}"
+            f"{name}, of {in_bytes(each['nbytes'])}, is on fewer devices than {place['name']}"
             f" computes on ({devices}): it is moved {place['times']} times"
         ),
         where=where,

@@ -57,7 +57,7 @@ _DEFAULT_SIZE: Final = 2 * 2**30
 # number of programs between two checks of the size limit
 _LOOK_AFTER: Final = 256
 _WITHOUT: Final = (
-    "The cache lies in a folder that only its user can write; until then programs are compiled"
+    "The cache is in a folder that only its user can write; until then programs are compiled"
     " without it."
 )
 

@@ -29,7 +29,7 @@ _PROBE: Final = 64 * 2**10
 _MOST_LINKS: Final = 40
 ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
 _NEW: Final = (
-    "set JITNEY_CACHE_DIR to a new folder, below one that only you can write; what lies here may be"
+    "set JITNEY_CACHE_DIR to a new folder, below one that only you can write; what is here may be"
     " somebody else's."
 )
 
