@@ -44,8 +44,8 @@ class PaddedAxis:
 
     def __str__(self) -> str:
         part = "" if self.bucket is None else f", not {self.bucket}, where it is another program"
-        padding = self.high / self.size - 1
-        return f"{self.name} {self.size} -> {self.high}{part} ({padding:.0%} padding)"
+        padding = f"{self.high / self.size - 1:.0%} padding"
+        return f"{self.name} {self.size} -> {self.high}{part} ({padding})"
 
 
 @dataclass(frozen=True)
