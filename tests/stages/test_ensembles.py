@@ -547,3 +547,24 @@ def test_a_compiled_stack_is_called():
     f.compile(abstract, sizes={"b": 7, "n": 3})
     np.testing.assert_allclose(f(models, X), by_equinox(loss, MEMBERS, None)(models, X), rtol=1e-6)
     assert f.stats.traces == 1
+
+
+class Affine(NamedTuple):
+    weight: Float[Array, "out n"]
+    shift: Float[Array, "out"]
+
+
+@pytest.mark.parametrize("axes", ["member", {"model": 0}, {"model.weight": -1}], ids=str)
+def test_sizes_say_what_a_stack_is(axes):
+    """Of a class whose fields have annotations, without an example; of a part alone too."""
+
+    def apply(model: Affine, x: Float[Array, "n"]):
+        return model.weight @ x + model.shift
+
+    f = optimize(vmap=axes if axes == "member" else {"member": axes})(apply)
+    f.compile(x=jax.ShapeDtypeStruct((3,), "float32"), sizes={"member": 5, "out": 2})
+    weight, shift = jnp.arange(30.0).reshape(5, 2, 3), jnp.ones(2)
+    part = axes == {"model.weight": -1}
+    given = Affine(jnp.moveaxis(weight, 0, -1), shift) if part else Affine(weight, jnp.ones((5, 2)))
+    np.testing.assert_allclose(f(given, X[0]), weight @ X[0] + shift, rtol=1e-6)
+    assert f.stats.traces == 1

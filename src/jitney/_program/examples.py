@@ -156,7 +156,7 @@ def _value_of(
         missing = [str(size.reason) for size in known if isinstance(size, Unknown)]
         if not missing:
             shape = [size for size in known if not isinstance(size, Unknown)]
-            mapped = _insert_vmap_axes(core, parameter.name, shape, sizes)
+            mapped = _insert_vmap_axes(core, path, shape, sizes)
             return jax.ShapeDtypeStruct(mapped, hint.default_dtype())
         if not parameter.has_default:
             raise _no_size(core, parameter.name, path, hint, missing)
