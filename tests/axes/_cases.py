@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -54,6 +54,14 @@ class Case:
         return jax.tree.leaves(self.fn(*arrays))
 
     @property
+    def wide(self) -> Case:
+        """The same body of float64, int64 and complex128."""
+        wider = {F: np.float64, I: np.int64, np.complex64: np.complex128}
+        return replace(
+            self, takes=[(shape, wider.get(dtype, dtype)) for shape, dtype in self.takes]
+        )
+
+    @property
     def exact(self) -> Callable[[Sequence[Sequence[Any]]], list[list[Any]]]:
         """The body as it is, at the sizes of several lists of arguments: one program, since most of
         a small one's time is XLA's start.
@@ -96,11 +104,11 @@ def neighbours(padded):
 
 
 def windows(x, first, combine, size, stride, padding):
-    return jax.lax.reduce_window(x, np.float32(first), combine, (size,), (stride,), padding)
+    return jax.lax.reduce_window(x, x.dtype.type(first), combine, (size,), (stride,), padding)
 
 
 def attention(x):
-    return jax.nn.softmax(x @ x.T / np.float32(np.sqrt(3)), axis=-1) @ x
+    return jax.nn.softmax(x @ x.T / x.dtype.type(np.sqrt(3)), axis=-1) @ x
 
 
 def standardise(x):
@@ -400,16 +408,16 @@ MOVED = [
     Case("concatenate", lambda x, y: jnp.concatenate([x, y, x[:2]]), VV),
     Case("concatenate in front", lambda x: jnp.concatenate([jnp.zeros(2), x]), V),
     Case("pad", lambda x: jnp.pad(x, (1, 2), constant_values=7.0), V),
-    Case("crop", lambda x: jax.lax.pad(x, np.float32(3), [(-1, -1, 0)]), V, least=2),
-    Case("pad between", lambda x: jax.lax.pad(x, np.float32(3), [(1, 1, 1)]), V),
+    Case("crop", lambda x: jax.lax.pad(x, x.dtype.type(3), [(-1, -1, 0)]), V, least=2),
+    Case("pad between", lambda x: jax.lax.pad(x, x.dtype.type(3), [(1, 1, 1)]), V),
     Case(
         "pad to it",
-        lambda x, y: x + jax.lax.pad(y, np.float32(3), [(0, x.shape[0] - 1, 0)]),
+        lambda x, y: x + jax.lax.pad(y, y.dtype.type(3), [(0, x.shape[0] - 1, 0)]),
         [(("n",), F), ((1,), F)],
     ),
     Case(
         "pad to it, from both ends",
-        lambda x, y: x + jax.lax.pad(y, np.float32(3), [(1, x.shape[0] - 3, 0)]),
+        lambda x, y: x + jax.lax.pad(y, y.dtype.type(3), [(1, x.shape[0] - 3, 0)]),
         [(("n",), F), ((2,), F)],
     ),
     Case(
@@ -1006,7 +1014,9 @@ REFUSED = [
     Case(
         "windows that begin with something", lambda x: windows(x, 0.5, jax.lax.add, 2, 2, "SAME"), V
     ),
-    Case("sum from a number on", lambda x: jax.lax.reduce(x, np.float32(3), jax.lax.add, (0,)), V),
+    Case(
+        "sum from a number on", lambda x: jax.lax.reduce(x, x.dtype.type(3), jax.lax.add, (0,)), V
+    ),
     Case(
         "a reduction of one's own",
         lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a * 0.5 + jnp.sin(b), (0,)),

@@ -84,6 +84,22 @@ def test_padded_equals_exact(case):
     agree(case, run_of(case), drawn(case, LOW, LOW + 1, HIGH))
 
 
+@pytest.mark.core(
+    "by an index of its own",
+    "set, clipped",
+    "partition",
+    "gradient of a sort",
+    "Gaussian process",
+    "determinant along it",
+)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases.CASES])
+def test_padded_equals_exact_in_float64(case):
+    """With positions of 64 bits, which JAX narrows where it knows the size."""
+    wide = case.wide
+    with jax.enable_x64(True):
+        agree(wide, run_of(wide), drawn(wide, LOW, HIGH))
+
+
 @pytest.mark.parametrize("case", cases.REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_proven_is_refused(case):
     """With a reason; never a number."""
