@@ -124,7 +124,7 @@ NOT_PADDED = [
     (
         unannotated,
         (TWELVE,),
-        "'y' has as many elements along axis 0 as 'n', and the signature does not name that axis",
+        "'y' has as many elements along axis 0 as 'n', and no annotation names that axis",
     ),
     (Scale(2, array(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
 ]

@@ -254,8 +254,8 @@ def _unnamed_axis_clause(
         for axis, count in enumerate(leaf.shape):
             if count == size and axis not in known:
                 return (
-                    f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and the"
-                    " signature does not name that axis"
+                    f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and"
+                    " no annotation names that axis"
                 )
     if re.search(rf"\b{size}\b", message):
         return (
