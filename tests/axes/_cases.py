@@ -270,7 +270,11 @@ POINTWISE = [
         [((5,), F), (("n",), F)],
     ),
     Case("normal draws", lambda x: x + jax.random.normal(KEY, x.shape), M),
-    Case("16-bit draws", lambda x: x * 0 + jax.random.bits(KEY, x.shape, np.uint16).astype(F), V),
+    Case(
+        "16-bit draws",
+        lambda x: x * 0 + jax.random.bits(KEY, x.shape, np.uint16).astype(x.dtype),
+        V,
+    ),
     Case(
         "a key for each",
         lambda x: jax.vmap(lambda k, a: a + jax.random.normal(k))(
@@ -457,7 +461,7 @@ MOVED = [
     Case("trapezoid", jnp.trapezoid, V),
     Case("linear interpolation", lambda x: jnp.interp(x, jnp.arange(3.0), jnp.arange(3.0)), V),
     Case("QR along it", lambda x: jnp.linalg.qr(x), M, 1e-4),
-    Case("positions", lambda x: x * jnp.arange(x.shape[0], dtype=F), V),
+    Case("positions", lambda x: x * jnp.arange(x.shape[0], dtype=x.dtype), V),
 ]
 DERIVATIVES = [
     Case("gradient of a mean", jax.grad(lambda x: jnp.mean(x**2)), V),
@@ -822,7 +826,7 @@ NAMED = [  # the axis of a `vmap`, by its name
     ),
     Case(
         "place in a mapped axis",
-        jax.vmap(lambda a: a + jax.lax.axis_index("batch").astype(F), axis_name="batch"),
+        jax.vmap(lambda a: a + jax.lax.axis_index("batch").astype(a.dtype), axis_name="batch"),
         V,
     ),
     Case(
