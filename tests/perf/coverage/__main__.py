@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.coverage", description=__doc__)
     parser.add_argument("--only", default="", help="models whose names hold this")
     parser.add_argument("--group", choices=("models", "scripts"), help="one table of the two")
+    parser.add_argument("--x64", action="store_true", help="with numbers of 64 bits")
     parser.add_argument(
         "--floors", action="store_true", help="how many are exact of each model, for the test"
     )
@@ -67,13 +68,17 @@ def main() -> int:
 
 
 def _run(options: Any) -> list[Any]:
+    import jax
+
     from ._tried import cells
     from .models import ALL
 
+    # After the models are imported, so that their networks are those of the other board.
+    jax.config.update("jax_enable_x64", options.x64)
     found: list[Any] = []
     for model in ALL:
         if options.only in model.name and options.group in (None, model.group):
-            for cell in cells(model):
+            for cell in cells(model, is_wide=options.x64):
                 found.append(cell)
                 if options.json:
                     print(json.dumps(cell.data()), flush=True)

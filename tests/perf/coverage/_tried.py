@@ -66,9 +66,13 @@ class Cell:
         return asdict(self)
 
 
-def cells(model: Model) -> Iterator[Cell]:
-    """All ways along all axes of a model."""
+def cells(model: Model, *, is_wide: bool = False) -> Iterator[Cell]:
+    """All ways along all axes of a model; with numbers of 64 bits, under `jax_enable_x64`, if
+    `is_wide`.
+    """
     arguments = model.data(model.sizes)
+    if is_wide:
+        arguments = jax.tree.map(_widened, arguments)
     exact = _exact(model, arguments)
     for axis in model.sizes:
         for way, of in TRIED:
@@ -83,6 +87,14 @@ def cells(model: Model) -> Iterator[Cell]:
                 why,
                 model.impossible(axis, way, of),
             )
+
+
+_WIDER = {"float32": "float64", "int32": "int64", "complex64": "complex128"}
+
+
+def _widened(leaf: Any) -> Any:
+    name = str(getattr(leaf, "dtype", ""))
+    return leaf.astype(_WIDER[name]) if name in _WIDER else leaf
 
 
 def _exact(model: Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
