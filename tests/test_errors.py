@@ -158,7 +158,7 @@ def test_a_traceback_ends_with_the_code_and_the_message_is_without(kind):
 
 
 def _decides_by_its_size(x: Float[Array, "n"]) -> Float[Array, "n"]:
-    return x if x.shape[0] > 3 else -x
+    return x if x.shape[0] % 2 else -x
 
 
 def _decides_by_its_values(x: Float[Array, "n"]) -> Float[Array, "n"]:

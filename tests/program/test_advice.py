@@ -110,9 +110,12 @@ def test_a_number_is_advised_as_an_array_only_where_the_body_takes_one():
     def cut(x, n):
         return x[:n]
 
-    f, g, h = map(fresh, (shifted, cut, shifted))
+    def handed_on(x, n):
+        return x, n
+
+    f, g, h = map(fresh, (shifted, cut, handed_on))
     for n in (1, 2):
-        f(ones(3, np.int32), n), g(ones(3), n), h(jnp.ones(3, jnp.bool_), n)
+        f(ones(3, np.int32), n), g(ones(3), n), h(ones(3), n)
     assert remedies(f) == {'annotate n: Int[ArrayLike, ""]'}
     assert (remedies(g), remedies(h)) == (set(), set())
 

@@ -368,6 +368,13 @@ def test_the_third_value_of_a_static_number_is_a_warning():
     def apply(layer, x):
         return layer.rate * x
 
+    @optimize
+    def declared(x, n: int):
+        return x**n
+
+    for n in range(4):
+        declared(X, n)
+
     apply(Layer(array([1.0]), 0.5), X), apply(Layer(array([1.0]), 0.25), X)
     with pytest.warns(RetraceWarning, match=r"(?s)'layer.rate' takes its 3rd.*jnp.asarray"):
         apply(Layer(array([1.0]), 0.125), X)

@@ -270,6 +270,7 @@ def test_modules_with_equal_functions_share_a_program():
     assert counted.traces == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*takes its 3rd value")
 def test_numbers_that_are_leaves_stay_static():
     """Each value of one structure and type is a program of its own."""
     program = optimize(lambda model, x: model.first(x) * model.second)
@@ -425,6 +426,7 @@ class Scaled(eqx.Module):
         return self.rate * self.layer(x)
 
 
+@pytest.mark.filterwarnings("ignore:.*takes its 3rd value")
 def test_a_model_with_numbers_among_its_leaves_is_not_taken_apart_step_by_step(not_taken_apart):
     """It is the same model in each call; one with another number is another program."""
     program = optimize(lambda model, x: model(x))
@@ -493,7 +495,7 @@ def sign(value):
     {"order": [8, 9, 8, 0, 9], "behind_the_back": True},
 )
 @settings(max_examples=50, deadline=None)
-@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+@pytest.mark.filterwarnings("ignore:.*takes its (3rd|9th) value")
 def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the_back):
     """As an argument, in a static field, and as a leaf; types and signs of zeros count."""
     model = Scaled(Layer(X), 1)

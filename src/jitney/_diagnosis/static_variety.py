@@ -83,9 +83,11 @@ class Variety:
 
     def _note_number(self, layout: Layout, i: int, value: object) -> None:
         argument, path = layout.names[i]
+        if argument in layout.declared or argument in self._positions:
+            return
         values = self._numbers.setdefault(path, set())
         values.add(static_text(value))
-        if len(values) != MANY_NUMBERS + 1 or argument in self._positions:
+        if len(values) != MANY_NUMBERS + 1:
             return
         # Its argument is not reported once more.
         self._seen.setdefault(argument, _Seen()).warned = True

@@ -35,7 +35,7 @@ from .._jax.typed import Array, DType
 from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
 from .._signature.copies import Copies, snapshot
-from .._signature.hints import ArrayHint, ScalarHint
+from .._signature.hints import ArrayHint, ScalarHint, StaticHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
 from .._signature.records import refuse_records
@@ -78,6 +78,9 @@ class Layout:
         among the leaves, with the reason."""
         self.unannotated = data_numbers(contract, values, leaves).difference(self.held)
         """Numbers that are traced though no annotation says so."""
+        by_name = {parameter.name: parameter.hint for parameter in contract.parameters}
+        self.declared = {name for name, hint in by_name.items() if isinstance(hint, StaticHint)}
+        """Arguments that their annotations call static."""
         self._python = frozenset(i for i in indices if _is_number(leaves[i]))
         alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
         self.numbers = self.unannotated.union(alternatives).difference(self.held)
