@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from jitney import optimize
-from jitney.errors import DerivativeError, RetraceWarning, TraceError
+from jitney import load, optimize
+from jitney.errors import ContractError, DerivativeError, RetraceWarning, TraceError
 from tests._arrays import array
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
@@ -401,3 +401,143 @@ def test_threads_hold_the_same_numbers():
     assert len(got) == 12
     for mine, theirs in got.values():
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.core("short")
+@pytest.mark.parametrize("first", ["short", "long"])
+def test_shapes_that_need_different_numbers_hold_their_own(first):
+    """Whichever came before; each plan names what its shape needs."""
+
+    @optimize
+    def f(x, a, b):
+        if x.shape[0] > 4:
+            return x * a if b > 0 else -x * a
+        return x * b if a > 0 else -x * b
+
+    for a, b in ((0.5, 0.25), (0.125, 0.25), (0.125, 0.5)):
+        for x in (X, LONG) if first == "short" else (LONG, X):
+            np.testing.assert_array_equal(f(x, a, b), x * np.float32(a if len(x) > 4 else b))
+    assert [line[0] for line in f.plan(X, 0.5, 0.5).static] == ["a"]
+    assert [line[0] for line in f.plan(LONG, 0.5, 0.5).static] == ["b"]
+    assert f.stats.traces == 4
+
+
+def _refused_by_callback(x, a):
+    def checked(value):
+        if value > 1:
+            raise ValueError("too large")
+        return value
+
+    return x * jax.pure_callback(checked, jax.ShapeDtypeStruct((), np.float32), a)
+
+
+LATE = {
+    "callback": (_refused_by_callback, {}),
+    "nan": (lambda x, a: jnp.log(x - a), {"debug_nans": True}),
+    "check": (lambda x, a: eqx.error_if(x * a, a > 1, "too large"), {}),
+}
+
+
+@pytest.mark.core("nan")
+@pytest.mark.parametrize("what", LATE)
+@pytest.mark.filterwarnings("ignore::jitney.errors.PrecisionWarning")
+def test_an_error_of_a_run_holds_no_number(what):
+    """Its trace came to an end: the number stays data, and the call is not run twice."""
+    body, options = LATE[what]
+    f = optimize(**options)(body)
+    with pytest.raises(Exception, match=r"too large|NaN"):
+        jax.block_until_ready(f(X, 5.0))
+    for a in (0.5, 0.25):
+        f(X, a)
+    assert (f.stats.traces, f.plan(X, 0.5).static) == (1, ())
+
+
+def test_an_error_of_the_first_trace_alone_is_raised():
+    """No number is at fault if the same trace can be made after it."""
+    ready = []
+
+    @optimize
+    def f(x, a):
+        if not ready:
+            ready.append(True)
+            raise RuntimeError("not ready")
+        return x * a
+
+    with pytest.raises(RuntimeError, match="not ready"):
+        f(X, 0.5)
+    f(X, 0.5)
+    assert f.plan(X, 0.5).static == ()
+
+
+def test_past_the_limit_of_compiles_no_number_is_held():
+    """The error is about the limit."""
+    f = optimize(max_compiles="raise:1")(lambda x, a: x * a)
+    f(X, 0.5)
+    with pytest.raises(Exception, match="max_compiles"):
+        f(LONG, 0.5)
+    assert f.plan(LONG, 0.5).static == ()
+
+
+@pytest.mark.parametrize("ask", ["call", "lower", "plan"])
+def test_a_policy_by_values_comes_with_held_numbers(ask):
+    """It is chosen for the program that holds them, and errors of its trace are explained."""
+
+    @optimize(precision="auto:1e-2")
+    def f(x, a, b):
+        return x @ x * a if b > 0 else x @ x
+
+    if ask != "call":
+        getattr(f, ask)(X, 0.5, 0.5)
+    for a in (0.5, 0.25):
+        np.testing.assert_allclose(f(X, a, 0.5), X @ X * a, rtol=1e-2)
+    assert f.stats.traces == 1
+    (static,) = f.plan(X, 0.5, 0.5).static
+    assert static.startswith("b = 0.5: needed as a number at ")
+
+    g = optimize(precision="auto:1e-2")(lambda x, a: x @ x * a if jnp.sum(x) > 0 else x @ x)
+    with pytest.raises(TraceError, match="depends on 'x'"):
+        g(X, 0.5)
+
+
+def test_a_loaded_program_takes_other_numbers(tmp_path):
+    """Of those that it traces; a held one is part of the program."""
+
+    @optimize
+    def f(x, p, a, order=2.0):
+        return x * p["scale"] * a if order > 1 else x
+
+    f.export(tmp_path / "f", X, {"scale": 0.5}, 1.0)
+    loaded = load(tmp_path / "f")
+    for scale, a in ((0.5, 1.0), (0.25, 3.0)):
+        np.testing.assert_array_equal(loaded(X, {"scale": scale}, a), X * scale * a)
+    for wrong in ((3, 2.0), (True, 2.0), (0.5, 3.0)):
+        with pytest.raises(ContractError):
+            loaded(X, {"scale": 0.5}, *wrong)
+
+
+def test_of_unnamed_numbers_those_are_held_that_the_body_needs():
+    """The error of a check of types names none; the others stay data."""
+
+    @optimize
+    def f(x, *rates):
+        for rate in (rates[1], rates[4]):
+            assert isinstance(rate, float)
+        return x * sum(rates)
+
+    rates = [0.5] * 6
+    for last in (0.5, 0.25):
+        np.testing.assert_array_equal(f(X, *rates, last), X * (3 + last))
+    assert f.stats.traces == 1
+    assert [line[:8] for line in f.plan(X, *rates, 0.5).static] == ["rates[1]", "rates[4]"]
+
+
+@pytest.mark.parametrize("what", ["grad", "jacobian", "hessian"])
+def test_a_derivative_by_a_number_holds_others(what):
+    """What it is with respect to is never held."""
+
+    def body(x, a, order):
+        return jnp.sum(x) * a**2 if order > 1 else jnp.sum(x)
+
+    got = getattr(optimize(body), what)(X, 3.0, 2.0, wrt="a")
+    want = jax.hessian if what == "hessian" else jax.grad
+    np.testing.assert_allclose(got, want(body, 1)(X, 3.0, 2.0), rtol=1e-6)

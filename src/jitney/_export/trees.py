@@ -32,7 +32,8 @@ class Slot:
     """Placeholder for an array in a tree."""
 
     number: int
-    # "float" or "complex" for an argument that may be a Python number
+    # "float" or "complex" for an argument that may be a Python number by its annotation, "number"
+    # for one that is traced without
     scalar: str | None = None
 
 
@@ -322,7 +323,7 @@ class Taking:
             and not isinstance(value, bool)
         ):
             # The program takes a float, so an int is converted: it would need another program.
-            if type(value) is not int:
+            if type(value) is not int or tree["scalar"] == "number":
                 return value
             kinds = {"float": float, "complex": complex}
             return kinds[tree["scalar"]](value)

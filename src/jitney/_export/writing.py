@@ -22,11 +22,12 @@ from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
-from .._signature.hints import ScalarHint
+from .._signature.hints import ArrayHint, ScalarHint
 from .._signature.options import Options
 from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
+from .._view.view import LeafHint
 from .container import path_of, write
 from .contract_data import contract_data
 from .export_sizes import (
@@ -287,9 +288,7 @@ def _arguments(
     leaves: list[Slot | StaticLeaf | None] = [None] * (len(layout.dynamic) + len(layout.static))
     arrays_of = zip(layout.dynamic, view.leaves, strict=True)
     for number, (i, leaf) in enumerate(arrays_of):
-        hint = leaf.hint
-        scalar = hint.kind if isinstance(hint, ScalarHint) else None
-        leaves[i] = Slot(number, scalar)
+        leaves[i] = Slot(number, _scalar(leaf.hint, is_number=i in layout.numbers))
     for i, value in zip(layout.static, entry.statics, strict=True):
         leaves[i] = StaticLeaf(value)
 
@@ -297,6 +296,15 @@ def _arguments(
     arguments = unflatten_stand_ins(layout.treedef, leaves)
     trees = zip(names, arguments, strict=True)
     return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
+
+
+def _scalar(hint: LeafHint, *, is_number: bool) -> str | None:
+    if isinstance(hint, ScalarHint):
+        return hint.kind
+    if not is_number:
+        return None
+    converts = isinstance(hint, ArrayHint) and not hint.allows(np.dtype(np.int32))
+    return "float" if converts else "number"
 
 
 def _portable_data(tree: object, path: str, where: Where) -> Tree:

@@ -214,7 +214,17 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                             demand_floats_fit(core.where, entry.paths, arrays)
             # Outside of `except`: an error of the choice does not carry Undecided as its context.
             if choice is not _NONE:
-                decide(entry, choice, arrays)
+                try:
+                    decide(entry, choice, arrays)
+                except CAUGHT as error:
+                    if not (
+                        entry.layout.numbers
+                        and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
+                    ):
+                        untraced = trace_error(error, core.where, entry.paths, arrays)
+                        if untraced is None:
+                            raise
+                        raise untraced from error
             return self._repeat_call(core.bind(given, by_name))
         except Exception as error:
             shorten(error)

@@ -69,7 +69,7 @@ from .._view.true_sizes import (
     split_counts,
 )
 from .call_record import record_of, trace_inputs_of
-from .held_numbers import NumberChoices, Redirected, attempt
+from .held_numbers import NumberChoices, Redirected, attempt, numbers_in
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
@@ -616,10 +616,17 @@ class Specialization(CallPlanner):
         key, choices = trace_key(given), wider.choices
         if key in choices.held_at:
             return
-        if attempt(wider, given) is None:
+        error = attempt(wider, given)
+        if error is None:
             choices.traced_at.add(key)
             raise Redirected
-        choices.held_at[key] = {i: layout.held[i] for i in layout.held.keys() - wider.layout.held}
+        held = {i: layout.held[i] for i in layout.held.keys() - wider.layout.held}
+        named, why = numbers_in(error, wider.layout, wider)
+        if named != held.keys() and (named or why not in held.values()):
+            # The numbers have values in the repeated call, and not here.
+            choices.differ = True
+            raise Redirected
+        choices.held_at[key] = held
 
     def land(self) -> bool:
         """Release the threads that waited for traces of this call, and return whether this thread

@@ -16,7 +16,9 @@ the same on each host and in each order of calls. Each set of shapes is asked fo
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jax
@@ -25,6 +27,8 @@ from .._body.call_key import trace_key
 from .._diagnosis.needed_values import need_of
 from .._errors import JitneyError
 from .._owners import user_line
+from .._signature.options import tolerance_of
+from .._stages.derive import Derived
 from .._view.layout import Layout
 
 if TYPE_CHECKING:
@@ -48,16 +52,22 @@ class NumberChoices:
     Args:
         held_at: Key of a trace -> the numbers that it needs.
         traced_at: Keys of traces that need none.
+        differ: True once a trace was found to need others than those before.
     """
 
     def __init__(self) -> None:
+        self.differ = False
         self.held_at: dict[Hashable, Held] = {}
         self.traced_at: set[Hashable] = set()
 
     @property
     def depends_on_shapes(self) -> bool:
         """True if calls of some shapes need other numbers than calls of others."""
-        return bool(self.traced_at) or len({frozenset(held) for held in self.held_at.values()}) > 1
+        return (
+            self.differ
+            or bool(self.traced_at)
+            or len({frozenset(held) for held in self.held_at.values()}) > 1
+        )
 
     def held(self, arrays: Sequence[object]) -> Held:
         """Numbers that are held for a call of these arrays, as far as it is known."""
@@ -87,32 +97,62 @@ def numbers_to_hold(
     Returns:
         Nothing if the trace fails with all numbers held too: the error is not about them.
     """
-    need = None if isinstance(error, JitneyError) else need_of(error, entry.paths)
-    named = () if need is None else need.arguments
-    candidates = [layout.dynamic[n] for n in named if n < len(layout.dynamic)]
-    found = [i for i in candidates if i in layout.numbers]
-    line = user_line(error)
-    if found:
-        return dict.fromkeys(
-            found, f"needed as a number at {line}" if line else "needed as a number"
-        )
+    named, why = numbers_in(error, layout, entry)
+    if named:
+        return dict.fromkeys(named, why)
 
-    # The error names none: whoever checks types raises errors of its own. Hold all, then one alone.
-    def succeeds(held: Sequence[int]) -> bool:
+    # The error names none: whoever checks types raises errors of its own. Hold none, for the error
+    # may be about something else: what comes after the trace, as a limit or a callback, or the
+    # first trace only. Then hold all that may be, and release what need not be.
+    def succeeds(held: frozenset[int]) -> bool:
         other = layout.with_held(dict.fromkeys(held, ""), leaves)
         return attempt(trial(other), other.pick([*leaves])) is None
 
-    numbers = sorted(layout.numbers)
-    if not succeeds(numbers):
+    def without(held: frozenset[int], group: Sequence[int]) -> frozenset[int]:
+        if succeeds(held.difference(group)):
+            return held.difference(group)
+        if len(group) > 1:
+            half = len(group) // 2
+            held = without(without(held, group[:half]), group[half:])
+        return held
+
+    varied = _varied(entry.core.fn())
+    numbers = sorted(i for i in layout.numbers if layout.names[i][0] not in varied)
+    if succeeds(frozenset()) or not succeeds(frozenset(numbers)):
         return {}
-    alone = [[i] for i in numbers] if len(numbers) > 1 else []
-    needed = next((each for each in alone if succeeds(each)), numbers)
-    why = f"traced it raises {type(error).__name__}" + (f" at {line}" if line else "")
-    return dict.fromkeys(needed, why)
+    if len(numbers) > 1:
+        half = len(numbers) // 2
+        held = without(without(frozenset(numbers), numbers[:half]), numbers[half:])
+    else:
+        held = frozenset(numbers)
+    return dict.fromkeys(held, why)
+
+
+def _varied(fn: object) -> Sequence[str]:
+    """Arguments of a derivative that it is with respect to, or that are directions."""
+    return (*(fn.wrt or ()), *fn.directions) if isinstance(fn, Derived) else ()
+
+
+def numbers_in(
+    error: BaseException, layout: Layout, entry: Specialization
+) -> tuple[frozenset[int], str]:
+    """Numbers of a layout that an error of its entry's trace names, and the reason for the plan."""
+    need = None if isinstance(error, JitneyError) else need_of(error, entry.paths)
+    named = () if need is None else need.arguments
+    found = [layout.dynamic[n] for n in named if n < len(layout.dynamic)]
+    numbers = layout.numbers.intersection(found)
+    line = user_line(error)
+    why = "needed as a number" if numbers else f"traced it raises {type(error).__name__}"
+    return numbers, f"{why} at {line}" if line else why
 
 
 def attempt(entry: Specialization, arrays: Sequence[object]) -> Exception | None:
     """Trace the body of an entry on abstract values, and return the error that it raises."""
+    if tolerance_of(entry.options.precision) is not None:
+        # Its policy is chosen by values, which there are none of, and matters for no number.
+        options = replace(entry.request.options, precision=None)
+        entry = copy.copy(entry)
+        entry.request = replace(entry.request, options=options)
     try:
         with entry.numbers(), entry.scope():
             jax.eval_shape(entry.run_inner_stages, *arrays)
