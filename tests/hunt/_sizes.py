@@ -149,18 +149,18 @@ RECIPES = [
         jax.vmap(lambda k: lax.dynamic_slice_in_dim(jnp.arange(70001) % 7, k, {v}.shape[0]))({j}.astype(jnp.int32)) + 0 * jnp.sum({v}).astype(int)
         {v} + jnp.sum((jnp.arange(64) % 3).astype({v}.dtype)[: {v}.shape[0]])
         {q} * jnp.tril(jnp.ones((64, 64), {q}.dtype))[: {q}.shape[0], : {q}.shape[0]]
-        jnp.zeros(70001, {v}.dtype).at[: {v}.shape[0]].set({v})
-        jnp.ones((70001, 3), {m}.dtype).at[2 : {m}.shape[0] + 2].add({m})
-        jnp.ones(70001, {v}.dtype).at[: {v}.shape[0]].max({v})
-        lax.dynamic_update_slice_in_dim(jnp.ones(70001, {v}.dtype), {v}, {j}[1].astype(jnp.int32), 0)
+        jnp.zeros(70001, {v}.dtype).at[: {v}.shape[0]].set({v})[: {v}.shape[0] + 4]
+        jnp.ones((70001, 3), {m}.dtype).at[2 : {m}.shape[0] + 2].add({m})[: {m}.shape[0] + 4]
+        jnp.ones(70001, {v}.dtype).at[: {v}.shape[0]].max({v})[: {v}.shape[0] + 4]
+        lax.dynamic_update_slice_in_dim(jnp.ones(70001, {v}.dtype), {v}, {j}[1].astype(jnp.int32), 0)[: 2 * {v}.shape[0]]
         """,
         "real",
     ),
     *lines(
         """
-        jax.grad(lambda p: jnp.sum(jnp.sin(p[: {v}.shape[0]] * {v})))(jnp.ones(70001, {v}.dtype))
-        jax.grad(lambda p: jnp.mean(p[1 : {m}.shape[0] + 1] * {m}))(jnp.ones((70001, 3), {m}.dtype))
-        jax.grad(lambda p: jnp.sum(lax.dynamic_slice_in_dim(p, {j}[0].astype(jnp.int32), {v}.shape[0]) * {v}))(jnp.ones(70001, {v}.dtype))
+        jax.grad(lambda p: jnp.sum(jnp.sin(p[: {v}.shape[0]] * {v})))(jnp.ones(70001, {v}.dtype))[: {v}.shape[0] + 4]
+        jax.grad(lambda p: jnp.mean(p[1 : {m}.shape[0] + 1] * {m}))(jnp.ones((70001, 3), {m}.dtype))[: {m}.shape[0] + 4]
+        jax.grad(lambda p: jnp.sum(lax.dynamic_slice_in_dim(p, {j}[0].astype(jnp.int32), {v}.shape[0]) * {v}))(jnp.ones(70001, {v}.dtype))[: 2 * {v}.shape[0]]
         jax.grad(lambda e: jnp.sum(jnp.square(jnp.ones(70001, e.dtype).at[: e.shape[0]].set(e))))({v})
         """,
         "wide",
