@@ -2,6 +2,7 @@
 their values; beside plain JAX.
 """
 
+import collections
 import dataclasses
 import enum
 import math
@@ -34,6 +35,11 @@ class State:
 class Rates(typing.NamedTuple):
     first: float
     second: float
+
+
+class Chosen(typing.TypedDict):
+    order: int
+    a: typing.Any
 
 
 class Layer(eqx.Module):
@@ -541,3 +547,16 @@ def test_a_derivative_by_a_number_holds_others(what):
     got = getattr(optimize(body), what)(X, 3.0, 2.0, wrt="a")
     want = jax.hessian if what == "hessian" else jax.grad
     np.testing.assert_allclose(got, want(body, 1)(X, 3.0, 2.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict])
+def test_each_value_of_a_typed_dict_goes_by_its_own_annotation(cls):
+    """JAX sorts the keys of a dict, and not those of an OrderedDict."""
+
+    @optimize
+    def f(x, p: Chosen):
+        return x * p["a"] if p["order"] > 1 else x
+
+    for a in (0.5, 0.25):
+        np.testing.assert_array_equal(f(X, cls([("order", 2), ("a", a)])), X * a)
+    assert f.stats.traces == 1

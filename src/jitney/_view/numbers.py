@@ -99,6 +99,6 @@ def _hints(hint: Hint | None, node: object) -> Sequence[Hint | None]:
         return list(hint.items[:1]) * len(parts)
     if isinstance(node, Mapping):
         known = dict(zip(hint.keys, hint.items, strict=True))
-        # JAX flattens a dict in the order of its sorted keys.
-        return [known.get(key) for key in sorted(node)]
+        # JAX flattens a dict in the order of its sorted keys, and an OrderedDict in its own.
+        return [known.get(key) for key in (node if type(node) is OrderedDict else sorted(node))]
     return hint.items if len(hint.items) == len(parts) else nothing
