@@ -97,7 +97,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("library", ["joblib", "distributed"])
+@pytest.mark.parametrize("library", ["joblib", "dask.distributed"])
 def test_a_function_of_the_script_itself_is_swept(library, tmp_path):
     """Each worker traces it once for all sizes of a bucket, and again for another global value."""
     pytest.importorskip(library)

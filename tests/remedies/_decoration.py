@@ -34,7 +34,7 @@ def weighted(batch: Batch, other: Batch):
     return batch.rows.T @ batch.weights + other.rows.T @ other.weights
 
 
-BATCH = Batch(POINTS, POINTS[:, 0])
+BATCH = Batch(POINTS, array(np.asarray(POINTS)[:, 0]))
 
 
 def unit(x: Float[Array, "d"], order=2):

@@ -11,8 +11,9 @@ import pytest
 
 from jitney import optimize
 from jitney.errors import ContractError, StaticError
+from tests._arrays import array
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0, dtype=np.float32))
 
 
 @dataclass

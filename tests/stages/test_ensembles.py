@@ -372,7 +372,7 @@ def energy(model: Bare, x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(model.weight * x) + jnp.sum(model.shift)
 
 
-BARE = Bare(X[:5], X[:5, 0])
+BARE = Bare(array(np.asarray(X)[:5]), array(np.asarray(X)[:5, 0]))
 SHARED = (
     "is shared, since no annotation says how many axes an element has: for a stack write"
     ' vmap={"member": {"model": 0'
