@@ -76,6 +76,7 @@ def test_by_its_name_it_is_itself(run):
     assert out.split() == [b"6.0"]
 
 
+@pytest.mark.rest
 def test_copies_of_equal_content_are_one_program(run):
     """In a worker with another `__main__`: sizes 5 and 6 share the trace of one copy, and what a
     changed global leads to is another program, with the new value.

@@ -64,7 +64,13 @@ class Keyless:
 
 KINDS = [Module, Registered, Named, Typed, Keyless]
 KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-WIDE = pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+WIDE = pytest.mark.parametrize(
+    "wide",
+    [
+        pytest.param(False, id="float32"),
+        pytest.param(True, id="float64", marks=pytest.mark.rest),
+    ],
+)
 
 
 @pytest.fixture
