@@ -9,16 +9,16 @@ int64 where it does not know the size:
 The programs differ for a position beyond 32 bits, which int32 wraps. So a symbolic trace has to
 choose as an exact one does. JAX asks of a size by `operator.index` whether it is a number, and then
 compares it with the largest int32. The class of symbolic sizes is given an `__index__` that answers
-this one question, in the thread that traces, where the range of the size has the answer. A lock
-admits one thread at a time. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1; if JAX renames its functions,
-nothing is answered, and the witness of a trace refuses positions of 64 bits.
+this one question, in the thread that traces, where the range of the size has the answer. Tried on
+jax 0.10.0, 0.10.2 and 0.12.0.1; if JAX renames its functions, nothing is answered, and the witness
+of a trace refuses positions of 64 bits.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
@@ -26,9 +26,28 @@ from .._owners import owner_of
 from .dims import LARGEST, Dim, symbolic_class
 from .typed_jax import InconclusiveDimensionOperation
 
-PATCHED = threading.RLock()
-"""Held while methods of JAX's class of symbolic sizes are replaced."""
+_LOCK = threading.RLock()
 _CHOICES = ("int_dtype_for_dim", "int_dtype_for_shape")
+
+
+@contextmanager
+def patched_sizes(methods: Mapping[str, Callable[..., object]]) -> Generator[None]:
+    """Context in which JAX's class of symbolic sizes has these methods. One thread at a time is in
+    such a context; it may enter another one, whose methods wrap and restore those of the first.
+    """
+    kind = symbolic_class()
+    with _LOCK:
+        before = {name: kind.__dict__.get(name) for name in methods}
+        for name, method in methods.items():
+            setattr(kind, name, method)
+        try:
+            yield
+        finally:
+            for name, method in before.items():
+                if method is None:
+                    delattr(kind, name)
+                else:
+                    setattr(kind, name, method)
 
 
 @contextmanager
@@ -43,17 +62,8 @@ def exact_position_dtypes() -> Generator[None]:
         # What Python says of an object without this method, as a symbol is.
         raise TypeError(f"{kind.__name__!r} object cannot be interpreted as an integer")
 
-    with PATCHED:
-        before = kind.__dict__.get("__index__")
-        # `setattr`, since the class is known by its instances only.
-        setattr(kind, "__index__", index)  # noqa: B010
-        try:
-            yield
-        finally:
-            if before is None:
-                delattr(kind, "__index__")
-            else:
-                setattr(kind, "__index__", before)  # noqa: B010
+    with patched_sizes({"__index__": index}):
+        yield
 
 
 def _chooses_dtype(frame: FrameType) -> bool:

@@ -197,7 +197,7 @@ class CallPlanner:
         contract = self.core.contract
         view = self.fill_in_sizes(self.layout.view(contract, arrays, self.statics))
         request = self.request
-        demand_axes_of_call(self.core, self.layout.values(arrays, self.statics))
+        demand_axes_of_call(self.core, lambda: self.layout.values(arrays, self.statics))
 
         # Resolve what depends on the context: the mesh, the policy by values, the padding.
         if request.options.shard is not None:

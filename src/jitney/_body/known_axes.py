@@ -7,7 +7,7 @@ an instance of a subclass, may have other axes; then the first call decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from .._errors import name_fix
@@ -24,12 +24,18 @@ def demand_known_axes(core: FunctionInfo) -> None:
     Raises:
         OptionError: No annotation has an axis, and no argument can have it.
     """
-    if not core.contract.unresolved and not core.declared_axes[1]:
-        _demand(core, core.declared_axes[0])
+    known, is_open = core.declared_axes
+    if not core.contract.unresolved and not is_open:
+        _demand(core, known)
 
 
-def demand_axes_of_call(core: FunctionInfo, values: Iterable[object]) -> None:
+def demand_axes_of_call(core: FunctionInfo, values: Callable[[], Iterable[object]]) -> None:
     """Check the options of a function by the arguments of a call.
+
+    Args:
+        core: The function.
+        values: Returns the arguments, which are looked at only if the annotations leave an axis
+            open.
 
     Raises:
         OptionError: No annotation has an axis, and no argument has it.
@@ -38,7 +44,7 @@ def demand_axes_of_call(core: FunctionInfo, values: Iterable[object]) -> None:
         return
     known, is_open = core.declared_axes
     if is_open and any(name not in known for _, name in _named(core)):
-        _demand(core, known.union(*map(axes_of_instances, values)))
+        _demand(core, known.union(*map(axes_of_instances, values())))
 
 
 def _demand(core: FunctionInfo, axes: Iterable[str]) -> None:

@@ -22,8 +22,8 @@ from .remedies import for_positions
 
 MANY = 8
 """Values of a static argument that are accepted without a word."""
-MANY_NUMBERS = 2
-"""The same for a number that is static by itself, which mostly is data."""
+FEW_NUMBERS = 2
+"""The same for a number that no annotation calls static: it mostly is data."""
 
 
 @dataclass
@@ -86,15 +86,17 @@ class Variety:
         if argument in layout.declared or argument in self._positions:
             return
         values = self._numbers.setdefault(path, set())
+        if len(values) > FEW_NUMBERS:
+            return
         values.add(static_text(value))
-        if len(values) != MANY_NUMBERS + 1:
+        if len(values) <= FEW_NUMBERS:
             return
         # Its argument is not reported once more.
         self._seen.setdefault(argument, _Seen()).warned = True
         warnings.warn(
             format_error(
                 self._where,
-                f"static {path!r} takes its {MANY_NUMBERS + 1}rd value, {static_text(value)}.",
+                f"static {path!r} takes its 3rd value, {static_text(value)}.",
                 "Each value of a static number is a program of its own.",
                 _advice_on_number(layout, i, value),
             ),

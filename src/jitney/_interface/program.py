@@ -184,18 +184,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                     )
                     if untraced is not None:
                         return self._not_traceable(untraced, error, entry, arrays)
-                    named = (
-                        donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
-                        if core.options.donate
-                        else None
-                    )
-                    named = (
-                        named
-                        or low_product_error(error, core.where)
-                        or no_number(core.where, arrays, entry.paths)
-                    )
-                    named = named or over_error(error, core.where, core.fn(), core.options)
-                    named = named or left_error(error, core.where, entry.reads)
+                    named = self._explain(error, entry, arrays)
                     if named is not None:
                         raise named from error
 
@@ -229,6 +218,27 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         except Exception as error:
             shorten(error)
             raise
+
+    def _explain(
+        self,
+        error: Exception,
+        entry: Specialization,
+        arrays: Sequence[Array],
+    ) -> Exception | None:
+        """Return an error with the cause of JAX's, or None if jitney does not know it."""
+        core = self._core
+        donated = (
+            donation_error(error, core.where, arrays, entry.paths, entry.layout.donated)
+            if core.options.donate
+            else None
+        )
+        return (
+            donated
+            or low_product_error(error, core.where)
+            or no_number(core.where, arrays, entry.paths)
+            or over_error(error, core.where, core.fn(), core.options)
+            or left_error(error, core.where, entry.reads)
+        )
 
     def _repeat_call(self, values: tuple[object, ...]) -> R:
         """Repeat the whole call, from arguments in normal form."""

@@ -117,6 +117,7 @@ def partition(tree: object, chosen: Callable[[object], bool]) -> tuple[Tree, Tre
     Equinox's own function makes a tree of bools first, which a dataclass may refuse.
     """
     leaves, treedef = tree_flatten(tree)
-    first = [leaf if chosen(leaf) else None for leaf in leaves]
-    rest = [None if chosen(leaf) else leaf for leaf in leaves]
+    taken = [(leaf, chosen(leaf)) for leaf in leaves]
+    first = [leaf if is_chosen else None for leaf, is_chosen in taken]
+    rest = [None if is_chosen else leaf for leaf, is_chosen in taken]
     return unflatten_stand_ins(treedef, first), unflatten_stand_ins(treedef, rest)

@@ -142,7 +142,11 @@ def numbers_in(
     found = [layout.dynamic[n] for n in named if n < len(layout.dynamic)]
     numbers = layout.numbers.intersection(found)
     line = user_line(error)
-    why = "needed as a number" if numbers else f"traced it raises {type(error).__name__}"
+    why = (
+        "needed as a number"
+        if numbers
+        else f"if it is traced, the body raises {type(error).__name__}"
+    )
     return numbers, f"{why} at {line}" if line else why
 
 

@@ -81,7 +81,7 @@ class Layout:
         by_name = {parameter.name: parameter.hint for parameter in contract.parameters}
         self.declared = {name for name, hint in by_name.items() if isinstance(hint, StaticHint)}
         """Arguments that their annotations call static."""
-        self._python = frozenset(i for i in indices if _is_number(leaves[i]))
+        self._python_numbers = frozenset(i for i in indices if _is_number(leaves[i]))
         alternatives = {i for i in indices if _is_alternative(leaves[i], hints[i])}
         self.numbers = self.unannotated.union(alternatives).difference(self.held)
         """Numbers that are traced unless the body needs their values."""
@@ -343,7 +343,7 @@ class Layout:
         leaves: list[Leaf] = []
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaf = _leaf(self.names[i], hints[i], fields[i], array)
-            leaves.append(replace(leaf, is_number=i in self._python))
+            leaves.append(replace(leaf, is_number=i in self._python_numbers))
         return View(tuple(leaves))
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..._owners import Owner, owner_of, place_of
 from ..dims import Dim, is_symbolic, symbolic_class
-from ..position_dtypes import PATCHED, exact_position_dtypes
+from ..position_dtypes import exact_position_dtypes, patched_sizes
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import observe_code
@@ -191,20 +191,13 @@ def hooked_dims(*, keeps_size: bool = False) -> Generator[SizeUses]:
     hooks |= {name: picking(getattr(kind, name)) for name in _PICKING if hasattr(kind, name)}
     hooks |= {"__getattribute__": present, "__getattr__": missing}
 
-    # Reentrant: a trace may run inside of another one, whose hooks it then wraps and restores.
-    with PATCHED:
-        before = {name: kind.__dict__.get(name) for name in hooks}
-        for name, method in hooks.items():
-            setattr(kind, name, method)
-        try:
-            with observe_code(seen.looks.append), named_sizes(), exact_position_dtypes():
-                yield seen
-        finally:
-            for name, method in before.items():
-                if method is None:
-                    delattr(kind, name)
-                else:
-                    setattr(kind, name, method)
+    with (
+        patched_sizes(hooks),
+        observe_code(seen.looks.append),
+        named_sizes(),
+        exact_position_dtypes(),
+    ):
+        yield seen
 
 
 def _is_true(size: object) -> bool:

@@ -50,9 +50,8 @@ def explain_size_error(error: BaseException) -> str:
     if not expression:
         return f"needs to know a size: {text}"
     why = f"needs to know a size, for `{expression}`"
-    instead = _instead(expression)
-    if "as an integer" in text or "__index__" in text:
-        instead = instead or _sliced_otherwise(expression)
+    is_position = "as an integer" in text or "__index__" in text
+    instead = _instead(expression, is_position=is_position)
     if instead:
         return f"{why}; {instead}"
     if any(words in text for words in _INTERNAL):
@@ -65,8 +64,10 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0].rstrip(":.") or type(error).__name__
 
 
-def _instead(expression: str) -> str:
-    """A replacement for an expression of Python that needs a number, or ""."""
+def _instead(expression: str, *, is_position: bool) -> str:
+    """A replacement for an expression of Python that needs a number, as a position of an element or
+    otherwise; "" if there is none.
+    """
     try:
         node = ast.parse(expression, mode="eval").body
     except SyntaxError:
@@ -82,18 +83,7 @@ def _instead(expression: str) -> str:
             return f"write `jnp.{name}`"
         case ast.BinOp(ast.List(), ast.Mult()) | ast.BinOp(_, ast.Mult(), ast.List()):
             return "write `jnp.full` or `jnp.tile`"
-        case _:
-            return ""
-
-
-def _sliced_otherwise(expression: str) -> str:
-    """A replacement for a slice of a NumPy array or a list, or ""."""
-    try:
-        node = ast.parse(expression, mode="eval").body
-    except SyntaxError:
-        return ""
-    match node:
-        case ast.Subscript(array, place):
+        case ast.Subscript(array, place) if is_position:
             return f"write `jnp.asarray({ast.unparse(array)})[{ast.unparse(place)}]`"
         case _:
             return ""
