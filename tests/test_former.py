@@ -120,6 +120,7 @@ def test_a_class_says_where_it_is_imported_from(path):
     )
 
 
+@pytest.mark.rest
 def test_pickles_of_classes_are_loaded_by_a_process_that_has_used_none():
     """Those of this version by the public module; those of earlier ones by the private module."""
     private = b"cjitney._report.strategy\nWay\n."

@@ -149,7 +149,7 @@ def test_the_gradient_of_a_batch_is_accumulated(name):
     check(accumulate(loss, axis="batch", microbatch=CHUNK, wrt="model")(model, *given), want)
 
 
-@pytest.mark.core("dropout")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["gru", "cnn", "dropout"])
 def test_the_gradient_is_cut(name):
     """By `chunk` on the loss."""

@@ -29,6 +29,7 @@ def draws(shape, dtype):
     return cases.Case("draws", body, cases.V)
 
 
+@pytest.mark.core("n 3-uint32")
 @pytest.mark.parametrize(
     ("name", "dtype"), [("n", np.uint8), ("n 3", np.uint32), ("2 n", np.uint64)]
 )

@@ -147,6 +147,7 @@ def test_axes_under_a_transform_are_not_named_by_the_annotations():
     assert 'pad={"n": "pow2"}' in change.write
 
 
+@pytest.mark.rest
 @jax_explains
 def test_two_axes_that_change_apart_have_two_names():
     """And arrays in a dict are no annotated arguments, so no annotation is written."""
@@ -221,6 +222,7 @@ def test_single_operations_outside_of_jit_are_found():
     assert "log1p" in change.what or "and 2 more" in change.what
 
 
+@pytest.mark.rest
 def test_functions_of_ones_own_under_a_gradient_are_no_operations():
     """Which JAX does not explain there; their sizes are told, of what goes forward and back."""
 
@@ -240,6 +242,7 @@ def test_functions_of_ones_own_under_a_gradient_are_no_operations():
     assert all('pad={"n": "pow2"}' in change.write for change in found)
 
 
+@pytest.mark.rest
 @jax_explains
 def test_functions_that_share_a_name_with_an_operation_are_no_operations():
     """What JAX explains is the user's, and so is all of that name."""
@@ -274,6 +277,7 @@ def test_a_program_that_is_well_has_no_change(jitted):
     assert not [each for each in found if "operations of JAX" not in each.what]
 
 
+@pytest.mark.rest
 @jax_explains
 def test_statics_that_vary_are_told_as_such():
     """And not as sizes; where JAX has no explanation, as unknown."""
@@ -288,6 +292,7 @@ def test_statics_that_vary_are_told_as_such():
     assert set(why[1:]) <= {"another static value", "unknown"}
 
 
+@pytest.mark.rest
 def test_a_cache_that_is_off_is_told_with_what_it_would_hold():
     """And one that keeps only what is slow to compile; a cache that keeps all is well."""
     with recorded() as recording:

@@ -184,7 +184,7 @@ def _however_small(monkeypatch):
     monkeypatch.setattr(whole, "_LEAST_BYTES", 0)
 
 
-@pytest.mark.core("four reads")
+@pytest.mark.rest
 @pytest.mark.parametrize("case", WELL)
 def test_what_is_well_is_not_named(case, tmp_path):
     """No change for it, however small a change may be, but for the sizes of one."""
@@ -205,6 +205,7 @@ def test_what_costs_is_named_with_its_line(case, tmp_path):
     assert 0 < change.seconds < 60
 
 
+@pytest.mark.rest
 @jax_explains
 def test_statics_that_take_many_values_are_a_change(tmp_path):
     """With the argument's name, whether JAX says which it is or not."""

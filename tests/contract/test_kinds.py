@@ -159,6 +159,7 @@ def test_what_is_decided_without_beartype_is_what_beartype_says(hint):
     assert [bearable(value, hint) for value in VALUES] == [said(value) for value in VALUES]
 
 
+@pytest.mark.rest
 def test_a_call_with_modules_and_optional_arrays_imports_no_beartype():
     """It has 349 modules, which would be imported by the first call that is checked."""
     code = """

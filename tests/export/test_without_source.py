@@ -6,6 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 SOURCE = """
     import equinox as eqx, jax, jax.numpy as jnp, jitney
     from jaxtyping import Array, Float
@@ -67,6 +69,7 @@ def _python(folder: Path, text: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.rest
 def test_a_program_runs_where_its_module_does_not_exist(tmp_path):
     """Numbers of another process to the bit; its module is a dict, its function a name, its check
     and its statics hold.

@@ -8,6 +8,7 @@ import pytest
 from tests.hunt import calls
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore")  # of many static values, of updates in place
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.rest), pytest.param(3, marks=pytest.mark.rest)]

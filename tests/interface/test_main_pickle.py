@@ -61,6 +61,7 @@ def run(tmp_path):
     return running
 
 
+@pytest.mark.rest
 def test_by_its_name_it_is_itself(run):
     """As a function of `__main__` is, by each protocol of pickle; also in a process that runs the
     script again.

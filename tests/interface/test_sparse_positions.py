@@ -211,6 +211,7 @@ def test_integers_that_are_no_positions_stay_traced():
     assert f.jacobian.stats.compiles == 1
 
 
+@pytest.mark.rest
 def test_a_hessian_is_coloured_by_them_too():
     """Of sums over edges."""
 
@@ -245,6 +246,7 @@ def test_mapped_positions_are_an_error(options):
         sparse(graph, **options).jacobian(*many)
 
 
+@pytest.mark.rest
 def test_a_plan_says_that_all_is_stored():
     """Where no structure was found."""
 

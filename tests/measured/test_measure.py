@@ -258,6 +258,7 @@ def test_nothing_is_measured_inside_of_a_trace():
         jax.jit(lambda x: jitney.measure(spin(1), x))(X)
 
 
+@pytest.mark.rest
 def test_a_program_that_is_a_constant_is_said_to_be_one():
     """With nothing that its arguments reach, in calls inside of it too; and nobody else."""
     w = jnp.ones((8, 8))

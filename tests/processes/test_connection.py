@@ -35,6 +35,7 @@ def test_idle_connections_hold_up_nothing():
                 pass
 
 
+@pytest.mark.rest
 def test_many_idle_connections_hold_up_nothing():
     """More than process 0 keeps: those that were there first go first."""
     hub = hub_of(2)

@@ -249,7 +249,7 @@ ON_ERROR = {
 }
 
 
-@pytest.mark.core("nan")
+@pytest.mark.rest
 @pytest.mark.parametrize("how", ON_ERROR)
 def test_eqx_on_error_is_honoured(how):
     """What Equinox does under it, the program does."""

@@ -118,7 +118,7 @@ def test_functions_that_are_equal_share():
     assert seen == [2.0]
 
 
-@pytest.mark.core("True")
+@pytest.mark.rest
 @pytest.mark.parametrize("first_goes", [True, False])
 def test_one_of_two_equal_functions_may_go(first_goes):
     """The other still runs at new shapes, whichever was decorated first."""
@@ -307,6 +307,7 @@ def test_fresh_objects_are_let_go_with_their_programs(use):
     assert collected(*objects) == [True] * 3
 
 
+@pytest.mark.rest
 def test_programs_go_with_their_object():
     """So that a process which makes objects all day holds no program of a dead one."""
     program = optimize(lambda weights, x: weights.times(x))
@@ -334,6 +335,7 @@ def test_an_object_in_the_place_of_a_dead_one_has_its_own_program():
     assert len(places) < 8  # else nothing was tried
 
 
+@pytest.mark.rest
 def test_closures_as_arguments_are_let_go_but_for_a_few():
     """The functions that take apart the latest kinds of calls hold what they ask for; `clear_cache`
     lets go of those too.
@@ -406,7 +408,7 @@ def test_clear_cache_lets_go_of_all_that_calls_were_given():
     assert all(collected(*given))
 
 
-@pytest.mark.core("numpy")
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["numpy", "jax", "closure"])
 def test_what_an_object_held_before_is_let_go(kind):
     """At most 16 MiB of arrays that were replaced, of a megabyte each; of functions none."""

@@ -205,6 +205,7 @@ def doubled(x: Float[Array, "n"]) -> Float[Array, "n"]:
     return 2 * x
 
 
+@pytest.mark.rest
 def test_what_is_kept_goes_with_the_result(monkeypatch):
     """No longer than what was cut from it, and no more than sixteen at a time."""
     filling(monkeypatch, near=lambda _: False, program=0)

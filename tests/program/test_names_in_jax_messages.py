@@ -61,7 +61,7 @@ def told(call):
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be")
-@pytest.mark.core("none", "precision")
+@pytest.mark.core("none")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_leaked_tracer_names_the_function_as_jit_does(options):
     """Under every option, which traces it through functions of jitney's own."""

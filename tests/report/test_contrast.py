@@ -139,6 +139,7 @@ def ground_of(text: ElementTree.Element, root: ElementTree.Element, ground: Colo
 KINDS = ("bucket", "chunks", "frontier", "measurement", *FILES)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_text_of_a_picture_can_be_read(drawn, kind, theme):
@@ -155,6 +156,7 @@ def test_the_text_of_a_picture_can_be_read(drawn, kind, theme):
     assert poor == []
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_lines_of_a_picture_can_be_seen(drawn, kind, theme):

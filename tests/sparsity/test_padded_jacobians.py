@@ -77,7 +77,7 @@ def padded(fn, what="jacobian", **options):
     )
 
 
-@pytest.mark.core("decided by floats")
+@pytest.mark.rest
 @pytest.mark.parametrize("case", CASES)
 def test_one_program_has_the_coloured_jacobians_of_a_bucket(case):
     """At each true size it gives what JAX's dense Jacobian gives there, and what ours gives without

@@ -208,6 +208,7 @@ def test_a_class_that_has_more_than_its_fields_needs_an_example():
         optimize(total).compile()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", [Module, Named, Typed], ids=lambda kind: kind.__name__)
 def test_the_range_of_an_export_is_one_of_its_sizes(kind, tmp_path):
     """A file for 2 to 16 rows gives at each size what the function gives."""
@@ -409,6 +410,7 @@ def test_gradients_are_accumulated_along_it(annotated):
         jitney.accumulate(loss, axis="rows", microbatch=4, wrt="w")(w, data)
 
 
+@pytest.mark.rest
 def test_memory_cuts_it():
     """As the longest axis of an argument."""
 

@@ -172,6 +172,7 @@ def test_ahead():
     assert f.stats.compiles == before
 
 
+@pytest.mark.rest
 def test_in_float64():
     """As in float32."""
     with jax.enable_x64(True):

@@ -130,6 +130,7 @@ def in_double(tree):
     return jax.tree.map(lambda leaf: leaf.astype("float64") if eqx.is_array(leaf) else leaf, tree)
 
 
+@pytest.mark.rest
 def test_a_stack_in_float64():
     """Value and gradient, of numbers that are float64 everywhere."""
     with jax.enable_x64(True):
@@ -275,6 +276,7 @@ def test_items_of_open_parameters_have_paths():
     np.testing.assert_allclose(f({"w": w}, 2.0, table={"b": b}), 2 * w[:, None] + b.T, rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_two_axes_of_one_stack():
     """Members of the whole and, inside, of a part."""
     outer = jax.tree.map(

@@ -72,6 +72,7 @@ def test_none_at_all_is_a_map():
     assert rest.shape == (0, 5)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("axis", ["a", "b"])
 def test_of_several_mapped_axes_one_is_the_loop(axis):
     """The outer or the inner one, at any position."""
@@ -133,6 +134,7 @@ def loss(x, w):
     )
 
 
+@pytest.mark.rest
 def test_outer_derivatives_are_those_of_a_map():
     """Of mapped arguments and of shared ones, under `jit` and twice."""
     plain = lambda x, w: sum(

@@ -315,6 +315,7 @@ def test_what_is_forgotten_is_traced_anew():
     assert counted.traces == 2
 
 
+@pytest.mark.rest
 def test_a_module_of_a_known_pattern_is_let_go():
     """Neither the pattern nor a decorated module's program keeps an argument alive."""
     program = optimize(lambda model, x: model(x))

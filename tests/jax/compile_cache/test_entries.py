@@ -148,7 +148,7 @@ def test_what_threads_write_at_once_is_no_sign_of_damage(tmp_path, name):
     assert process(code, tmp_path / "cache", **codec(tmp_path, name))["there"] == [True, False]
 
 
-@pytest.mark.core("zlib")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_of_an_entry_its_name_is_remembered(tmp_path, name):
     """A process that compiles all day holds two objects for each program that it has kept: a name,
