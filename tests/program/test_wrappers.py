@@ -268,6 +268,18 @@ def test_checks_that_only_later_shapes_bring(options):
         assert counted.traces == 2
 
 
+def test_of_a_later_shape_the_first_result_is_awaited(monkeypatch):
+    """A GPU raises the error of a check only then: `note_missed_check` would see none. Every other
+    call returns before the device is done.
+    """
+    f = optimize(lambda x: x + 1)
+    awaited = []
+    monkeypatch.setattr(jax, "block_until_ready", awaited.append)
+    for n in (3, 3, 4, 4, 4, 3, 5, 5):
+        f(np.ones(n, np.float32))
+    assert [out.shape for out in awaited] == [(4,), (5,)]
+
+
 def test_another_shape_without_checks_stays_a_plain_program():
     """Deciding anew for each trace takes nothing: one trace and one compile a shape, and JAX's own
     function runs.

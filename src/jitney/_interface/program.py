@@ -147,6 +147,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
             choice = _NONE
             try:
                 out = entry.run(*arrays)
+                if entry.flights:
+                    entry.await_missed_checks(out)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
             except Retry:
                 # Another thread has traced the program meanwhile.

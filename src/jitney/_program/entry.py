@@ -57,7 +57,7 @@ from .._switches import SETTINGS
 from .._verify import is_verified
 from .._view.layout import Layout, aval_parts, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
-from .._view.result import Outcome, unmix
+from .._view.result import Mixed, Outcome, unmix
 from .._view.result_padding import Cut
 from .._view.true_sizes import (
     KnownSizes,
@@ -394,6 +394,13 @@ class Specialization(CallPlanner):
     def turn_eager(self) -> None:
         """Run all calls without Jit from now on: the body cannot be traced."""
         self._become("eager", self.eagerly)
+
+    def await_missed_checks(self, out: object) -> None:
+        """Wait for the result of a call that traced where nobody has looked for run-time checks of
+        Equinox: a GPU raises their error only then, and `note_missed_check` repeats the call.
+        """
+        if not (self.checked or self._settled or self.request.nested):
+            jax.block_until_ready(out.arrays if isinstance(out, Mixed) else out)
 
     def note_missed_check(self, error: Exception) -> bool:
         """Return whether the first call of a new program failed in a run-time check of Equinox that

@@ -110,31 +110,40 @@ class Allowed:
         changes: The changes that jitney made to it.
         count: The number of elements of its largest argument.
         alone: Which results are elementwise.
+        device: The option that rounds products as the device does (`device_rounding.py`).
     """
 
     changes: tuple[ProgramChange, ...]
     count: int
     alone: tuple[bool, ...] = ()
+    device: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """What rounds: the changes, and the device."""
+        changed = [change.option for change in self.changes]
+        return [*changed, self.device] if changed and self.device else changed
 
     @property
     def tolerances(self) -> list[Tolerance]:
-        return [TOLERANCES[change.option] for change in self.changes]
+        return [TOLERANCES[option] for option in self.options]
 
     @property
     def low(self) -> bool:
         """True if anything is computed in a lower dtype than written."""
         return any(tolerance.unit is not None for tolerance in self.tolerances)
 
+    @property
+    def lowered(self) -> bool:
+        """True if that is because of an option, and not of the device."""
+        return replace(self, device=None).low
+
     def unit(self, all_: str = "") -> float:
-        """Return the coarsest rounding of the changes whose option ends with `all_`.
+        """Return the coarsest rounding of the options that end with `all_`.
 
         With "-all" these are the changes that round all operations.
         """
-        units = [
-            TOLERANCES[change.option].unit or 0.0
-            for change in self.changes
-            if change.option.endswith(all_)
-        ]
+        units = [TOLERANCES[option].unit or 0.0 for option in self.options if option.endswith(all_)]
         return max(units, default=0.0)
 
     def to_the_bit(self, number: int) -> bool:
@@ -273,7 +282,7 @@ def _leaf(
 
     inexact = issubdtype(plain.dtype, np.inexact)
     if not inexact:
-        if allowed.low:
+        if allowed.lowered:
             # A comparison of low products may come out otherwise.
             return None
         wrong = a != b

@@ -31,6 +31,7 @@ from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.result import unmix
+from .device_rounding import platform_of, rounded_products
 from .difference import Allowed, Difference, compare_results, tree_of
 from .elementwise import elementwise
 from .noise import noisy
@@ -252,7 +253,8 @@ class Verification:
         # Run plainly, and compare.
         sizes = [int(np.size(x)) for x in arrays if hasattr(x, "shape")]
         alone = tuple(elementwise(plain.traced.jaxpr))
-        allowed = Allowed(self.changes, max(sizes, default=1), alone)
+        device = rounded_products(plain.traced.jaxpr, platform_of(arrays))
+        allowed = Allowed(self.changes, max(sizes, default=1), alone, device)
         expected = plain(arrays)
         got = tree_of(ours)
         difference = compare_results(
