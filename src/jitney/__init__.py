@@ -54,6 +54,7 @@ if _typing.TYPE_CHECKING:
     from ._measured.measure import measure as measure
     from ._measured.profile import profile as profile
     from ._precision.loss_scale import LossScale as LossScale
+    from ._program.rows.ragged import ragged as ragged
     from ._signature.buckets import Bucket as Bucket
     from ._stream.accumulate import accumulate as accumulate
     from ._stream.stream import stream as stream
@@ -83,6 +84,7 @@ else:
             "measure": "_measured.measure",
             "profile": "_measured.profile",
             "LossScale": "_precision.loss_scale",
+            "ragged": "_program.rows.ragged",
             "Bucket": "_signature.buckets",
             "accumulate": "_stream.accumulate",
             "stream": "_stream.stream",

@@ -284,6 +284,13 @@ class Counters:
             self.sizes.setdefault(axis.name, Counter())[axis.size] += 1
             self.rows[axis.name] = self.rows.get(axis.name, 0) + axis.high
 
+    def count_rows(self, axis: str, sizes: Counter[int], elements: int) -> None:
+        """Count rows of unlike lengths: their sizes, and the elements that programs take for
+        them.
+        """
+        self.sizes.setdefault(axis, Counter()).update(sizes)
+        self.rows[axis] = self.rows.get(axis, 0) + elements
+
     def stats(self) -> Stats:
         return Stats(
             calls=self.calls,

@@ -13,7 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -47,6 +47,10 @@ from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
+from .rows.columns import has_rows
+
+if TYPE_CHECKING:
+    from .rows.row_calls import RowCalls
 
 Direct = tuple[tuple[Specialization, Taker], ...]
 """Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of
@@ -97,6 +101,9 @@ class CompiledFunction(FunctionInfo):
         self.tried: dict[Pattern, int] = {}
         # Set once a module has been among the arguments.
         self.flattener: Flattener | None = None
+        # Lists of rows are looked for where there is an axis for them, and sizes are padded.
+        self._may_have_rows = len(options.vmap) == 1 and bool(options.pad)
+        self.row_calls: RowCalls | None = None
 
         self._variety = Variety(self.where, self.positions)
         names = [parameter.name for parameter in self.binder.parameters]
@@ -129,6 +136,8 @@ class CompiledFunction(FunctionInfo):
         # Nothing is shared here, as a layout knows its entry.
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
+        same.row_calls = None
+        same._may_have_rows = len(options.vmap) == 1 and bool(options.pad)
         SETTINGS.add_listener(same)
         return same
 
@@ -168,6 +177,8 @@ class CompiledFunction(FunctionInfo):
         # Flatten the call. A positional call skips the binding: the defaults of the rest are known.
         tail = None if kwargs else self.tails.get(len(args))
         values = self.bind(args, kwargs) if tail is None else args + tail
+        if self._may_have_rows and has_rows(self, values):
+            return self._row_call(values)
         if self.flattener is None:
             leaves, treedef = tree_flatten(values)
             key = (treedef, *map(type, leaves))
@@ -196,6 +207,15 @@ class CompiledFunction(FunctionInfo):
                 arrays,
             )
         return entry, arrays
+
+    def _row_call(self, values: tuple[object, ...]) -> tuple[Any, Sequence[Array]]:
+        """Return a call with rows of unlike lengths, and the arrays of its first row."""
+        from .rows.row_calls import RowCalls
+
+        if self.row_calls is None:
+            self.row_calls = RowCalls(self)
+        call = self.row_calls.call(values)
+        return call, call.arrays
 
     def _holding(
         self,
@@ -526,6 +546,7 @@ class CompiledFunction(FunctionInfo):
         with self.lock:
             self._drop_layouts()
             self.entries.clear()
+            self.row_calls = None
             self.flattener = None if self.flattener is None else Flattener()
             for known in (*self._static_at.values(), *self._static_rest.values()):
                 known.forget()
@@ -534,6 +555,7 @@ class CompiledFunction(FunctionInfo):
     def reset_decision(self) -> None:
         """Look for the entry of each call anew: a setting has changed, which is part of its key."""
         self._drop_layouts()
+        self.row_calls = None
 
     def _drop_layouts(self) -> None:
         self.layouts.clear()

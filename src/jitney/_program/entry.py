@@ -199,6 +199,8 @@ class Specialization(CallPlanner):
 
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
+        # Groups of rows of unlike lengths, each of which has one call of this entry.
+        self.row_groups: dict[Hashable, Any] = {}
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False

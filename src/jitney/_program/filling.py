@@ -297,7 +297,7 @@ def _leading_on_host(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
 @partial(jax.jit, static_argnums=1)
 def _fill_tracers(array: object, shape: tuple[int, ...]) -> jax.Array:
     """Fill arrays that an outer transform traces; no derivative flows through the padding."""
-    return reshape_sharded(array, shape, _repeat_jax_edges)
+    return reshape_sharded(array, shape, repeat_edges_in_jax)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -306,11 +306,14 @@ def _fill_on_device(array: Array, shape: tuple[int, ...]) -> jax.Array:
     both share one program.
     """
     return jax.lax.convert_element_type(
-        reshape_sharded(array, shape, _repeat_jax_edges), array.dtype
+        reshape_sharded(array, shape, repeat_edges_in_jax), array.dtype
     )
 
 
-def _repeat_jax_edges(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def repeat_edges_in_jax(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Return an array with its last element along each axis repeated up to a shape; no derivative
+    flows through the padding.
+    """
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = jax.lax.stop_gradient(jax.lax.slice_in_dim(array, size - 1, size, axis=axis))

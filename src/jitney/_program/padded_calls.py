@@ -289,7 +289,7 @@ class PaddedCalls:
                 break
             request = replace(request, tops=tuple({**dict(request.tops), **narrower.tops}.items()))
             if any(axis.size > narrower.tops.get(axis.name, axis.size) for axis in fill.axes):
-                warn_refusal(entry.core, narrower.above)
+                self.refuse(narrower.above)
 
         # Numbers that Python computes from the sizes, if the program takes any.
         sizes = {axis.name: axis.size for axis in fill.axes}
@@ -318,18 +318,21 @@ class PaddedCalls:
             entry.sharded is None,
         )
 
+    def refuse(self, refusal: Refused) -> None:
+        """Say why an axis is not padded."""
+        warn_refusal(self.entry.core, refusal)
+
     def _filled(self, view: View, request: Request) -> _Filled | None:
         """Return which axes are filled, and the shapes of the filled arrays; None if the call runs
         at exact size.
         """
-        entry = self.entry
         fill = Fill.plan(view, request)
         if isinstance(fill, Skip) or fill.axes in self.refused:
             return None
         try:
             shapes = self._shapes(fill, view)
         except Refused as refusal:
-            warn_refusal(entry.core, refusal)
+            self.refuse(refusal)
             return None
 
         # PRNG keys are of an extended dtype, which NumPy does not have.
@@ -337,7 +340,7 @@ class PaddedCalls:
         filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
         if any(issubdtype(leaf.dtype, extended) for leaf in filled):
             refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
-            warn_refusal(entry.core, refusal)
+            self.refuse(refusal)
             return None
 
         # Filled arrays come back strongly typed; the program still computes as for weak ones.

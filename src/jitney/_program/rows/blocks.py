@@ -1,0 +1,83 @@
+"""Blocks: the arrays of some rows of one bucket, filled into one array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._jax.trees import device_put, extended, issubdtype
+from ..._jax.typed import NumPyArray
+from ..._view.layout import aval_parts
+from ..._view.true_sizes import TrueSizes
+from ..filling import repeat_edges, repeat_edges_in_jax
+from .ragged import Ragged
+
+if TYPE_CHECKING:
+    from .columns import Column
+    from .groups import Lot
+
+
+def block(
+    column: Column,
+    rows: NumPyArray,
+    shape: tuple[int, ...],
+    *,
+    takes: bool,
+) -> Any:
+    """Return an array of shape (rows, *shape).
+
+    Args:
+        column: A column that rows have their own arrays of.
+        rows: Numbers of the rows.
+        shape: Shape of a row in the program.
+        takes: Whether the padding of a row may hold anything.
+    """
+    if column.kind == "stack":
+        return _pick(column.values, rows)
+
+    if isinstance(column.values, Ragged) and column.values.values.shape[1:] == shape[1:]:
+        filled = column.values.filled(rows, shape[0])
+        return filled.astype(aval_parts(filled)[1]) if isinstance(filled, np.ndarray) else filled
+
+    arrays = [column.values[row] for row in rows.tolist()]
+    if column.is_traced or issubdtype(arrays[0].dtype, extended):
+        return jnp.stack([repeat_edges_in_jax(jnp.asarray(array), shape) for array in arrays])
+
+    out = np.zeros((len(rows), *shape), aval_parts(arrays[0])[1])
+    if len(shape) == 1 and takes:
+        for place, array in zip(out, arrays, strict=True):
+            place[: array.shape[0]] = array
+    else:
+        for place, array in zip(out, arrays, strict=True):
+            host = np.asarray(array)
+            if takes or host.shape == shape:
+                place[tuple(map(slice, host.shape))] = host
+            else:
+                place[...] = repeat_edges(host, shape)
+    return _where_rows_are(arrays[0], out)
+
+
+def true_sizes(lot: Lot, at: NumPyArray) -> TrueSizes | None:
+    """True sizes of the padded axes of the rows at these places, and the numbers that Python
+    computes from them; None if they run at exact size.
+    """
+    if lot.group.recipe is None:
+        return None
+    counts = lot.group.recipe.counts
+    sizes = lot.sizes(at)
+    values = [sizes[name] for name in counts.names]
+    return TrueSizes(values, counts.names, counts.weak, lot.numbers(at))
+
+
+def _pick(array: Any, rows: NumPyArray) -> Any:
+    return array[rows] if isinstance(array, np.ndarray) else jnp.take(array, rows, axis=0)
+
+
+def _where_rows_are(row: Any, filled: NumPyArray) -> Any:
+    """Put a block on the device that its rows were put on on purpose."""
+    if isinstance(row, jax.Array) and row.committed and len(row.devices()) == 1:
+        return device_put(filled, row.sharding)
+    return filled

@@ -1,0 +1,313 @@
+"""The rows among the arguments of a call, and the flat arrays of each row.
+
+A column is one flat array of the call of one row: the same for all rows (`SHARED`), one for each
+row (`EACH`), or an element of an array with one axis more (`STACK`), which `vmap` maps as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import numpy as np
+
+from ..._errors import ContractError
+from ..._jax.trees import Tracer, tree_flatten
+from ..._jax.typed import NumPyArray
+from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
+from ..._view.layout import aval_parts
+from .ragged import Ragged, Rows, is_list_of_rows
+
+if TYPE_CHECKING:
+    from ..core import CompiledFunction
+    from ..entry import Specialization
+
+_ARRAYS = (jax.Array, np.ndarray, Tracer)
+Kind = Literal["shared", "each", "stack"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One flat array of the call of a row.
+
+    Args:
+        kind: Where rows have it from.
+        values: The array; or one for each row, in a list or in one array.
+        path: As a person would write it.
+    """
+
+    kind: Kind
+    values: Any
+    path: str = ""
+
+    def of(self, row: int) -> Any:
+        """The array of a row."""
+        return self.values if self.kind == "shared" else self.values[row]
+
+    @property
+    def arrays(self) -> Sequence[Any]:
+        """All its arrays."""
+        if isinstance(self.values, Ragged):
+            return [self.values.values]
+        return self.values if self.kind == "each" else [self.values]
+
+    def dims(self, rows: NumPyArray) -> list[NumPyArray]:
+        """Sizes of these rows along each axis, where they have their own."""
+        if self.kind != "each":
+            return []
+        if isinstance(self.values, Ragged):
+            return self.values.dims(rows)
+        rank = len(self._shapes[0])
+        sizes = np.fromiter(
+            chain.from_iterable(self._shapes), np.int64, rank * len(self._shapes)
+        ).reshape(-1, rank)
+        return list(sizes[rows].T)
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [array.shape for array in self.values]
+
+    @property
+    def arrays(self) -> Sequence[Any]:
+        """All its arrays."""
+        if isinstance(self.values, Ragged):
+            return [self.values.values]
+        return self.values if self.kind == "each" else [self.values]
+
+    def dims(self, rows: NumPyArray) -> list[NumPyArray]:
+        """Sizes of these rows along each axis, where they have their own."""
+        if self.kind != "each":
+            return []
+        if isinstance(self.values, Ragged):
+            return self.values.dims(rows)
+        if len(rows) == len(self.values):
+            arrays = self.values
+        else:
+            arrays = [self.values[row] for row in rows.tolist()]
+        shapes = [array.shape for array in arrays]
+        return [
+            np.fromiter((shape[axis] for shape in shapes), np.int64, len(shapes))
+            for axis in range(len(shapes[0]))
+        ]
+
+    @cached_property
+    def is_traced(self) -> bool:
+        """True if one of its arrays is a tracer."""
+        return any(issubclass(kind, Tracer) for kind in set(map(type, self.arrays)))
+
+    def alone(self, array: Any) -> Column:
+        """The same column of one row, which has this array."""
+        if self.kind == "shared":
+            return Column("shared", array, self.path)
+        return Column("each", [array], self.path)
+
+    def signature(self) -> Hashable:
+        """What does not differ between rows: dtype and weak type, and the shape but of rows that
+        have their own.
+        """
+        if self.kind == "each":
+            return self.kind, *aval_parts(self.values[0])[1:]
+        return self.kind, *aval_parts(self.values)
+
+
+@dataclass(frozen=True)
+class RowArguments:
+    """Arguments of a call with rows.
+
+    Args:
+        count: How many rows there are.
+        first: The arguments of the first row.
+        leaves: Columns of all leaves of the arguments of a row, static ones too.
+    """
+
+    count: int
+    first: tuple[object, ...]
+    leaves: tuple[Column, ...]
+
+    def columns(self, entry: Specialization) -> tuple[Column, ...]:
+        """Columns of the arrays of an entry, which runs the calls of single rows."""
+        layout = entry.layout
+        return tuple(
+            Column(column.kind, column.values, layout.names[i][1])
+            for i, column in ((i, self.leaves[i]) for i in layout.dynamic)
+        )
+
+
+def takes_rows(hint: Hint) -> bool:
+    """Return whether a list for an argument of this annotation is a list of rows, and no value of
+    its own.
+    """
+    if isinstance(hint, ContainerHint):
+        return bool(hint.keys)  # a TypedDict or a NamedTuple
+    return isinstance(hint, (ArrayHint, ModuleHint))
+
+
+def has_rows(core: CompiledFunction, values: Sequence[object]) -> bool:
+    """Return whether a call has a list of rows among its arguments."""
+    return any(
+        is_list_of_rows(value) and takes_rows(parameter.hint) and not _is_one(value, parameter.hint)
+        for parameter, value in zip(core.contract.parameters, values, strict=True)
+    )
+
+
+def _is_one(value: object, hint: Hint) -> bool:
+    return isinstance(hint, ModuleHint) and isinstance(value, hint.cls)
+
+
+def row_arguments(core: CompiledFunction, values: Sequence[object]) -> RowArguments:
+    """Find the rows of a call.
+
+    Raises:
+        ContractError: Arguments differ in the number of their rows, or rows are unlike.
+    """
+    (axis,) = core.options.vmap
+    counts: dict[str, int] = {}
+    first: list[object] = []
+    columns: list[Column] = []
+    for parameter, value in zip(core.contract.parameters, values, strict=True):
+        name, hint = parameter.name, parameter.hint
+        named = axis.dims is None or name in axis.arguments
+        if is_list_of_rows(value) and takes_rows(hint) and not _is_one(value, hint):
+            if not named:
+                raise _refuse_shared(core, name, axis.name)
+            given: Any = value
+            rows: Any = given if isinstance(given, Ragged) else list(given)
+            counts[name] = len(rows)
+            if not rows:
+                raise _refuse_none(core, name)
+            first.append(rows[0])
+            columns += _each(core, name, rows, is_array=isinstance(hint, ArrayHint))
+        elif _is_stack(value, hint, is_named=named and axis.dims is not None):
+            leaves, treedef = tree_flatten(value)
+            counts[name] = leaves[0].shape[0]
+            first.append(jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves]))
+            columns += [Column("stack", leaf) for leaf in leaves]
+        else:
+            first.append(value)
+            columns += [Column("shared", leaf) for leaf in tree_flatten(value)[0]]
+    _demand_equal(core, counts, axis.name)
+    return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
+
+
+def _is_stack(value: object, hint: Hint, *, is_named: bool) -> bool:
+    """Return whether `vmap` maps an argument that is no list."""
+    if isinstance(hint, (ArrayHint, ScalarHint)):
+        shape = getattr(value, "shape", None)
+        rank = hint.rank if isinstance(hint, ArrayHint) else 0
+        return shape is not None and rank is not None and len(shape) == rank + 1
+    leaves = tree_flatten(value)[0]
+    return is_named and bool(leaves) and all(getattr(leaf, "ndim", 0) for leaf in leaves)
+
+
+def _each(
+    core: CompiledFunction,
+    name: str,
+    rows: Rows,
+    *,
+    is_array: bool,
+) -> list[Column]:
+    if is_array or isinstance(rows, Ragged):
+        if not isinstance(rows, Ragged):
+            _demand_arrays(core, name, rows)
+        return [Column("each", rows)]
+
+    # Trees: the same structure for all, whose leaves are columns.
+    flat = [tree_flatten(row) for row in rows]
+    structure = flat[0][1]
+    for i, (_, other) in enumerate(flat):
+        if other != structure:
+            raise ContractError(
+                core.where,
+                f"row {i} of {name!r} has another structure than row 0: {other} and {structure}.",
+                "All rows share the programs of their buckets, so they differ in arrays alone.",
+                "pass rows of one structure, with equal static fields.",
+                code="J221",
+            )
+    columns = [list(column) for column in zip(*(leaves for leaves, _ in flat), strict=True)]
+    return [_of_leaves(core, name, column) for column in columns]
+
+
+def _of_leaves(core: CompiledFunction, name: str, column: list[Any]) -> Column:
+    if hasattr(column[0], "shape"):
+        _demand_arrays(core, name, column)
+        return Column("each", column)
+    differs = next((i for i, leaf in enumerate(column) if leaf != column[0]), None)
+    if differs is not None:
+        raise ContractError(
+            core.where,
+            f"row {differs} of {name!r} holds {column[differs]!r}, and row 0 {column[0]!r}.",
+            "All rows share the programs of their buckets, so they differ in arrays alone.",
+            "pass numbers that differ as arrays.",
+            code="J221",
+        )
+    return Column("shared", column[0])
+
+
+def _demand_arrays(core: CompiledFunction, name: str, rows: Sequence[Any]) -> None:
+    """Check that rows are arrays of one rank and dtype."""
+    strange = [kind for kind in set(map(type, rows)) if not issubclass(kind, _ARRAYS)]
+    if strange:
+        i = next(i for i, row in enumerate(rows) if type(row) in strange)
+        raise ContractError(
+            core.where,
+            f"row {i} of {name!r} is a {type(rows[i]).__name__}.",
+            "A list for an array is a list of rows, each of which is an array.",
+            f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
+            code="J221",
+        )
+    if len({row.dtype for row in rows}) == len({row.ndim for row in rows}) == 1:
+        return
+    rank, dtype = _kind(rows[0])
+    differs = [(i, *_kind(row)) for i, row in enumerate(rows) if _kind(row) != (rank, dtype)]
+    if differs:
+        at, other_rank, other_dtype = differs[0]
+        raise ContractError(
+            core.where,
+            f"row {at} of {name!r} is {other_dtype} with {other_rank} axes, and row 0 {dtype} with"
+            f" {rank}.",
+            "All rows of an argument have one dtype and one rank.",
+            f"convert them: {name}=[row.astype({str(dtype)!r}) for row in {name}].",
+            code="J221",
+        )
+
+
+def _kind(row: Any) -> tuple[int, Any]:
+    shape, dtype, _ = aval_parts(row)
+    return len(shape), dtype
+
+
+def _demand_equal(core: CompiledFunction, counts: dict[str, int], axis: str) -> None:
+    (first, count), *others = counts.items()
+    for name, other in others:
+        if other != count:
+            raise ContractError(
+                core.where,
+                f"axis {axis!r} has two sizes, {count} from {first!r} and {other} from {name!r}.",
+                f"Every argument mapped over {axis!r} must agree on it.",
+                "pass as many rows of each.",
+                code="J210",
+            )
+
+
+def _refuse_none(core: CompiledFunction, name: str) -> ContractError:
+    return ContractError(
+        core.where,
+        f"{name!r} has no rows.",
+        "The shapes of a result are those of its rows, and there are none.",
+        "leave the call out where there is no row.",
+        code="J221",
+    )
+
+
+def _refuse_shared(core: CompiledFunction, name: str, axis: str) -> ContractError:
+    return ContractError(
+        core.where,
+        f"{name!r} is a list of rows, and `vmap` shares it.",
+        f"Rows are mapped over {axis!r}, and vmap={{{axis!r}: ...}} does not name {name!r}.",
+        f"name it: vmap={{{axis!r}: {{..., {name!r}: 0}}}}.",
+        code="J221",
+    )

@@ -1,0 +1,327 @@
+"""Rows of one bucket, which one program runs, and how many of them it takes at a time.
+
+Rows of sizes 0 and 1, and above the largest bucket, run at exact size: a group for each size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ..._axes import Refused
+from ..._errors import AxisError, ContractError
+from ..._jax.typed import NumPyArray
+from ..._view.layout import aval_parts
+from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
+from ..._view.result_padding import Cut
+from ..._view.view import View
+from ..padded_calls import PaddedCalls, PaddingRecipe
+
+if TYPE_CHECKING:
+    from ..entry import Specialization
+    from .columns import Column
+
+Shapes = tuple[tuple[int, ...], ...]
+"""Shapes of the arrays of one row."""
+RUNGS = (512, 64, 8, 1)
+"""How many rows a program takes at a time."""
+_SPARE = 8
+"""A part of this many of a group's rows may be computed in vain, to run them in fewer programs."""
+
+
+class RowPadding(PaddedCalls):
+    """Padding of rows, of which a refusal is an error: a program for each length is no help."""
+
+    def refuse(self, refusal: Refused) -> None:
+        """Refuse to pad.
+
+        Raises:
+            AxisError: Always.
+        """
+        core = self.entry.core
+        axes = " and ".join(repr(name) for name, _ in core.options.pad)
+        raise AxisError(
+            core.where,
+            f"rows of unlike lengths cannot share a program, as {axes} cannot be padded here:"
+            f" {refusal.place or 'it'} {refusal.what}.",
+            "An axis is padded only if each operation along it is proven to give what it gives at"
+            " exact size.",
+            "change that line, or call the function row by row, which compiles one program for each"
+            " length: [f(row) for row in rows].",
+        )
+
+
+@dataclass
+class RowGroup:
+    """Rows of one bucket.
+
+    Args:
+        key: The bucket of each padded axis; of rows at exact size, their shapes.
+        recipe: How each row is padded; None if they run at exact size.
+        shapes: Shapes of the arrays of a row in the program.
+        programs: How many rows at a time -> JAX's function.
+    """
+
+    key: Hashable
+    recipe: PaddingRecipe | None
+    shapes: Shapes
+    programs: dict[int, Any] = field(default_factory=dict[int, Any])
+    # The program has run-time checks of Equinox, whose errors are waited for; or effects, which no
+    # row may have twice.
+    has_checks: bool = False
+    has_effects: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """Rows of one set of shapes.
+
+    Args:
+        group: Their group.
+        sizes: The true size of each padded axis.
+        numbers: Numbers that Python computes from the sizes, if the program takes any.
+    """
+
+    group: RowGroup
+    sizes: Mapping[str, int]
+    numbers: Sequence[Any] = ()
+
+
+class Lot:
+    """The rows of a call that are in one group, in the caller's order.
+
+    Args:
+        group: The group.
+        parts: Members of the group, with the numbers of their rows.
+    """
+
+    def __init__(self, group: RowGroup, parts: Sequence[tuple[Member, NumPyArray]]):
+        self.group = group
+        self.members = [member for member, _ in parts]
+        self.counts = np.array([len(rows) for _, rows in parts])
+        rows = np.concatenate([rows for _, rows in parts])
+        order = np.argsort(rows)
+        self.rows = rows[order]
+        self.member_of = np.repeat(np.arange(len(parts)), self.counts)[order]
+        self._sizes = {
+            name: np.array([member.sizes[name] for member in self.members], np.int32)
+            for name in self.members[0].sizes
+        }
+
+    def sizes(self, at: NumPyArray) -> dict[str, NumPyArray]:
+        """Axis -> the true sizes of the rows at these places."""
+        which = self.member_of[at]
+        return {name: sizes[which] for name, sizes in self._sizes.items()}
+
+    def numbers(self, at: NumPyArray) -> list[NumPyArray]:
+        """Numbers that Python computes from the sizes, of the rows at these places."""
+        if not self.members[0].numbers:
+            return []
+        columns = zip(*(member.numbers for member in self.members), strict=True)
+        return [np.stack(column)[self.member_of[at]] for column in columns]
+
+
+class RowGroups:
+    """Groups of the rows of one entry.
+
+    Args:
+        entry: Runs the calls of single rows.
+    """
+
+    def __init__(self, entry: Specialization):
+        self.entry = entry
+        self.padding = RowPadding(entry)
+        # The padded axes that arrays have, and which results have one.
+        self._axes: set[str] = set()
+        self._varying: list[bool] | None = None
+        # By the sizes of all axes of all arrays that rows have their own of.
+        self.members: dict[tuple[int, ...], Member] = {}
+        self.groups: dict[Hashable, RowGroup] = {}
+
+    def forget(self, group: RowGroup) -> None:
+        """Forget a group, of whose bucket more is known now."""
+        self.groups.pop(group.key, None)
+        self.members = {
+            shapes: each for shapes, each in self.members.items() if each.group is not group
+        }
+
+    def lots(self, columns: Sequence[Column], rows: NumPyArray) -> list[Lot]:
+        """Put rows of a call into groups.
+
+        Raises:
+            ContractError: A row does not fit the contract.
+        """
+        # Sort the rows by their shapes: rows of equal ones are a run.
+        dims = [dim for column in columns for dim in column.dims(rows)]
+        order = np.lexsort(dims[::-1])
+        shapes = np.stack(dims, axis=1)[order]
+        starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
+        ends = [*starts[1:], len(rows)]
+
+        by_group: dict[int, list[tuple[Member, NumPyArray]]] = {}
+        rows = rows[order]
+        for key, begin, end in zip(shapes[starts].tolist(), starts, ends, strict=True):
+            alike = rows[begin:end]
+            member = self.members.get(tuple(key))
+            if member is None:
+                member = self.members[tuple(key)] = self._member(columns, int(alike[0]))
+            by_group.setdefault(id(member.group), []).append((member, alike))
+        return [Lot(parts[0][0].group, parts) for parts in by_group.values()]
+
+    def _member(self, columns: Sequence[Column], row: int) -> Member:
+        """What the rows of one set of shapes are, of which `row` is the first."""
+        entry = self.entry
+        arrays = [_abstract(column, row) for column in columns]
+        try:
+            view = entry.plan_call(arrays, jit=False).view
+        except ContractError as error:
+            where = f"{entry.core.where}: "
+            named = str(error).replace(where, f"{where}row {row}: ", 1)
+            raise ContractError(named, code=error.code) from None
+
+        named = named_axes(view)
+        known = sizes_of(view, named)
+        sizes: dict[str, int] = {}
+        key: list[object] = []
+        for name, bucket in entry.options.pad:
+            refuse_two_sizes(entry.core.where, name, view, named)
+            if name in known:
+                self._axes.add(name)
+                sizes[name] = known[name]
+                key.append(bucket.range(known[name]) or known[name])
+        others = self._shapes(view, dict.fromkeys(sizes, 2))
+        found = self.groups.get((tuple(key), others))
+        if found is None or not _holds(found, sizes):
+            recipe = self.padding.bucket(arrays)
+            shapes = (
+                recipe.shapes
+                if recipe is not None
+                else tuple(aval_parts(each)[0] for each in arrays)
+            )
+            # Of a bucket that ends below its size, or of no bucket at all.
+            place: Hashable = (tuple(key), others) if recipe is not None else shapes
+            found = self.groups.get(place)
+            if found is None:
+                found = self.groups[place] = RowGroup(place, recipe, shapes)
+        proof = None if found.recipe is None else entry.proofs.get(found.recipe.key)
+        try:
+            numbers = () if proof is None else proof.numbers_at(sizes)
+        except Refused as refusal:
+            self.padding.refuse(refusal)
+            raise
+        return Member(found, sizes, numbers)
+
+    def varying(self, columns: Sequence[Column]) -> list[bool]:
+        """Whether each array of the result of a row has an axis that is padded, whatever the sizes
+        of a call are: by a trace of the program of the smallest bucket.
+        """
+        if self._varying is None:
+            with self.entry.numbers():
+                self._varying = [bool(cut) for cut in self._smallest(columns)]
+        return self._varying
+
+    def note(self, group: RowGroup, cuts: Sequence[Cut]) -> None:
+        """Note the padded axes of the results of a program that has run: if all are padded, no
+        trace has to find them.
+        """
+        recipe = group.recipe
+        if self._varying is None and recipe and len(recipe.fill.axes) == len(self._axes):
+            self._varying = [bool(cut) for cut in cuts]
+
+    def _smallest(self, columns: Sequence[Column]) -> Sequence[Cut]:
+        entry = self.entry
+        arrays = [_abstract(column, 0) for column in columns]
+        view = entry.plan_call(arrays, jit=False).view
+        least = {
+            name: 2 for name, _ in entry.options.pad if name in sizes_of(view, named_axes(view))
+        }
+        shapes = self._shapes(view, least)
+        small = [_resized(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
+        recipe = self.padding.bucket(small)
+        if recipe is None:
+            return [()] * len(jax.tree.leaves(jax.eval_shape(entry.jitted, *arrays)))
+        if recipe.key not in entry.cuts:
+            entry.lower((*recipe.abstract(small), recipe.counts.abstract()), "trace")
+            entry.land()
+        return entry.cuts[recipe.key]
+
+    def _shapes(self, view: View, sizes: Mapping[str, int]) -> tuple[object, ...]:
+        """Shapes of the arrays at other sizes of the padded axes: equal for all rows of a group."""
+        named = named_axes(view)
+        known = sizes_of(view, named)
+        try:
+            return tuple(
+                shape_at(leaf, axes, known, sizes)
+                for leaf, axes in zip(view.leaves, named, strict=True)
+            )
+        except Refused as refusal:
+            self.padding.refuse(refusal)
+            raise
+
+
+def rungs_of(
+    count: int,
+    most: int | None,
+    *,
+    exactly: bool,
+) -> list[tuple[int, int]]:
+    """Cut a number of rows into parts that programs take: how many rows of each, and how many the
+    program takes. The programs are few and the same for all numbers of rows.
+
+    Args:
+        count: The number of rows.
+        most: How many a program takes at most.
+        exactly: Whether no row is computed in vain.
+    """
+    rungs = [rung for rung in RUNGS if most is None or rung <= most]
+    if most is not None and most not in rungs:
+        rungs.insert(0, most)
+    parts: list[tuple[int, int]] = []
+    spare = 0 if exactly else count // _SPARE
+    left = count
+    for rung in rungs:
+        whole, left = divmod(left, rung)
+        parts += [(rung, rung)] * whole
+        if left and rung - left <= spare:
+            parts.append((left, rung))
+            left = 0
+    return parts
+
+
+def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
+    """Axis -> how many rows have each size, and how many elements programs take for them."""
+    sizes = defaultdict[str, Counter[int]](Counter)
+    elements = Counter[str]()
+    for lot in lots:
+        padded = {} if lot.group.recipe is None else lot.group.recipe.fill.sizes
+        for member, times in zip(lot.members, lot.counts.tolist(), strict=True):
+            for name, size in member.sizes.items():
+                sizes[name][size] += times
+                elements[name] += times * padded.get(name, size)
+    return {name: (sizes[name], elements[name]) for name in sizes}
+
+
+def _holds(group: RowGroup, sizes: Mapping[str, int]) -> bool:
+    """Return whether a program takes these sizes: its bucket may end below its size."""
+    if group.recipe is None:
+        return True
+    return all(axis.low <= sizes[axis.name] <= axis.high for axis in group.recipe.fill.axes)
+
+
+def _abstract(column: Column, row: int) -> Any:
+    array = column.values if column.kind == "shared" else column.values[row]
+    if column.kind == "shared" and not hasattr(array, "shape"):
+        return array
+    shape, dtype, weak = aval_parts(array)
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
+
+
+def _resized(array: Any, shape: Any) -> Any:
+    if not hasattr(array, "shape"):
+        return array
+    return jax.ShapeDtypeStruct(shape, array.dtype, weak_type=array.weak_type)

@@ -1,0 +1,371 @@
+"""Calls with rows of unlike lengths: the program of one row, mapped over the rows of each bucket.
+
+The rows of a bucket are filled into blocks of 512, 64, 8 and 1 (`groups.rungs_of`), each of which
+runs `jax.vmap` of the padded program of one row, with a true size for each row. So the programs are
+few, and the same whatever mixture of lengths a call has.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ..._axes import Refused
+from ..._errors import AxisError, OptionError
+from ..._jax.equinox_checks import FAILURE, fail_as, has_equinox_checks, is_failure
+from ..._jax.tracing import is_staged, times_differentiated
+from ..._jax.trees import tree_flatten, tree_unflatten
+from ..._jax.typed import NumPyArray
+from ..._verify import is_verified
+from ..._verify.verification import VerifiedRunner
+from ..._view.layout import MAX_ENTRIES, jit_is_off
+from ..._view.true_sizes import KnownSizes, NeedsNumbers, knowing
+from ..entry import Retry, Specialization
+from ..held_numbers import Redirected
+from .blocks import block, true_sizes
+from .columns import Column, row_arguments
+from .groups import Lot, RowGroup, RowGroups, count_sizes, rungs_of
+from .results import Part, gathered
+
+if TYPE_CHECKING:
+    from ..core import CompiledFunction
+
+
+class Changed(Exception):
+    """More is known of a bucket now: the call is run once more."""
+
+
+class RowCalls:
+    """Runs the calls of a function with rows.
+
+    Args:
+        core: The function, with `vmap` and `pad`.
+    """
+
+    def __init__(self, core: CompiledFunction):
+        self._core = weakref.ref(core)
+        _refuse_options(core)
+        (axis,) = core.options.vmap
+        self.axis = axis.name
+        at_a_time = dict(core.options.chunk).get(axis.name)
+        self.most = at_a_time if isinstance(at_a_time, int) else None
+        options = replace(core.options, vmap=(), chunk=(), verify=False)
+        self.row = core.of(core.fn(), options)
+        self.row.contract = core.contract
+        self.row.counters, self.row.log, self.row.history = core.counters, core.log, core.history
+
+    def call(self, values: tuple[object, ...]) -> RowCall:
+        """Return a call, with its entry.
+
+        Raises:
+            ContractError: Its rows do not fit.
+        """
+        core = self._core()
+        if core is None:
+            raise ReferenceError("the function of these rows is gone")
+        arguments = row_arguments(core, values)
+        leaves, treedef = tree_flatten(arguments.first)
+        key = (treedef, *map(type, leaves))
+        layout = self.row.layouts.get(key)
+        if layout is None:
+            layout = self.row.layout(key, arguments.first)
+        layout, entry = self.row.settled(layout, leaves)
+        return RowCall(self, core, entry, arguments.columns(entry), arguments.count)
+
+
+class RowCall:
+    """One call, which `Program.__call__` runs as it runs that of an entry.
+
+    Args:
+        calls: The function.
+        core: The same, with `vmap`.
+        entry: Runs single rows.
+        columns: The arrays of its rows.
+        count: How many rows there are.
+    """
+
+    flights = False
+    """A trace is over when the call is."""
+
+    def __init__(
+        self,
+        calls: RowCalls,
+        core: CompiledFunction,
+        entry: Specialization,
+        columns: tuple[Column, ...],
+        count: int,
+    ):
+        self.calls = calls
+        self.core = core
+        self.entry = entry
+        self.columns = columns
+        self.count = count
+        self.is_nested = any(column.is_traced for column in columns)
+        if self.is_nested and not entry.layout.nested:
+            self.entry = entry = entry.nested_entry
+        self.layout = entry.layout
+        self.paths = entry.paths
+        self.reads = entry.reads
+        self.groups = groups_of(entry, columns)
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Arrays of the first row."""
+        return tuple(column.of(0) for column in self.columns)
+
+    def compile_event(self, arrays: Sequence[object], call: object) -> None:
+        """Record no cause of a compile: a call has programs of several buckets."""
+        del arrays, call
+
+    def note_missed_check(self, error: Exception) -> bool:
+        """Return whether to repeat the call: each error of a check is seen at once."""
+        del error
+        return False
+
+    def run(self, *arrays: object) -> object:
+        """Run the call; `arrays` are those of the first row, for messages.
+
+        Raises:
+            AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
+        """
+        del arrays
+        core = self.core
+        refusal = self._outside()
+        if refusal is not None:
+            raise AxisError(core.where, *refusal)
+        treedef, parts, lots = self._computed()
+        leaves = gathered(parts, self.groups.varying(self.columns), self.count)
+        if is_verified(core.options) and not self.is_nested:
+            self._verify(treedef, parts)
+        for name, (sizes, elements) in count_sizes(lots).items():
+            core.counters.count_rows(name, sizes, elements)
+        return tree_unflatten(treedef, leaves)
+
+    def _outside(self) -> tuple[str, str, str] | None:
+        """Why the call cannot run here, the rule, and the fix; None if it can."""
+        if jit_is_off():
+            return (
+                "rows of unlike lengths are not mapped under `jax.disable_jit()`.",
+                "They run programs of their buckets, and there nothing is compiled.",
+                "call the function row by row: [f(row) for row in rows].",
+            )
+        if is_staged():
+            return (
+                "rows of unlike lengths are not mapped inside an outer `jit`, `scan` or the like.",
+                "They run a program for each bucket, and there all is one program.",
+                "call it outside of `jit`; `f.value_and_grad` is a gradient.",
+            )
+        if self.is_nested and times_differentiated(self._tracers()) > 1:
+            return (
+                "rows of unlike lengths are not mapped under two derivatives.",
+                "The derivative of a padded program is proven, and not that of its derivative.",
+                "take them with `.hessian` or `.hvp`.",
+            )
+        return None
+
+    def _tracers(self) -> list[Any]:
+        """All arrays of all rows, of a call that an outer transform traces."""
+        return [leaf for column in self.columns for leaf in column.arrays]
+
+    def lots(self, rows: NumPyArray | None = None) -> list[Lot]:
+        """Put rows into groups; all of them without `rows`."""
+        return self.groups.lots(self.columns, np.arange(self.count) if rows is None else rows)
+
+    def _computed(self) -> tuple[Any, list[Part], list[Lot]]:
+        """Run the programs of all rows."""
+        is_left = np.ones(self.count, bool)
+        parts: list[Part] = []
+        lots: list[Lot] = []
+        treedef: Any = None
+        with self.entry.numbers():
+            while is_left.any():
+                lots = self.lots(np.flatnonzero(is_left))
+                # What has run does not run again where more is known of a bucket: it may have
+                # effects.
+                with suppress(Changed):
+                    for part, structure in self._run(lots):
+                        parts.append(part)
+                        is_left[part.rows] = False
+                        treedef = structure
+            is_whole = sum(len(lot.rows) for lot in lots) == self.count
+            return treedef, parts, lots if is_whole else self.lots()
+
+    def _run(self, lots: Sequence[Lot]) -> Iterator[tuple[Part, Any]]:
+        for lot in lots:
+            begin = 0
+            for count, rung in self.parts_of(lot):
+                # Behind the rows the last one is repeated.
+                at = np.minimum(np.arange(begin, begin + rung), begin + count - 1)
+                begin += count
+                out = self._run_program(lot, at)
+                leaves, treedef = tree_flatten(out)
+                own, recipe = at[:count], lot.group.recipe
+                cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
+                self.groups.note(lot.group, cuts)
+                yield Part(lot.rows[own], lot.sizes(own), leaves, cuts), treedef
+
+    def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
+        """Cut a lot into the parts that programs take."""
+        return rungs_of(len(lot.rows), self.calls.most, exactly=lot.group.has_effects)
+
+    def _given(self, lot: Lot, at: NumPyArray) -> tuple[Any, ...]:
+        """Arguments of a program, for the rows at these places."""
+        group, rows = lot.group, lot.rows[at]
+        takes = (False,) * len(self.columns) if group.recipe is None else group.recipe.takes
+        filled = [
+            column.values if column.kind == "shared" else block(column, rows, shape, takes=may_hold)
+            for column, shape, may_hold in zip(self.columns, group.shapes, takes, strict=True)
+        ]
+        counts = true_sizes(lot, at)
+        return tuple(filled) if counts is None else (*filled, counts)
+
+    def _run_program(self, lot: Lot, at: NumPyArray) -> object:
+        """Run the rows at these places."""
+        group, given = lot.group, self._given(lot, at)
+        known = lot.members[lot.member_of[at[0]]].sizes
+        # Handled after `except`, so that errors raised next do not carry this one as their context.
+        stopped: Exception | None = None
+        try:
+            with knowing(KnownSizes(known)):
+                program = group.programs.get(len(at)) or self._program(group, given, len(at))
+                out = program(*given)
+                if group.has_checks:
+                    jax.block_until_ready(out)
+                return out
+        except (Retry, Redirected, NeedsNumbers, Refused) as reason:
+            stopped = reason
+        except (FAILURE, ValueError) as error:
+            if not is_failure(error):
+                raise
+            fail_as(error)
+        finally:
+            if self.entry.flights and self.entry.land():
+                self.core.counters.misses += 1
+        self._learn(group, stopped)
+        raise Changed
+
+    def _learn(self, group: RowGroup, stopped: Exception) -> None:
+        """Note what a trace has found that stopped.
+
+        Raises:
+            AxisError: The axes cannot be padded.
+        """
+        if isinstance(stopped, Redirected):
+            self.entry.redirects = False
+        elif isinstance(stopped, NeedsNumbers):
+            if group.recipe is None:
+                raise AssertionError("a program at exact size takes numbers of its size")
+            self.entry.proofs[group.recipe.key] = stopped.proof
+            self.groups.forget(group)
+        elif isinstance(stopped, Refused):
+            if group.recipe is None or not self.groups.padding.narrow(group.recipe, stopped):
+                self.groups.padding.refuse(stopped)
+            self.groups.forget(group)
+
+    def _program(self, group: RowGroup, given: Sequence[Any], rung: int) -> Any:
+        """Trace the program of so many rows, and note what runs in it."""
+        jitted = self.entry.jitted
+        axes = [None if column.kind == "shared" else 0 for column in self.columns]
+        mapped = jax.vmap(_calling(jitted), in_axes=(*axes, *[0] * (len(given) - len(axes))))
+        mapped.__name__ = mapped.__qualname__ = self.core.name
+        program: Any = jax.jit(mapped)
+        jaxpr = program.trace(*given).jaxpr
+        group.has_checks = has_equinox_checks(jaxpr)
+        if jaxpr.effects and not group.has_effects:
+            # Effects of a row happen once: no row is computed in vain.
+            group.has_effects = True
+            raise Changed
+        group.programs[rung] = program
+        return program
+
+    def _verify(self, treedef: Any, parts: Sequence[Part]) -> None:
+        """Compare rows with the plain function, each of new shapes.
+
+        Raises:
+            VerificationError: One differs.
+        """
+        varies = self.groups.varying(self.columns)
+        for part in parts:
+            count = len(part.rows)
+            leaves = gathered([replace(part, rows=np.arange(count))], varies, count)
+            for place, row in enumerate(part.rows.tolist()):
+                given = tuple(column.of(row) for column in self.columns)
+                ours = tree_unflatten(treedef, [leaf[place] for leaf in leaves])
+                run = self._runner(given, ours)
+                VerifiedRunner(self.entry, run, _padded(part), lambda: None)(*given)
+
+    def _runner(self, given: tuple[Any, ...], ours: object) -> Callable[..., object]:
+        """Runner of single rows, which has the result of one."""
+
+        def run(*arrays: Any) -> object:
+            if all(a is b for a, b in zip(arrays, given, strict=True)):
+                return ours
+            columns = tuple(map(Column.alone, self.columns, arrays))
+            one = RowCall(self.calls, self.core, self.entry, columns, 1)
+            treedef, parts, _ = one._computed()
+            leaves = gathered(parts, self.groups.varying(self.columns), 1)
+            return tree_unflatten(treedef, [leaf[0] for leaf in leaves])
+
+        return run
+
+
+def _padded(part: Part) -> Callable[[Sequence[object]], bool]:
+    return lambda _: any(part.cuts) or bool(part.sizes)
+
+
+def groups_of(entry: Specialization, columns: Sequence[Column]) -> RowGroups:
+    """Groups of the rows of an entry, for arrays that are shared and for dtypes as these."""
+    key = tuple(column.signature() for column in columns)
+    groups = entry.row_groups.get(key)
+    if groups is None:
+        if len(entry.row_groups) >= MAX_ENTRIES:
+            entry.row_groups.clear()
+        groups = entry.row_groups[key] = RowGroups(entry)
+    return groups
+
+
+def _calling(jitted: Any) -> Any:
+    def rows(*arrays: object) -> object:
+        return jitted(*arrays)
+
+    return rows
+
+
+def _refuse_options(core: CompiledFunction) -> None:
+    """Check that the options of a function go with rows of unlike lengths.
+
+    Raises:
+        OptionError: One does not.
+    """
+    options = core.options
+    (axis,) = options.vmap
+    others = {name for name, _ in options.chunk} - {axis.name}
+    clashes = {
+        "shard": options.shard is not None,
+        "donate": bool(options.donate),
+        "memory": options.memory is not None,
+        "accumulate": options.accumulate,
+        "debug_nans": options.debug_nans,
+        'runtime_checks="later"': options.runtime_checks == "later",
+        'on_trace_error="eager"': options.on_trace_error != "raise",
+        'cache="program"': options.cache == "program",
+        'precision="auto:..."': str(options.precision).startswith("auto"),
+        f"chunk over {', '.join(map(repr, sorted(others)))}": bool(others),
+        "a chunk that is no number": any(isinstance(size, str) for _, size in options.chunk),
+        "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
+    }
+    found = [what for what, clashes_here in clashes.items() if clashes_here]
+    if found:
+        raise OptionError(
+            core.where,
+            f"rows of unlike lengths do not go with {' and '.join(found)}.",
+            "A list of rows is one call for each bucket, and these act on one call.",
+            "leave it out, or pass one array in which all rows have one length.",
+            code="J221",
+        )
