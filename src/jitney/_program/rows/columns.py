@@ -71,29 +71,6 @@ class Column:
     def _shapes(self) -> list[tuple[int, ...]]:
         return [array.shape for array in self.values]
 
-    @property
-    def arrays(self) -> Sequence[Any]:
-        """All its arrays."""
-        if isinstance(self.values, Ragged):
-            return [self.values.values]
-        return self.values if self.kind == "each" else [self.values]
-
-    def dims(self, rows: NumPyArray) -> list[NumPyArray]:
-        """Sizes of these rows along each axis, where they have their own."""
-        if self.kind != "each":
-            return []
-        if isinstance(self.values, Ragged):
-            return self.values.dims(rows)
-        if len(rows) == len(self.values):
-            arrays = self.values
-        else:
-            arrays = [self.values[row] for row in rows.tolist()]
-        shapes = [array.shape for array in arrays]
-        return [
-            np.fromiter((shape[axis] for shape in shapes), np.int64, len(shapes))
-            for axis in range(len(shapes[0]))
-        ]
-
     @cached_property
     def is_traced(self) -> bool:
         """True if one of its arrays is a tracer."""
@@ -111,7 +88,8 @@ class Column:
         """
         if self.kind == "each":
             return self.kind, *aval_parts(self.values[0])[1:]
-        return self.kind, *aval_parts(self.values)
+        shape, dtype, weak = aval_parts(self.values)
+        return self.kind, shape[1:] if self.kind == "stack" else shape, dtype, weak
 
 
 @dataclass(frozen=True)
