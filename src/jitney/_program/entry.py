@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from traceback import walk_tb
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 from jax.sharding import NamedSharding
@@ -76,6 +76,9 @@ from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
 from .padded_calls import Narrower, PaddedCalls, warn_refusal
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import Run, lower_as_run, runner
+
+if TYPE_CHECKING:
+    from .rows.groups import RowGroups
 
 SCOPE = "jitney.optimize"
 """Name scope of all operations of a Program in profiles, which sets them apart from those of plain
@@ -200,7 +203,7 @@ class Specialization(CallPlanner):
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
         # Groups of rows of unlike lengths, each of which has one call of this entry.
-        self.row_groups: dict[Hashable, Any] = {}
+        self.row_groups: dict[Hashable, RowGroups] = {}
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False

@@ -69,6 +69,15 @@ def to_int32(positions: jax.Array) -> jax.Array:
     return lax.convert_element_type(positions, np.int32)
 
 
+def clamp(least: np.int32, positions: jax.Array, most: jax.Array) -> jax.Array:
+    """`lax.clamp`, which `jax.vmap` cannot map over `most` alone (jax 0.10.2, 0.12.0): the true
+    sizes of rows are mapped, and the positions need not be.
+    """
+    positions = lax.asarray(positions)
+    most = lax.broadcast(lax.convert_element_type(most, positions.dtype), positions.shape)
+    return lax.min(lax.max(positions, lax.full_like(positions, least)), most)
+
+
 def _clamp_start(
     walk: PaddedInterpreter,
     start: jax.Array,
@@ -81,7 +90,7 @@ def _clamp_start(
     Starts along axes of fixed size are clamped too: JAX's functions count a negative start from the
     end, and did so already when this program was traced.
     """
-    return lax.clamp(np.int32(0), to_int32(start), last_start(walk, dim, window))
+    return clamp(np.int32(0), to_int32(start), last_start(walk, dim, window))
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -250,7 +259,7 @@ def _move(
             beyond = column > last
             columns[i] = lax.select(beyond, _outside(column), column)
         else:
-            columns[i] = lax.clamp(np.int32(0), column, last)
+            columns[i] = clamp(np.int32(0), column, last)
     return _join_columns(columns, indices)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._jax.trees import device_put, extended, issubdtype
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..filling import repeat_edges, repeat_edges_in_jax
@@ -26,7 +26,7 @@ def block(
     shape: tuple[int, ...],
     *,
     takes: bool,
-) -> Any:
+) -> Array:
     """Return an array of shape (rows, *shape).
 
     Args:
@@ -60,7 +60,10 @@ def block(
     return _where_rows_are(arrays[0], out)
 
 
-def true_sizes(lot: Lot, at: NumPyArray) -> TrueSizes | None:
+def true_sizes(
+    lot: Lot,
+    at: NumPyArray,
+) -> TrueSizes | None:
     """True sizes of the padded axes of the rows at these places, and the numbers that Python
     computes from them; None if they run at exact size.
     """
@@ -72,11 +75,17 @@ def true_sizes(lot: Lot, at: NumPyArray) -> TrueSizes | None:
     return TrueSizes(values, counts.names, counts.weak, lot.numbers(at))
 
 
-def _pick(array: Any, rows: NumPyArray) -> Any:
+def _pick(
+    array: Array,
+    rows: NumPyArray,
+) -> Array:
     return array[rows] if isinstance(array, np.ndarray) else jnp.take(array, rows, axis=0)
 
 
-def _where_rows_are(row: Any, filled: NumPyArray) -> Any:
+def _where_rows_are(
+    row: Array,
+    filled: NumPyArray,
+) -> Array:
     """Put a block on the device that its rows were put on on purpose."""
     if isinstance(row, jax.Array) and row.committed and len(row.devices()) == 1:
         return device_put(filled, row.sharding)

@@ -10,14 +10,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import jax
 import numpy as np
 
 from ..._errors import ContractError
 from ..._jax.trees import Tracer, tree_flatten
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, DType, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
 from ..._view.layout import aval_parts
 from .ragged import Ragged, Rows, is_list_of_rows
@@ -44,12 +44,12 @@ class Column:
     values: Any
     path: str = ""
 
-    def of(self, row: int) -> Any:
+    def of(self, row: int) -> Array:
         """The array of a row."""
         return self.values if self.kind == "shared" else self.values[row]
 
     @property
-    def arrays(self) -> Sequence[Any]:
+    def arrays(self) -> Sequence[Array]:
         """All its arrays."""
         if isinstance(self.values, Ragged):
             return [self.values.values]
@@ -76,7 +76,7 @@ class Column:
         """True if one of its arrays is a tracer."""
         return any(issubclass(kind, Tracer) for kind in set(map(type, self.arrays)))
 
-    def alone(self, array: Any) -> Column:
+    def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""
         if self.kind == "shared":
             return Column("shared", array, self.path)
@@ -124,7 +124,10 @@ def takes_rows(hint: Hint) -> bool:
     return isinstance(hint, (ArrayHint, ModuleHint))
 
 
-def has_rows(core: CompiledFunction, values: Sequence[object]) -> bool:
+def has_rows(
+    core: CompiledFunction,
+    values: Sequence[object],
+) -> bool:
     """Return whether a call has a list of rows among its arguments."""
     return any(
         is_list_of_rows(value) and takes_rows(parameter.hint) and not _is_one(value, parameter.hint)
@@ -132,11 +135,17 @@ def has_rows(core: CompiledFunction, values: Sequence[object]) -> bool:
     )
 
 
-def _is_one(value: object, hint: Hint) -> bool:
+def _is_one(
+    value: object,
+    hint: Hint,
+) -> bool:
     return isinstance(hint, ModuleHint) and isinstance(value, hint.cls)
 
 
-def row_arguments(core: CompiledFunction, values: Sequence[object]) -> RowArguments:
+def row_arguments(
+    core: CompiledFunction,
+    values: Sequence[object],
+) -> RowArguments:
     """Find the rows of a call.
 
     Raises:
@@ -152,8 +161,7 @@ def row_arguments(core: CompiledFunction, values: Sequence[object]) -> RowArgume
         if is_list_of_rows(value) and takes_rows(hint) and not _is_one(value, hint):
             if not named:
                 raise _refuse_shared(core, name, axis.name)
-            given: Any = value
-            rows: Any = given if isinstance(given, Ragged) else list(given)
+            rows = value if isinstance(value, Ragged) else list(cast("Sequence[object]", value))
             counts[name] = len(rows)
             if not rows:
                 raise _refuse_none(core, name)
@@ -171,7 +179,12 @@ def row_arguments(core: CompiledFunction, values: Sequence[object]) -> RowArgume
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
 
 
-def _is_stack(value: object, hint: Hint, *, is_named: bool) -> bool:
+def _is_stack(
+    value: object,
+    hint: Hint,
+    *,
+    is_named: bool,
+) -> bool:
     """Return whether `vmap` maps an argument that is no list."""
     if isinstance(hint, (ArrayHint, ScalarHint)):
         shape = getattr(value, "shape", None)
@@ -209,7 +222,11 @@ def _each(
     return [_of_leaves(core, name, column) for column in columns]
 
 
-def _of_leaves(core: CompiledFunction, name: str, column: list[Any]) -> Column:
+def _of_leaves(
+    core: CompiledFunction,
+    name: str,
+    column: Sequence[Array],
+) -> Column:
     if hasattr(column[0], "shape"):
         _demand_arrays(core, name, column)
         return Column("each", column)
@@ -225,7 +242,11 @@ def _of_leaves(core: CompiledFunction, name: str, column: list[Any]) -> Column:
     return Column("shared", column[0])
 
 
-def _demand_arrays(core: CompiledFunction, name: str, rows: Sequence[Any]) -> None:
+def _demand_arrays(
+    core: CompiledFunction,
+    name: str,
+    rows: Sequence[object],
+) -> None:
     """Check that rows are arrays of one rank and dtype."""
     strange = [kind for kind in set(map(type, rows)) if not issubclass(kind, _ARRAYS)]
     if strange:
@@ -237,7 +258,8 @@ def _demand_arrays(core: CompiledFunction, name: str, rows: Sequence[Any]) -> No
             f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
             code="J221",
         )
-    if len({row.dtype for row in rows}) == len({row.ndim for row in rows}) == 1:
+    arrays = cast("Sequence[Array]", rows)
+    if len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1:
         return
     rank, dtype = _kind(rows[0])
     differs = [(i, *_kind(row)) for i, row in enumerate(rows) if _kind(row) != (rank, dtype)]
@@ -253,12 +275,16 @@ def _demand_arrays(core: CompiledFunction, name: str, rows: Sequence[Any]) -> No
         )
 
 
-def _kind(row: Any) -> tuple[int, Any]:
+def _kind(row: object) -> tuple[int, DType]:
     shape, dtype, _ = aval_parts(row)
     return len(shape), dtype
 
 
-def _demand_equal(core: CompiledFunction, counts: dict[str, int], axis: str) -> None:
+def _demand_equal(
+    core: CompiledFunction,
+    counts: dict[str, int],
+    axis: str,
+) -> None:
     (first, count), *others = counts.items()
     for name, other in others:
         if other != count:
@@ -271,7 +297,10 @@ def _demand_equal(core: CompiledFunction, counts: dict[str, int], axis: str) -> 
             )
 
 
-def _refuse_none(core: CompiledFunction, name: str) -> ContractError:
+def _refuse_none(
+    core: CompiledFunction,
+    name: str,
+) -> ContractError:
     return ContractError(
         core.where,
         f"{name!r} has no rows.",
@@ -281,7 +310,11 @@ def _refuse_none(core: CompiledFunction, name: str) -> ContractError:
     )
 
 
-def _refuse_shared(core: CompiledFunction, name: str, axis: str) -> ContractError:
+def _refuse_shared(
+    core: CompiledFunction,
+    name: str,
+    axis: str,
+) -> ContractError:
     return ContractError(
         core.where,
         f"{name!r} is a list of rows, and `vmap` shares it.",

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from ..._axes import Refused
 from ..._errors import AxisError, ContractError
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.result_padding import Cut
+from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
-from ..padded_calls import PaddedCalls, PaddingRecipe
+from ..padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
 
 if TYPE_CHECKING:
     from ..entry import Specialization
@@ -70,7 +71,7 @@ class RowGroup:
     key: Hashable
     recipe: PaddingRecipe | None
     shapes: Shapes
-    programs: dict[int, Any] = field(default_factory=dict[int, Any])
+    programs: dict[int, Jitted] = field(default_factory=dict[int, Jitted])
     # The program has run-time checks of Equinox, whose errors are waited for; or effects, which no
     # row may have twice.
     has_checks: bool = False
@@ -89,7 +90,7 @@ class Member:
 
     group: RowGroup
     sizes: Mapping[str, int]
-    numbers: Sequence[Any] = ()
+    numbers: Sequence[Array] = ()
 
 
 class Lot:
@@ -100,7 +101,11 @@ class Lot:
         parts: Members of the group, with the numbers of their rows.
     """
 
-    def __init__(self, group: RowGroup, parts: Sequence[tuple[Member, NumPyArray]]):
+    def __init__(
+        self,
+        group: RowGroup,
+        parts: Sequence[tuple[Member, NumPyArray]],
+    ):
         self.group = group
         self.members = [member for member, _ in parts]
         self.counts = np.array([len(rows) for _, rows in parts])
@@ -139,6 +144,8 @@ class RowGroups:
         # The padded axes that arrays have, and which results have one.
         self._axes: set[str] = set()
         self._varying: list[bool] | None = None
+        # Sizes at which the body does other operations than at the others of their bucket.
+        self._alone: set[tuple[tuple[str, int], ...]] = set()
         # By the sizes of all axes of all arrays that rows have their own of.
         self.members: dict[tuple[int, ...], Member] = {}
         self.groups: dict[Hashable, RowGroup] = {}
@@ -150,7 +157,11 @@ class RowGroups:
             shapes: each for shapes, each in self.members.items() if each.group is not group
         }
 
-    def lots(self, columns: Sequence[Column], rows: NumPyArray) -> list[Lot]:
+    def lots(
+        self,
+        columns: Sequence[Column],
+        rows: NumPyArray,
+    ) -> list[Lot]:
         """Put rows of a call into groups.
 
         Raises:
@@ -173,7 +184,11 @@ class RowGroups:
             by_group.setdefault(id(member.group), []).append((member, alike))
         return [Lot(parts[0][0].group, parts) for parts in by_group.values()]
 
-    def _member(self, columns: Sequence[Column], row: int) -> Member:
+    def _member(
+        self,
+        columns: Sequence[Column],
+        row: int,
+    ) -> Member:
         """What the rows of one set of shapes are, of which `row` is the first."""
         entry = self.entry
         arrays = [_abstract(column, row) for column in columns]
@@ -195,26 +210,77 @@ class RowGroups:
                 sizes[name] = known[name]
                 key.append(bucket.range(known[name]) or known[name])
         others = self._shapes(view, dict.fromkeys(sizes, 2))
-        found = self.groups.get((tuple(key), others))
+        is_alone = tuple(sizes.items()) in self._alone
+        place: Hashable = (tuple(key), others)
+        found = None if is_alone else self.groups.get(place)
         if found is None or not _holds(found, sizes):
-            recipe = self.padding.bucket(arrays)
-            shapes = (
-                recipe.shapes
-                if recipe is not None
-                else tuple(aval_parts(each)[0] for each in arrays)
-            )
-            # Of a bucket that ends below its size, or of no bucket at all.
-            place: Hashable = (tuple(key), others) if recipe is not None else shapes
+            shapes = tuple(aval_parts(each)[0] for each in arrays)
+            recipe = None if is_alone else self._recipe(arrays, sizes)
+            if recipe is None:
+                place = shapes
+            else:
+                shapes = recipe.shapes
             found = self.groups.get(place)
             if found is None:
                 found = self.groups[place] = RowGroup(place, recipe, shapes)
-        proof = None if found.recipe is None else entry.proofs.get(found.recipe.key)
+        if found.recipe is None or found.recipe.key not in entry.proofs:
+            return Member(found, sizes)
         try:
-            numbers = () if proof is None else proof.numbers_at(sizes)
+            numbers = entry.proofs[found.recipe.key].numbers_at(sizes)
         except Refused as refusal:
-            self.padding.refuse(refusal)
-            raise
+            self.run_alone(sizes, refusal)
+            return self._member(columns, row)
         return Member(found, sizes, numbers)
+
+    def _recipe(
+        self,
+        arrays: Sequence[object],
+        sizes: Mapping[str, int],
+    ) -> PaddingRecipe | None:
+        try:
+            return self.padding.bucket(arrays)
+        except SizeRefused as refusal:
+            self.run_alone(sizes, refusal)
+            return None
+
+    def run_alone(
+        self,
+        sizes: Mapping[str, int],
+        refusal: Refused,
+    ) -> None:
+        """Run rows of these sizes at exact size, with a warning: the body does other operations
+        than at the other sizes of the bucket.
+        """
+        self._alone.add(tuple(sizes.items()))
+        self.members = {
+            shapes: each for shapes, each in self.members.items() if each.sizes != sizes
+        }
+        warn_refusal(self.entry.core, refusal)
+
+    def is_one_of_few(
+        self,
+        group: RowGroup,
+        columns: Sequence[Column],
+        sizes: Mapping[str, int],
+    ) -> bool:
+        """Return whether the program of a group, which is refused at these sizes, is none of
+        another size of its bucket.
+        """
+        recipe, entry = group.recipe, self.entry
+        if recipe is None:
+            return False
+        arrays = recipe.abstract([_abstract(column, 0) for column in columns])
+        axes = recipe.fill.axes
+        for others in ({a.name: a.high for a in axes}, {a.name: a.low for a in axes}):
+            counts = replace_sizes(recipe.counts, {**sizes, **others})
+            try:
+                entry.lower((*arrays, counts.abstract()), "trace")
+            except Refused:
+                continue
+            finally:
+                entry.land()
+            return True
+        return False
 
     def varying(self, columns: Sequence[Column]) -> list[bool]:
         """Whether each array of the result of a row has an axis that is padded, whatever the sizes
@@ -225,7 +291,11 @@ class RowGroups:
                 self._varying = [bool(cut) for cut in self._smallest(columns)]
         return self._varying
 
-    def note(self, group: RowGroup, cuts: Sequence[Cut]) -> None:
+    def note(
+        self,
+        group: RowGroup,
+        cuts: Sequence[Cut],
+    ) -> None:
         """Note the padded axes of the results of a program that has run: if all are padded, no
         trace has to find them.
         """
@@ -250,7 +320,11 @@ class RowGroups:
             entry.land()
         return entry.cuts[recipe.key]
 
-    def _shapes(self, view: View, sizes: Mapping[str, int]) -> tuple[object, ...]:
+    def _shapes(
+        self,
+        view: View,
+        sizes: Mapping[str, int],
+    ) -> Shapes:
         """Shapes of the arrays at other sizes of the padded axes: equal for all rows of a group."""
         named = named_axes(view)
         known = sizes_of(view, named)
@@ -306,14 +380,25 @@ def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
     return {name: (sizes[name], elements[name]) for name in sizes}
 
 
-def _holds(group: RowGroup, sizes: Mapping[str, int]) -> bool:
+def replace_sizes(counts: TrueSizes, sizes: Mapping[str, int]) -> TrueSizes:
+    """True sizes of another call of the same program."""
+    return TrueSizes(counts.values, counts.names, counts.weak, (), sizes)
+
+
+def _holds(
+    group: RowGroup,
+    sizes: Mapping[str, int],
+) -> bool:
     """Return whether a program takes these sizes: its bucket may end below its size."""
     if group.recipe is None:
         return True
     return all(axis.low <= sizes[axis.name] <= axis.high for axis in group.recipe.fill.axes)
 
 
-def _abstract(column: Column, row: int) -> Any:
+def _abstract(
+    column: Column,
+    row: int,
+) -> jax.ShapeDtypeStruct:
     array = column.values if column.kind == "shared" else column.values[row]
     if column.kind == "shared" and not hasattr(array, "shape"):
         return array
@@ -321,7 +406,10 @@ def _abstract(column: Column, row: int) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
 
 
-def _resized(array: Any, shape: Any) -> Any:
+def _resized(
+    array: jax.ShapeDtypeStruct,
+    shape: tuple[int, ...],
+) -> jax.ShapeDtypeStruct:
     if not hasattr(array, "shape"):
         return array
     return jax.ShapeDtypeStruct(shape, array.dtype, weak_type=array.weak_type)

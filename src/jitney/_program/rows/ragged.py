@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._errors import ContractError
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._owners import public
 from ..._public import public_in
 
@@ -28,7 +27,12 @@ class Ragged:
         lengths: How many elements each has.
     """
 
-    def __init__(self, values: Any, starts: NumPyArray, lengths: NumPyArray):
+    def __init__(
+        self,
+        values: Array,
+        starts: NumPyArray,
+        lengths: NumPyArray,
+    ):
         self.values = values
         self.starts = starts
         self.lengths = lengths
@@ -36,11 +40,11 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, row: int) -> Any:
+    def __getitem__(self, row: int) -> Array:
         start = int(self.starts[row])
         return self.values[start : start + int(self.lengths[row])]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         bounds = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
         return (self.values[start : start + length] for start, length in bounds)
 
@@ -49,7 +53,11 @@ class Ragged:
         rest = [np.full(len(rows), size) for size in self.values.shape[1:]]
         return [self.lengths[rows], *rest]
 
-    def filled(self, rows: NumPyArray, length: int) -> Any:
+    def filled(
+        self,
+        rows: NumPyArray,
+        length: int,
+    ) -> Array:
         """Return an array of shape (rows, length, ...), in which the last element of each row is
         repeated; no derivative flows through what is repeated.
         """
@@ -90,7 +98,7 @@ def ragged(
     Raises:
         ContractError: Both or neither are given, or they do not fit the array.
     """
-    array: Any = values if isinstance(values, jax.Array) else np.asarray(values)
+    array: Array = values if isinstance(values, jax.Array) else np.asarray(values)
     if (offsets is None) == (lengths is None):
         raise _misfit(
             "offsets and lengths are both given" if lengths is not None else "no offsets are given"
@@ -113,7 +121,10 @@ def ragged(
     return Ragged(array, ends[:-1], sizes)
 
 
-def _whole(what: str, numbers: object) -> NumPyArray:
+def _whole(
+    what: str,
+    numbers: object,
+) -> NumPyArray:
     found = np.asarray(numbers)
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
         raise _misfit(f"{what} are {found.dtype} of shape {found.shape}")
@@ -131,7 +142,7 @@ def _misfit(what: str) -> ContractError:
     )
 
 
-Rows = Sequence[Any] | Ragged
+Rows = Sequence[object] | Ragged
 """Rows of one argument."""
 
 

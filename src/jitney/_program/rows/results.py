@@ -4,15 +4,14 @@ a list where a result has a padded axis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..._jax.trees import Tracer, device_put, extended, issubdtype
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._view.result_padding import Cut, unpadded_shape
 
 
@@ -23,17 +22,23 @@ class Part:
     Args:
         rows: Numbers of the rows.
         sizes: Axis -> their true sizes.
+        treedef: The structure of the result.
         leaves: Arrays of the result, with at least as many leading elements as there are rows.
         cuts: The padded axes of each array of the result of one row.
     """
 
     rows: NumPyArray
     sizes: Mapping[str, NumPyArray]
-    leaves: Sequence[Any]
+    treedef: Hashable
+    leaves: Sequence[Array]
     cuts: Sequence[Cut]
 
 
-def gathered(parts: Sequence[Part], varies: Sequence[bool], count: int) -> list[Any]:
+def gathered(
+    parts: Sequence[Part],
+    varies: Sequence[bool],
+    count: int,
+) -> list[Array | list[Array]]:
     """Return each array of the result, of all rows.
 
     Args:
@@ -47,7 +52,11 @@ def gathered(parts: Sequence[Part], varies: Sequence[bool], count: int) -> list[
     ]
 
 
-def _stacked(parts: Sequence[Part], leaf: int, count: int) -> Any:
+def _stacked(
+    parts: Sequence[Part],
+    leaf: int,
+    count: int,
+) -> Array:
     arrays = [part.leaves[leaf] for part in parts]
     if not _on_host(arrays):
         joined = jnp.concatenate(
@@ -62,9 +71,13 @@ def _stacked(parts: Sequence[Part], leaf: int, count: int) -> Any:
     return device_put(out)
 
 
-def _listed(parts: Sequence[Part], leaf: int, count: int) -> list[Any]:
+def _listed(
+    parts: Sequence[Part],
+    leaf: int,
+    count: int,
+) -> list[Array]:
     on_host = _on_host([part.leaves[leaf] for part in parts])
-    out: list[Any] = [None] * count
+    out: dict[int, Array] = {}
     for part in parts:
         array = part.leaves[leaf]
         array = np.asarray(array) if on_host else array
@@ -73,10 +86,11 @@ def _listed(parts: Sequence[Part], leaf: int, count: int) -> list[Any]:
             sizes = {name: int(of[place]) for name, of in part.sizes.items()}
             cut_to = unpadded_shape(shape, part.cuts[leaf], sizes)
             out[row] = array[(place, *map(slice, cut_to))]
-    return device_put(out) if on_host else out
+    rows = [out[row] for row in range(count)]
+    return device_put(rows) if on_host else rows
 
 
-def _on_host(arrays: Sequence[Any]) -> bool:
+def _on_host(arrays: Sequence[Array]) -> bool:
     """Return whether arrays are put together on the host: they have values and NumPy's dtypes."""
     return not any(
         isinstance(array, Tracer) or issubdtype(array.dtype, extended) for array in arrays

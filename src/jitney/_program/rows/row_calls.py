@@ -8,10 +8,10 @@ few, and the same whatever mixture of lengths a call has.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from ..._errors import AxisError, OptionError
 from ..._jax.equinox_checks import FAILURE, fail_as, has_equinox_checks, is_failure
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import NumPyArray
+from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._verify import is_verified
 from ..._verify.verification import VerifiedRunner
 from ..._view.layout import MAX_ENTRIES, jit_is_off
@@ -115,11 +115,15 @@ class RowCall:
         self.groups = groups_of(entry, columns)
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> tuple[Array, ...]:
         """Arrays of the first row."""
         return tuple(column.of(0) for column in self.columns)
 
-    def compile_event(self, arrays: Sequence[object], call: object) -> None:
+    def compile_event(
+        self,
+        arrays: Sequence[object],
+        call: object,
+    ) -> None:
         """Record no cause of a compile: a call has programs of several buckets."""
         del arrays, call
 
@@ -139,13 +143,13 @@ class RowCall:
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(core.where, *refusal)
-        treedef, parts, lots = self._computed()
+        parts, lots = self._computed()
         leaves = gathered(parts, self.groups.varying(self.columns), self.count)
         if is_verified(core.options) and not self.is_nested:
-            self._verify(treedef, parts)
+            self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
             core.counters.count_rows(name, sizes, elements)
-        return tree_unflatten(treedef, leaves)
+        return tree_unflatten(parts[0].treedef, leaves)
 
     def _outside(self) -> tuple[str, str, str] | None:
         """Why the call cannot run here, the rule, and the fix; None if it can."""
@@ -169,7 +173,7 @@ class RowCall:
             )
         return None
 
-    def _tracers(self) -> list[Any]:
+    def _tracers(self) -> list[Array]:
         """All arrays of all rows, of a call that an outer transform traces."""
         return [leaf for column in self.columns for leaf in column.arrays]
 
@@ -177,26 +181,24 @@ class RowCall:
         """Put rows into groups; all of them without `rows`."""
         return self.groups.lots(self.columns, np.arange(self.count) if rows is None else rows)
 
-    def _computed(self) -> tuple[Any, list[Part], list[Lot]]:
+    def _computed(self) -> tuple[list[Part], list[Lot]]:
         """Run the programs of all rows."""
         is_left = np.ones(self.count, bool)
         parts: list[Part] = []
         lots: list[Lot] = []
-        treedef: Any = None
         with self.entry.numbers():
             while is_left.any():
                 lots = self.lots(np.flatnonzero(is_left))
                 # What has run does not run again where more is known of a bucket: it may have
                 # effects.
                 with suppress(Changed):
-                    for part, structure in self._run(lots):
+                    for part in self._run(lots):
                         parts.append(part)
                         is_left[part.rows] = False
-                        treedef = structure
             is_whole = sum(len(lot.rows) for lot in lots) == self.count
-            return treedef, parts, lots if is_whole else self.lots()
+            return parts, lots if is_whole else self.lots()
 
-    def _run(self, lots: Sequence[Lot]) -> Iterator[tuple[Part, Any]]:
+    def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
         for lot in lots:
             begin = 0
             for count, rung in self.parts_of(lot):
@@ -208,13 +210,17 @@ class RowCall:
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
                 self.groups.note(lot.group, cuts)
-                yield Part(lot.rows[own], lot.sizes(own), leaves, cuts), treedef
+                yield Part(lot.rows[own], lot.sizes(own), treedef, leaves, cuts)
 
     def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
         """Cut a lot into the parts that programs take."""
         return rungs_of(len(lot.rows), self.calls.most, exactly=lot.group.has_effects)
 
-    def _given(self, lot: Lot, at: NumPyArray) -> tuple[Any, ...]:
+    def _given(
+        self,
+        lot: Lot,
+        at: NumPyArray,
+    ) -> tuple[object, ...]:
         """Arguments of a program, for the rows at these places."""
         group, rows = lot.group, lot.rows[at]
         takes = (False,) * len(self.columns) if group.recipe is None else group.recipe.takes
@@ -225,7 +231,11 @@ class RowCall:
         counts = true_sizes(lot, at)
         return tuple(filled) if counts is None else (*filled, counts)
 
-    def _run_program(self, lot: Lot, at: NumPyArray) -> object:
+    def _run_program(
+        self,
+        lot: Lot,
+        at: NumPyArray,
+    ) -> object:
         """Run the rows at these places."""
         group, given = lot.group, self._given(lot, at)
         known = lot.members[lot.member_of[at[0]]].sizes
@@ -247,10 +257,15 @@ class RowCall:
         finally:
             if self.entry.flights and self.entry.land():
                 self.core.counters.misses += 1
-        self._learn(group, stopped)
+        self._learn(group, known, stopped)
         raise Changed
 
-    def _learn(self, group: RowGroup, stopped: Exception) -> None:
+    def _learn(
+        self,
+        group: RowGroup,
+        known: Mapping[str, int],
+        stopped: Exception,
+    ) -> None:
         """Note what a trace has found that stopped.
 
         Raises:
@@ -264,17 +279,25 @@ class RowCall:
             self.entry.proofs[group.recipe.key] = stopped.proof
             self.groups.forget(group)
         elif isinstance(stopped, Refused):
-            if group.recipe is None or not self.groups.padding.narrow(group.recipe, stopped):
-                self.groups.padding.refuse(stopped)
-            self.groups.forget(group)
+            groups = self.groups
+            if group.recipe is None or not groups.padding.narrow(group.recipe, stopped):
+                if not groups.is_one_of_few(group, self.columns, known):
+                    groups.padding.refuse(stopped)
+                groups.run_alone(known, stopped)
+            groups.forget(group)
 
-    def _program(self, group: RowGroup, given: Sequence[Any], rung: int) -> Any:
+    def _program(
+        self,
+        group: RowGroup,
+        given: Sequence[object],
+        rung: int,
+    ) -> Jitted:
         """Trace the program of so many rows, and note what runs in it."""
         jitted = self.entry.jitted
         axes = [None if column.kind == "shared" else 0 for column in self.columns]
         mapped = jax.vmap(_calling(jitted), in_axes=(*axes, *[0] * (len(given) - len(axes))))
         mapped.__name__ = mapped.__qualname__ = self.core.name
-        program: Any = jax.jit(mapped)
+        program = cast("Jitted", jax.jit(mapped))
         jaxpr = program.trace(*given).jaxpr
         group.has_checks = has_equinox_checks(jaxpr)
         if jaxpr.effects and not group.has_effects:
@@ -284,7 +307,7 @@ class RowCall:
         group.programs[rung] = program
         return program
 
-    def _verify(self, treedef: Any, parts: Sequence[Part]) -> None:
+    def _verify(self, parts: Sequence[Part]) -> None:
         """Compare rows with the plain function, each of new shapes.
 
         Raises:
@@ -296,21 +319,25 @@ class RowCall:
             leaves = gathered([replace(part, rows=np.arange(count))], varies, count)
             for place, row in enumerate(part.rows.tolist()):
                 given = tuple(column.of(row) for column in self.columns)
-                ours = tree_unflatten(treedef, [leaf[place] for leaf in leaves])
+                ours = tree_unflatten(part.treedef, [leaf[place] for leaf in leaves])
                 run = self._runner(given, ours)
                 VerifiedRunner(self.entry, run, _padded(part), lambda: None)(*given)
 
-    def _runner(self, given: tuple[Any, ...], ours: object) -> Callable[..., object]:
+    def _runner(
+        self,
+        given: tuple[object, ...],
+        ours: object,
+    ) -> Callable[..., object]:
         """Runner of single rows, which has the result of one."""
 
-        def run(*arrays: Any) -> object:
+        def run(*arrays: object) -> object:
             if all(a is b for a, b in zip(arrays, given, strict=True)):
                 return ours
             columns = tuple(map(Column.alone, self.columns, arrays))
             one = RowCall(self.calls, self.core, self.entry, columns, 1)
-            treedef, parts, _ = one._computed()
+            parts, _ = one._computed()
             leaves = gathered(parts, self.groups.varying(self.columns), 1)
-            return tree_unflatten(treedef, [leaf[0] for leaf in leaves])
+            return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])
 
         return run
 
@@ -319,7 +346,10 @@ def _padded(part: Part) -> Callable[[Sequence[object]], bool]:
     return lambda _: any(part.cuts) or bool(part.sizes)
 
 
-def groups_of(entry: Specialization, columns: Sequence[Column]) -> RowGroups:
+def groups_of(
+    entry: Specialization,
+    columns: Sequence[Column],
+) -> RowGroups:
     """Groups of the rows of an entry, for arrays that are shared and for dtypes as these."""
     key = tuple(column.signature() for column in columns)
     groups = entry.row_groups.get(key)
@@ -330,7 +360,7 @@ def groups_of(entry: Specialization, columns: Sequence[Column]) -> RowGroups:
     return groups
 
 
-def _calling(jitted: Any) -> Any:
+def _calling(jitted: Jitted) -> Callable[..., object]:
     def rows(*arrays: object) -> object:
         return jitted(*arrays)
 
