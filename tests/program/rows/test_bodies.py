@@ -8,13 +8,25 @@ import numpy as np
 import pytest
 
 import jitney
+from jitney._program.rows import blocks
 from jitney.errors import AxisError
 from tests.axes import _cases as cases
 from tests.axes.test_verified import annotated
 
 SIZES = (5, 8, 3, 5, 12)
 """Two rows of one length, a full bucket, and a bucket with one row."""
+BEHIND = {"f": np.nan, "c": np.nan, "i": 100, "u": 100}
 FEW = ("relu", "largest", "cumulative sum", "scan", "moving sum")
+
+
+@pytest.fixture(autouse=True)
+def garbage(monkeypatch):
+    """What no program looks at is no number, or a large one."""
+
+    def unfilled(shape, dtype):
+        return np.full(shape, BEHIND.get(dtype.kind, 1), dtype)
+
+    monkeypatch.setattr(blocks, "unfilled", unfilled)
 
 
 def rows_of(case, sizes, seed=0):

@@ -73,7 +73,7 @@ def clamp(least: np.int32, positions: jax.Array, most: jax.Array) -> jax.Array:
     """`lax.clamp`, which `jax.vmap` cannot map over `most` alone (jax 0.10.2, 0.12.0): the true
     sizes of rows are mapped, and the positions need not be.
     """
-    positions = lax.asarray(positions)
+    positions = jax.numpy.asarray(positions)
     most = lax.broadcast(lax.convert_element_type(most, positions.dtype), positions.shape)
     return lax.min(lax.max(positions, lax.full_like(positions, least)), most)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._jax.trees import device_put, extended, issubdtype
-from ..._jax.typed import Array, NumPyArray
+from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..filling import repeat_edges, repeat_edges_in_jax
@@ -46,7 +46,7 @@ def block(
     if column.is_traced or issubdtype(arrays[0].dtype, extended):
         return jnp.stack([repeat_edges_in_jax(jnp.asarray(array), shape) for array in arrays])
 
-    out = np.zeros((len(rows), *shape), aval_parts(arrays[0])[1])
+    out = unfilled((len(rows), *shape), aval_parts(arrays[0])[1])
     if len(shape) == 1 and takes:
         for place, array in zip(out, arrays, strict=True):
             place[: array.shape[0]] = array
@@ -58,6 +58,14 @@ def block(
             else:
                 place[...] = repeat_edges(host, shape)
     return _where_rows_are(arrays[0], out)
+
+
+def unfilled(
+    shape: tuple[int, ...],
+    dtype: DType,
+) -> NumPyArray:
+    """Return an array whose padding no program looks at."""
+    return np.zeros(shape, dtype)
 
 
 def true_sizes(

@@ -5,6 +5,7 @@ Rows of sizes 0 and 1, and above the largest bucket, run at exact size: a group 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ Shapes = tuple[tuple[int, ...], ...]
 """Shapes of the arrays of one row."""
 RUNGS = (512, 64, 8, 1)
 """How many rows a program takes at a time."""
+_MOST_BYTES = 1 << 26
 _SPARE = 8
 """A part of this many of a group's rows may be computed in vain, to run them in fewer programs."""
 
@@ -76,6 +78,15 @@ class RowGroup:
     # row may have twice.
     has_checks: bool = False
     has_effects: bool = False
+
+    def most(self, columns: Sequence[Column]) -> int:
+        """How many rows a program takes at most, so that their arrays take 64 MiB or less."""
+        row = sum(
+            math.prod(shape) * aval_parts(column.of(0))[1].itemsize
+            for column, shape in zip(columns, self.shapes, strict=True)
+            if column.kind != "shared"
+        )
+        return max(1, _MOST_BYTES // max(1, row))
 
 
 @dataclass(frozen=True)
@@ -340,7 +351,7 @@ class RowGroups:
 
 def rungs_of(
     count: int,
-    most: int | None,
+    most: int,
     *,
     exactly: bool,
 ) -> list[tuple[int, int]]:
@@ -349,12 +360,10 @@ def rungs_of(
 
     Args:
         count: The number of rows.
-        most: How many a program takes at most.
+        most: How many a program takes at most, 1 or more.
         exactly: Whether no row is computed in vain.
     """
-    rungs = [rung for rung in RUNGS if most is None or rung <= most]
-    if most is not None and most not in rungs:
-        rungs.insert(0, most)
+    rungs = [rung for rung in RUNGS if rung <= most]
     parts: list[tuple[int, int]] = []
     spare = 0 if exactly else count // _SPARE
     left = count

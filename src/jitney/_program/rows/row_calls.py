@@ -53,8 +53,6 @@ class RowCalls:
         _refuse_options(core)
         (axis,) = core.options.vmap
         self.axis = axis.name
-        at_a_time = dict(core.options.chunk).get(axis.name)
-        self.most = at_a_time if isinstance(at_a_time, int) else None
         options = replace(core.options, vmap=(), chunk=(), verify=False)
         self.row = core.of(core.fn(), options)
         self.row.contract = core.contract
@@ -214,7 +212,8 @@ class RowCall:
 
     def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
         """Cut a lot into the parts that programs take."""
-        return rungs_of(len(lot.rows), self.calls.most, exactly=lot.group.has_effects)
+        most = lot.group.most(self.columns)
+        return rungs_of(len(lot.rows), most, exactly=lot.group.has_effects)
 
     def _given(
         self,
@@ -375,7 +374,6 @@ def _refuse_options(core: CompiledFunction) -> None:
     """
     options = core.options
     (axis,) = options.vmap
-    others = {name for name, _ in options.chunk} - {axis.name}
     clashes = {
         "shard": options.shard is not None,
         "donate": bool(options.donate),
@@ -386,8 +384,7 @@ def _refuse_options(core: CompiledFunction) -> None:
         'on_trace_error="eager"': options.on_trace_error != "raise",
         'cache="program"': options.cache == "program",
         'precision="auto:..."': str(options.precision).startswith("auto"),
-        f"chunk over {', '.join(map(repr, sorted(others)))}": bool(others),
-        "a chunk that is no number": any(isinstance(size, str) for _, size in options.chunk),
+        "chunk": bool(options.chunk),
         "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
     }
     found = [what for what, clashes_here in clashes.items() if clashes_here]

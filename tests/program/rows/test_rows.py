@@ -1,0 +1,413 @@
+"""Rows of unlike lengths: a list under `vmap` and `pad`. References: calls of each row, NumPy."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jaxtyping import Array, Float, Int
+
+import jitney
+from jitney import optimize
+from jitney._axes.rule import POINTWISE, Rule
+from jitney._axes.rules import RULES
+from jitney._program.rows import groups
+from jitney.errors import AxisError, ContractError, OptionError, VerificationError
+from tests._monitor import listening
+
+RNG = np.random.default_rng(0)
+SIZES = (3, 8, 1, 20, 5, 0, 3)
+
+
+def rows(sizes=SIZES, *shape):
+    return [RNG.normal(size=(n, *shape)).astype(np.float32) for n in sizes]
+
+
+Y = rows()
+X = rows(SIZES, 3)
+W = RNG.normal(size=3).astype(np.float32)
+
+
+def loss(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum((x @ w - y) ** 2)
+
+
+def mapped(fn=loss, **options):
+    return optimize(vmap="row", pad={"n": "pow2"}, **options)(fn)
+
+
+def each(fn, *columns):
+    """Calls at each row."""
+    return [fn(*arrays) for arrays in zip(*columns, strict=True)]
+
+
+def close(got, want, **tolerances):
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(a, b, **{"rtol": 2e-5, "atol": 1e-5, **tolerances})
+
+
+# What comes back.
+
+
+def test_results_are_those_of_each_row_in_the_callers_order():
+    """Stacked where all are equal in shape, a list where they have the axis."""
+
+    def both(y: Float[Array, "n"]):
+        return {"sum": jnp.sum(y**2), "sorted": jnp.sort(y), "steps": jnp.diff(y, prepend=0)}
+
+    out = mapped(both)(Y)
+    assert isinstance(out["sum"], jax.Array)
+    assert isinstance(out["sorted"], list)
+    for name in out:
+        close(out[name], [both(y)[name] for y in Y])
+
+
+def test_the_form_of_a_result_hangs_on_no_length():
+    """Rows that all run at exact size are a list too, and one row is."""
+    f = mapped(doubled)
+    for sizes in ((1, 1), (0, 1), (4, 4), (7,)):
+        given = rows(sizes)
+        out, total = f(given)
+        assert isinstance(out, list)
+        close(out, [2 * y for y in given])
+        assert total.shape == (len(sizes),)
+
+
+def doubled(y: Float[Array, "n"]):
+    return y * 2, jnp.sum(y)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: tuple(Y),
+        lambda: np.array([*Y, None], dtype=object)[:-1],
+        lambda: [jnp.asarray(y) for y in Y],
+        lambda: jitney.ragged(np.concatenate(Y), np.cumsum([0, *SIZES])),
+        lambda: jitney.ragged(jnp.concatenate(Y), np.cumsum([0, *SIZES])),
+        lambda: jitney.ragged(
+            np.stack([np.pad(y, (0, 20 - len(y)), constant_values=np.nan) for y in Y]),
+            lengths=SIZES,
+        ),
+    ],
+    ids=["tuple", "objects", "jax", "offsets", "offsets of jax", "lengths"],
+)
+def test_rows_come_in_many_forms(given):
+    """What is beyond a length is never looked at."""
+    out, total = mapped(doubled)(given())
+    close(out, [2 * y for y in Y])
+    close(total, [y.sum() for y in Y])
+
+
+def test_offsets_may_leave_out_the_ends():
+    values = np.arange(10.0, dtype=np.float32)
+    out, _ = mapped(doubled)(jitney.ragged(values, [2, 5, 5, 7]))
+    close(out, [2 * values[2:5], values[5:5], 2 * values[5:7]])
+
+
+def test_two_axes_are_ragged_at_once():
+    """Each combination of buckets is a program; 0 and 1 run at exact size along that axis alone."""
+
+    @optimize(vmap="row", pad={"n": "pow2", "m": "pow2"})
+    def f(x: Float[Array, "n"], y: Float[Array, "m"], w: Float[Array, "k"]):
+        return jnp.sum(jnp.outer(x, y)), jnp.cumsum(x), jnp.outer(y, w)
+
+    def plain(x, y):
+        return np.outer(x, y).sum(), np.cumsum(x), np.outer(y, W)
+
+    xs, ys = rows((3, 8, 1, 20)), rows((7, 1, 9, 2))
+    for got, want in zip(f(xs, ys, W), zip(*each(plain, xs, ys), strict=True), strict=True):
+        close(got, want)
+
+
+def test_arrays_with_an_axis_more_are_mapped_beside_rows():
+    """And those as annotated are shared."""
+
+    @optimize(vmap="row", pad={"n": "pow2"})
+    def f(y: Float[Array, "n"], scale: Float[Array, ""], shift: Float[Array, ""]):
+        return jnp.sum(y) * scale + shift
+
+    scales = np.arange(len(Y), dtype=np.float32)
+    close(f(Y, scales, np.float32(2)), [y.sum() * s + 2 for y, s in zip(Y, scales, strict=True)])
+
+
+def test_another_number_of_rows_compiles_nothing_where_its_programs_are_there():
+    """Beside a mapped array too."""
+
+    @optimize(vmap="row", pad={"n": "pow2"})
+    def f(y: Float[Array, "n"], scale: Float[Array, ""]):
+        return jnp.sum(y) * scale
+
+    f(rows((5,) * 9), np.ones(9, np.float32))
+    given = rows((6,) * 17)
+    with listening() as seen:
+        out = f(given, np.ones(17, np.float32))
+    assert seen.count("compile") == 0
+    close(out, [y.sum() for y in given])
+
+
+class Curve(eqx.Module):
+    t: Float[Array, "n"]
+    y: Float[Array, "n 2"]
+    name: str = eqx.field(static=True, default="")
+
+
+def test_modules_are_rows():
+    """So are their results."""
+
+    @optimize(vmap="row", pad={"n": "pow2"})
+    def f(curve: Curve, scale: float):
+        return jnp.sum(curve.t[:, None] * curve.y), Curve(curve.t * scale, curve.y)
+
+    curves = [Curve(y, np.stack([y, y], 1)) for y in Y]
+    total, made = f(curves, 2.0)
+    close(total, [2 * np.sum(y**2) for y in Y])
+    close(made.t, [2 * y for y in Y])
+
+
+def test_python_computes_with_the_size_of_each_row():
+    def f(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(y) * (1 - y.shape[0] / (y.shape[0] + 1.5))
+
+    close(mapped(f)(Y), each(f, Y))
+
+
+def test_a_choice_by_the_size_is_that_of_each_row():
+    def f(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(y) if y.shape[0] > 4 else jnp.sum(y**2)
+
+    close(mapped(f)(Y), each(f, Y))
+
+
+@pytest.mark.parametrize("most", [1, 40, 100])
+def test_the_arrays_of_a_block_are_bounded(monkeypatch, most):
+    """By bytes: fewer rows of a long bucket go into one."""
+    monkeypatch.setattr(groups, "_MOST_BYTES", most)
+    out, total = mapped(doubled)(Y * 4)
+    close(out, [2 * y for y in Y * 4])
+    close(total, [y.sum() for y in Y * 4])
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+@given(count=st.integers(1, 3000), most=st.integers(1, 600))
+@example(count=1000, most=600)
+@example(count=37, most=64)
+@example(count=1, most=1)
+def test_rows_are_cut_into_parts(exactly, count, most):
+    """All of them, at most an eighth more, and none more where effects would happen twice."""
+    parts = groups.rungs_of(count, most, exactly=exactly)
+    assert sum(rows for rows, _ in parts) == count
+    assert all(1 <= rows <= rung <= most for rows, rung in parts)
+    assert sum(rung for _, rung in parts) <= count + (0 if exactly else count // 8)
+
+
+def test_rows_in_float64():
+    with jax.enable_x64(True):
+        given = [y.astype(np.float64) for y in Y]
+        out, _ = mapped(doubled)(given)
+        assert out[0].dtype == np.float64
+        close(out, [2 * y for y in given], rtol=1e-14)
+
+
+def test_rows_of_keys_and_integers():
+    @optimize(vmap="row", pad={"n": "pow2"})
+    def f(key: Int[Array, "2"], y: Int[Array, "n"]):
+        return jax.random.normal(jax.random.wrap_key_data(key.astype(jnp.uint32))) + jnp.max(
+            y
+        ).astype(jnp.float32)
+
+    keys = [np.array([0, i], np.int32) for i in range(3)]
+    ys = [np.arange(n, dtype=np.int32) for n in (3, 9, 4)]
+    want = [
+        float(jax.random.normal(jax.random.wrap_key_data(k.astype(np.uint32)))) + y.max()
+        for k, y in zip(keys, ys, strict=True)
+    ]
+    close(f(keys, ys), want)
+
+
+# Derivatives.
+
+
+PLAIN = jax.grad(loss, argnums=(0, 1))
+DATA = ([x for x in X if len(x)], [y for y in Y if len(y)])
+
+
+def test_a_gradient_is_that_of_each_row():
+    """Of what is shared one for each row, of rows a list."""
+    f = mapped()
+    grads = f.grad(W, *DATA, wrt=("w", "x"))
+    want = each(lambda x, y: PLAIN(W, x, y), *DATA)
+    close(grads["w"], [w for w, _ in want], rtol=1e-4)
+    close(grads["x"], [x for _, x in want], rtol=1e-4)
+    value, again = f.value_and_grad(W, *DATA, wrt="w")
+    close(value, each(lambda x, y: loss(W, x, y), *DATA), rtol=1e-4)
+    close(again, grads["w"])
+
+
+def test_jax_differentiates_through_rows():
+    """With respect to shared parameters: the sum over rows; and to the rows."""
+    f = mapped()
+    got = jax.grad(lambda w: jnp.sum(f(w, *DATA)))(W)
+    want = each(lambda x, y: PLAIN(W, x, y), *DATA)
+    close([got], [sum(w for w, _ in want)], rtol=1e-4)
+    rows_of = [jnp.asarray(x) for x in DATA[0]]
+    by_rows = jax.grad(lambda x: jnp.sum(f(W, x, DATA[1])))(rows_of)
+    close(by_rows, [x for _, x in want], rtol=1e-4)
+
+
+def test_a_gradient_of_a_logarithm_is_finite():
+    """What masks by hand get wrong: the padding is in no derivative."""
+
+    def f(w: Float[Array, ""], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(jnp.abs(y) - w))
+
+    given = [np.abs(y) + 1 for y in Y if len(y)]
+    got = jax.grad(lambda w: jnp.sum(mapped(f)(w, given)))(jnp.float32(0.5))
+    np.testing.assert_allclose(got, sum(np.sum(-1 / (y - 0.5)) for y in given), rtol=1e-5)
+
+
+def test_values_in_one_array_have_a_gradient():
+    offsets = np.cumsum([0, *SIZES])
+    got = jax.grad(lambda v: jnp.sum(mapped(squares)(jitney.ragged(v, offsets))))(
+        jnp.concatenate(Y)
+    )
+    np.testing.assert_allclose(got, 2 * np.concatenate(Y), rtol=1e-6)
+
+
+def squares(y: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(y**2)
+
+
+# What is counted, said, verified.
+
+
+def test_padding_and_calls_are_counted():
+    f = mapped(squares)
+    f(rows((5, 6, 8, 3)))
+    stats = f.stats
+    assert stats.calls == 1
+    assert stats.sizes == {"n": {5: 1, 6: 1, 8: 1, 3: 1}}
+    assert stats.padding["n"] == pytest.approx((8 + 8 + 8 + 4) / 22 - 1)
+
+
+def test_a_wrong_row_is_found(monkeypatch):
+    """`verify` compares each row of new shapes with the plain function."""
+    monkeypatch.setitem(RULES, "reduce_sum", Rule(RULES["reduce_sum"].uses, POINTWISE.pad))
+    with pytest.raises(VerificationError, match="Under pad over 'n'"):
+        mapped(squares, verify=True)(jitney.ragged(np.ones(5, np.float32), [0, 5]))
+
+
+def test_right_rows_are_verified():
+    close(mapped(squares, verify=True)(Y), each(squares, Y))
+
+
+def test_a_failed_check_is_equinoxs_error():
+    def f(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(eqx.error_if(y, jnp.any(y > 100), "too large"))
+
+    close(mapped(f)(Y), each(lambda y: y.sum(), Y))
+    with pytest.raises(eqx.EquinoxRuntimeError, match="too large"):
+        mapped(f)([Y[0], 1e4 * np.ones(5, np.float32)])
+
+
+def test_effects_of_a_row_happen_once():
+    told = []
+
+    def f(y: Float[Array, "n"]) -> Float[Array, ""]:
+        jax.debug.callback(lambda n: told.append(float(n)), jnp.sum(y))
+        return jnp.sum(y)
+
+    out = mapped(f)(Y)
+    jax.effects_barrier()
+    np.testing.assert_allclose(sorted(told), sorted(map(float, out)), rtol=1e-6)
+
+
+# What is refused.
+
+
+def spectrum(y: Float[Array, "n"]) -> Float[Array, "n"]:
+    return jnp.fft.fft(y).real
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: mapped()(W, X, Y[:4]), ContractError, "'row' has two sizes, 7 from 'x' and 4"),
+        (
+            lambda: mapped()(W, X, [Y[0], Y[1][:3], *Y[2:]]),
+            ContractError,
+            "row 1: axis 'n' has two sizes, 8 from 'x' and 3 from 'y'",
+        ),
+        (
+            lambda: mapped()(W, [X[0], X[1][:, :2]], Y[:2]),
+            ContractError,
+            "row 1: axis 'k' has two sizes, 3 from 'w' and 2 from 'x'",
+        ),
+        (lambda: mapped(squares)([]), ContractError, "'y' has no rows"),
+        (lambda: mapped(squares)([1.0, 2.0]), ContractError, "row 0 of 'y' is a float"),
+        (
+            lambda: mapped(squares)([Y[0], Y[1].astype(int)]),
+            ContractError,
+            "row 1 of 'y' is int32 with 1 axes, and row 0 float32",
+        ),
+        (
+            lambda: optimize(vmap="row", pad={"n": "pow2"})(named)(
+                [Curve(Y[0], X[0][:, :2]), Curve(Y[1], X[1][:, :2], "other")]
+            ),
+            ContractError,
+            "row 1 of 'curve' has another structure than row 0",
+        ),
+        (lambda: mapped(spectrum)(Y), AxisError, r"transforms along it \(`fft`\).*row by row"),
+        (lambda: jax.jit(lambda w: mapped()(w, X, Y))(W), AxisError, "inside an outer `jit`"),
+        (lambda: mapped(squares, donate="y")(Y), OptionError, "do not go with donate"),
+        (
+            lambda: optimize(vmap={"row": {"x": 0}}, pad={"n": "pow2"})(loss)(W, X, Y),
+            ContractError,
+            "'y' is a list of rows, and `vmap` shares it",
+        ),
+    ],
+    ids=[
+        "counts",
+        "sizes",
+        "other axes",
+        "none",
+        "numbers",
+        "dtypes",
+        "structures",
+        "fft",
+        "jit",
+        "donate",
+        "shared",
+    ],
+)
+def test_what_cannot_be_is_a_sentence(call, error, message):
+    with pytest.raises(error) as raised:
+        call()
+    assert re.search(message, str(raised.value), re.DOTALL)
+
+
+def named(curve: Curve) -> Float[Array, ""]:
+    return jnp.sum(curve.t)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: jitney.ragged(Y[3]), "no offsets are given"),
+        (lambda: jitney.ragged(Y[3], [0, 3], lengths=[3]), "both given"),
+        (lambda: jitney.ragged(Y[3], [0, 5, 3]), "do not ascend from 0 to 20"),
+        (lambda: jitney.ragged(Y[3], [0, 50]), "do not ascend from 0 to 20"),
+        (lambda: jitney.ragged(Y[3], [0.0, 5.0]), "offsets are float64"),
+        (lambda: jitney.ragged(X[3], lengths=[4]), "1 lengths are given for an array"),
+        (lambda: jitney.ragged(X[3], lengths=[4] * 20), "lengths from 4 to 4, of rows of 3"),
+    ],
+)
+def test_offsets_and_lengths_have_to_fit(call, message):
+    with pytest.raises(ContractError, match=message):
+        call()
