@@ -13,7 +13,7 @@ import numpy as np
 
 import jitney
 
-from . import _combined, _held, _options, _stacks
+from . import _combined, _held, _options, _ragged, _stacks
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
 from ._options import NotFloatingError, Way
@@ -29,7 +29,13 @@ XLAS = (
     "Unsupported reduction computation",
 )
 FEW = 3  # expressions of a case under an option that takes one at a time
-OPTIONS = {**_options.OPTIONS, **_combined.OPTIONS, **_stacks.OPTIONS, **_held.HELD}
+OPTIONS = {
+    **_options.OPTIONS,
+    **_combined.OPTIONS,
+    **_stacks.OPTIONS,
+    **_held.HELD,
+    **_ragged.OPTIONS,
+}
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
 
 

@@ -1,0 +1,113 @@
+"""Rows of unlike lengths: a list of rows under `vmap` and `pad`, beside `jax.jit` of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from jitney import optimize, ragged
+from jitney._program.rows import blocks
+from jitney.errors import AxisError
+
+from ._options import Arrays, Option, Way
+from ._program import Program
+from ._sizes import pick
+
+Axes = Mapping[str, tuple[str, ...]]
+
+
+def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
+    """Some rows as long as the case, and shorter ones; also in one array, and their gradient."""
+    blocks.unfilled = unfilled
+    axes = {name: tuple(text.split()) for name, text in program.takes}
+    if any("n" in size and size != "n" for each in axes.values() for size in each):
+        return None
+    own = [name for name, each in axes.items() if "n" in each]
+    if not own or n < 3:
+        return None
+    lengths = [int(k) for k in rng.integers(2, n + 1, int(pick(rng, (1, 3, 9))))] + [n]
+    bucket = ("pow2", "aligned", [n], [4, 2 * n])[int(rng.integers(4))]
+    in_one = [
+        name
+        for name in own
+        if axes[name][0] == "n" and axes[name].count("n") == 1 and rng.random() < 0.3
+    ]
+    made = optimize(vmap={"row": dict.fromkeys(own, 0)}, pad={"n": bucket})(fn)
+    theirs = jax.jit(fn)
+
+    def given(arrays: Arrays) -> Arrays:
+        return {name: _in_one_array(x) if name in in_one else x for name, x in arrays.items()}
+
+    def by_rows(arrays: Arrays) -> Any:
+        return by_result(
+            theirs(**{name: x[i] if name in own else x for name, x in arrays.items()})
+            for i in range(len(lengths))
+        )
+
+    def ours(arrays: Arrays) -> Any:
+        out = made(**given(arrays))
+        first = theirs(**{name: x[0] if name in own else x for name, x in arrays.items()})
+        structure = jax.tree.structure(first)
+        leaves = structure.flatten_up_to(out)
+        return by_result(
+            structure.unflatten([leaf[i] for leaf in leaves]) for i in range(len(lengths))
+        )
+
+    def by_result(outs: Iterable[Any]) -> Any:
+        """Of each result all rows, as programs that run together are taken apart."""
+        return [*outs] if program.bare else tuple(zip(*outs, strict=True))
+
+    def refusal(arrays: Arrays) -> str | None:
+        try:
+            made(**given(arrays))
+        except AxisError as error:
+            return str(error).splitlines()[0]
+        return None
+
+    return Way(
+        ours,
+        by_rows,
+        f'optimize(vmap={{"row": {dict.fromkeys(own, 0)!r}}}, pad={{"n": {bucket!r}}}) of rows of'
+        f" {lengths}, in one array {in_one}",
+        refusal,
+        f"rows {lengths}",
+        "close",
+        partial(_cut, axes=axes, own=own, lengths=lengths),
+    )
+
+
+BEHIND = {"f": np.nan, "c": np.nan, "V": np.nan, "b": True}
+
+
+def unfilled(shape: tuple[int, ...], dtype: Any) -> Any:
+    """What programs never look at is no number, or a large one."""
+    behind = np.zeros(shape, dtype)
+    behind[...] = np.asarray(BEHIND.get(dtype.kind, 3)).astype(dtype)
+    return behind
+
+
+def _cut(arrays: Arrays, axes: Axes, own: list[str], lengths: list[int]) -> Arrays:
+    """Rows of these lengths, the others turned, so that no two are the same."""
+    made = dict(arrays)
+    for name in own:
+        x = arrays[name]
+        if name in arrays:
+            made[name] = [
+                np.roll(x, k)[
+                    tuple(slice(m) if size == "n" else slice(None) for size in axes[name])
+                ]
+                for k, m in enumerate(lengths)
+            ]
+    return made
+
+
+def _in_one_array(rows: list[Any]) -> Any:
+    offsets = np.cumsum([0, *map(len, rows)])
+    return ragged(np.concatenate(rows), offsets)
+
+
+OPTIONS: dict[str, Option] = {"rows": Option(rows, 1.0)}
