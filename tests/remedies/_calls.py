@@ -276,13 +276,6 @@ CASES = [
     ),
     Remedy(
         f"{CHECK}:_not_an_array",
-        "call it once for each row",
-        lambda: optimize(double)([X, X[:2]]),
-        lambda: [optimize(pad={"n": "pow2"})(double)(row) for row in (X, X[:2])],
-        [2 * HOST, 2 * HOST[:2]],
-    ),
-    Remedy(
-        f"{CHECK}:_not_an_array",
         "pass `jnp.asarray(...)` of it",
         lambda: optimize(double)([1.0, 2.0]),
         lambda: optimize(double)(jnp.asarray([1.0, 2.0])),

@@ -26,6 +26,7 @@ from ._more import CASES as MORE
 from ._numerics import CASES as NUMERICS
 from ._places import places
 from ._rest import CASES as REST
+from ._rows import CASES as ROWS
 from ._running import CASES as RUNNING
 from ._starting import CASES as STARTING
 from ._streams import CASES as STREAMS
@@ -42,6 +43,7 @@ CASES = [
     *NUMERICS,
     *MORE,
     *REST,
+    *ROWS,
     *COMMANDS,
     *MESHES,
     *STARTING,

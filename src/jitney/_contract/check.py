@@ -180,8 +180,9 @@ def _not_an_array(
     elif value is None:
         fix = f"pass an array, or annotate `{hint.text} | None`."
     elif isinstance(value, list | tuple) and all(map(_is_row, value)) and _shape_of(value) is None:
+        axis = next(iter(hint.names), "n")
         fix = (
-            "call it once for each row: with `pad`, rows of unlike lengths share a program"
+            f'map them as rows: @jitney.optimize(vmap="row", pad={{"{axis}": "pow2"}})'
             " (docs/problems/ragged.md)."
         )
     elif isinstance(value, list | tuple):

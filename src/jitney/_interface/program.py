@@ -48,6 +48,7 @@ from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, with_policy
 from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
+from .._report.rows import report_rows
 from .._signature.option_text import option_texts
 from .._signature.options import Options
 from .._signature.resolving import innermost
@@ -343,6 +344,10 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         compiled, with two exceptions: `memory` decides by compiling, and a gradient with a policy
         of `remat` is compiled with it and without.
         """
+        given, named = self._args + args, {**self._kwargs, **kwargs}
+        rows = self._core.rows_in(given, named)
+        if rows is not None:
+            return report_rows(self._core, rows)
         # No warning about mapped arguments: the report has a line about `vmap`.
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)
         return report(self._core, entry, arrays)
@@ -644,6 +649,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """
         core = self._core
         values = core.bind(args, kwargs)
+        core.refuse_rows(values)
         leaves, treedef = tree_flatten(values)
         layout, entry = core.settled(core.layout((treedef, *map(type, leaves)), values), leaves)
         arrays = tuple(layout.pick(leaves))

@@ -26,7 +26,7 @@ from .._body.known_axes import demand_known_axes
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import AnnotationWarning, format_error, name_fix, shortlist
+from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._owners import users_level
@@ -48,9 +48,10 @@ from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.columns import has_rows
+from .rows.ragged import is_list_of_rows
 
 if TYPE_CHECKING:
-    from .rows.row_calls import RowCalls
+    from .rows.row_calls import RowCall, RowCalls
 
 Direct = tuple[tuple[Specialization, Taker], ...]
 """Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of
@@ -216,6 +217,33 @@ class CompiledFunction(FunctionInfo):
             self.row_calls = RowCalls(self)
         call = self.row_calls.call(values)
         return call, call.arrays
+
+    def rows_in(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> RowCall | None:
+        """Return the call with these arguments, if it has rows of unlike lengths."""
+        if not self._may_have_rows or not any(map(is_list_of_rows, (*args, *kwargs.values()))):
+            return None
+        values = self.bind(args, kwargs)
+        return self._row_call(values)[0] if has_rows(self, values) else None
+
+    def refuse_rows(self, values: tuple[object, ...]) -> None:
+        """Check that arguments of a program that is not called have no rows of unlike lengths.
+
+        Raises:
+            ContractError: They have.
+        """
+        if self._may_have_rows and has_rows(self, values):
+            raise ContractError(
+                self.where,
+                "a list of rows is given to a program that is not called.",
+                "Rows are mapped by several programs, each of which a call compiles when it meets"
+                " the first rows of a bucket.",
+                "call it with such rows, or pass one array.",
+                code="J221",
+            )
 
     def _holding(
         self,

@@ -51,12 +51,11 @@ def block(
         for place, array in zip(out, arrays, strict=True):
             place[: array.shape[0]] = array
     else:
-        for place, array in zip(out, arrays, strict=True):
+        for place, array in enumerate(arrays):
             host = np.asarray(array)
-            if takes or host.shape == shape:
-                place[tuple(map(slice, host.shape))] = host
-            else:
-                place[...] = repeat_edges(host, shape)
+            if not (takes or host.shape == shape):
+                host = repeat_edges(host, shape)
+            out[(place, *map(slice, host.shape))] = host
     return _where_rows_are(arrays[0], out)
 
 

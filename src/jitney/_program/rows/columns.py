@@ -62,6 +62,8 @@ class Column:
         if isinstance(self.values, Ragged):
             return self.values.dims(rows)
         rank = len(self._shapes[0])
+        if not rank:
+            return []
         sizes = np.fromiter(
             chain.from_iterable(self._shapes), np.int64, rank * len(self._shapes)
         ).reshape(-1, rank)

@@ -179,7 +179,7 @@ class RowGroups:
             ContractError: A row does not fit the contract.
         """
         # Sort the rows by their shapes: rows of equal ones are a run.
-        dims = [dim for column in columns for dim in column.dims(rows)]
+        dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
         order = np.lexsort(dims[::-1])
         shapes = np.stack(dims, axis=1)[order]
         starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]

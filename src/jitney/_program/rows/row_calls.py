@@ -394,5 +394,5 @@ def _refuse_options(core: CompiledFunction) -> None:
             f"rows of unlike lengths do not go with {' and '.join(found)}.",
             "A list of rows is one call for each bucket, and these act on one call.",
             "leave it out, or pass one array in which all rows have one length.",
-            code="J221",
+            code="J201",
         )

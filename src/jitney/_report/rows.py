@@ -1,0 +1,64 @@
+"""The plan of a call with rows of unlike lengths: that of one row of the bucket with the most
+elements, and a line on all buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .._errors import plural
+from .._program.rows.groups import Lot, count_sizes
+from .plan_report import PlanLine, Report, report
+
+if TYPE_CHECKING:
+    from .._program.core import CompiledFunction
+    from .._program.rows.row_calls import RowCall
+
+_SHOWN = 8  # buckets, by name
+
+
+def report_rows(core: CompiledFunction, call: RowCall) -> Report:
+    """Return the report of a call with rows."""
+    lots = sorted(call.lots(), key=lambda lot: -_elements(lot))
+    row = int(lots[0].rows[0])
+    one = report(call.calls.row, call.entry, [column.of(row) for column in call.columns])
+    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *one.lines]
+    arguments = tuple(
+        f"{text}, of row {row}" if column.kind == "each" else text
+        for text, column in zip(one.arguments, call.columns, strict=False)
+    )
+    return replace(one, function=str(core.where), lines=tuple(lines), arguments=arguments)
+
+
+def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
+    parts = {id(lot): call.parts_of(lot) for lot in lots}
+    programs = sum(len({rung for _, rung in parts[id(lot)]}) for lot in lots)
+    runs = sum(map(len, parts.values()))
+    computed = sum(rung for each in parts.values() for _, rung in each)
+    shown = [f"{_bucket(lot)}: {len(lot.rows)}" for lot in lots[:_SHOWN]]
+    if len(lots) > _SHOWN:
+        shown.append(f"and {len(lots) - _SHOWN} more")
+    padding = ", ".join(
+        f"{name} {elements / max(1, sum(n * k for n, k in sizes.items())) - 1:.0%}"
+        for name, (sizes, elements) in count_sizes(lots).items()
+    )
+    spare = f", {plural(computed - call.count, 'row')} twice" if computed > call.count else ""
+    return (
+        f"{plural(call.count, 'row')} of {call.calls.axis!r} in {plural(len(lots), 'bucket')}"
+        f" ({', '.join(shown)}); {plural(programs, 'program')}, {plural(runs, 'run')}{spare};"
+        f" padding {padding}"
+    )
+
+
+def _bucket(lot: Lot) -> str:
+    if lot.group.recipe is None:
+        sizes = lot.members[0].sizes
+        return " ".join(f"{name}={size} exact" for name, size in sizes.items())
+    return " ".join(f"{axis.name}={axis.low}-{axis.high}" for axis in lot.group.recipe.fill.axes)
+
+
+def _elements(lot: Lot) -> int:
+    longest = 1 if lot.group.recipe is None else max(lot.group.recipe.fill.sizes.values())
+    return len(lot.rows) * longest

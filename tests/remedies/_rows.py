@@ -1,0 +1,135 @@
+"""Remedies of rows of unlike lengths."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+
+from ._case import Remedy
+
+ROWS = [np.arange(n, dtype=np.float32) for n in (3, 5, 9)]
+SUMS = np.array([3, 10, 36], np.float32)
+WHOLE = np.concatenate(ROWS)
+COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
+
+
+def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x)
+
+
+def scaled(x: Float[Array, "n"], w: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x * w)
+
+
+def spectrum(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.fft.fft(x).real)
+
+
+class Curve(eqx.Module):
+    x: Float[Array, "n"]
+    scale: Float[Array, ""] | float
+    names: tuple[str, ...] = ()
+
+
+def of_curve(curve: Curve) -> Float[Array, ""]:
+    return jnp.sum(curve.x) * curve.scale
+
+
+def by_row(fn, **options):
+    return optimize(**{"vmap": "row", "pad": {"n": "pow2"}, **options})(fn)
+
+
+CASES = [
+    Remedy(
+        "_contract/check.py:_not_an_array",
+        "map them as rows",
+        lambda: optimize(total)(ROWS),
+        lambda: by_row(total)(ROWS),
+        SUMS,
+        core=True,
+    ),
+    Remedy(
+        "_program/core.py:CompiledFunction.refuse_rows",
+        "call it with such rows",
+        lambda: by_row(total).compile(ROWS),
+        lambda: by_row(total)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        f"{COLUMNS}:_each",
+        "pass rows of one structure",
+        lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0, ("b",))]),
+        lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0)]),
+        SUMS[:2],
+    ),
+    Remedy(
+        f"{COLUMNS}:_of_leaves",
+        "pass numbers that differ as arrays",
+        lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 2.0)]),
+        lambda: by_row(of_curve)(
+            [Curve(ROWS[0], np.array(1, np.float32)), Curve(ROWS[1], np.array(2, np.float32))]
+        ),
+        np.array([3, 20]),
+    ),
+    Remedy(
+        f"{COLUMNS}:_demand_arrays",
+        "pass arrays: …=[np.asarray(row) for row in …]",
+        lambda: by_row(total)([row.tolist() for row in ROWS]),
+        lambda: by_row(total)([np.asarray(row.tolist(), np.float32) for row in ROWS]),
+        SUMS,
+    ),
+    Remedy(
+        f"{COLUMNS}:_demand_arrays",
+        "convert them: …=[row.astype(…) for row in …]",
+        lambda: by_row(total)([ROWS[0], ROWS[1].astype(np.int32), ROWS[2]]),
+        lambda: by_row(total)([row.astype("float32") for row in ROWS]),
+        SUMS,
+    ),
+    Remedy(
+        f"{COLUMNS}:_demand_equal",
+        "pass as many rows of each",
+        lambda: by_row(scaled)(ROWS, ROWS[:2]),
+        lambda: by_row(scaled)(ROWS, ROWS),
+        np.array([np.sum(row**2) for row in ROWS]),
+    ),
+    Remedy(
+        f"{COLUMNS}:_refuse_none",
+        "leave the call out",
+        lambda: by_row(total)([]),
+        lambda: None,
+    ),
+    Remedy(
+        f"{COLUMNS}:_refuse_shared",
+        "name it: vmap={…: {..., …: 0}}",
+        lambda: by_row(scaled, vmap={"row": {"x": 0}})(ROWS, ROWS),
+        lambda: by_row(scaled, vmap={"row": {"x": 0, "w": 0}})(ROWS, ROWS),
+        np.array([np.sum(row**2) for row in ROWS]),
+    ),
+    Remedy(
+        "_program/rows/groups.py:RowPadding.refuse",
+        "call the function row by row",
+        lambda: by_row(spectrum)(ROWS),
+        lambda: np.array([optimize(spectrum)(row) for row in ROWS]),
+        np.array([np.sum(np.fft.fft(row).real) for row in ROWS]),
+        core=True,
+    ),
+    Remedy(
+        "_program/rows/ragged.py:_misfit",
+        "write jitney.ragged(values, offsets)",
+        lambda: jitney.ragged(WHOLE),
+        lambda: by_row(total)(jitney.ragged(WHOLE, [0, 3, 8, 17])),
+        SUMS,
+    ),
+    Remedy(
+        f"{CALLS}:_refuse_options",
+        "leave it out",
+        lambda: by_row(total, donate="x")(ROWS),
+        lambda: by_row(total)(ROWS),
+        SUMS,
+    ),
+]
