@@ -394,7 +394,7 @@ CASES = [
     Remedy(
         VARIETY,
         "pass … as an array, annotated",
-        lambda: many(optimize(by), range(12)),
+        lambda: many(optimize(by, static="s"), [float(n) for n in range(12)]),
         lambda: many(optimize(by), [array(float(n), np.float32) for n in range(12)]),
         11 * HOST,
     ),

@@ -29,7 +29,12 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
         f"{text}, of row {row}" if column.kind == "each" else text
         for text, column in zip(one.arguments, call.columns, strict=False)
     )
-    return replace(one, function=str(core.where), lines=tuple(lines), arguments=arguments)
+    return replace(
+        one,
+        function=str(core.where),
+        lines=tuple(lines),
+        arguments=arguments,
+    )
 
 
 def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:

@@ -162,7 +162,11 @@ class VerifiedRunner:
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
-        verification = Verification(self.body, self._fresh, self._changes(given))
+        verification = Verification(
+            self.body,
+            self._fresh,
+            self._changes(given),
+        )
         verified[key] = verification.verify(given, unmix(out))
         return out
 
@@ -218,7 +222,11 @@ class Verification:
         def again(arrays: Sequence[Array]) -> object:
             return unmix(probe.run(*map(_copy_array, arrays)))
 
-        return Verification(probe, again, self.changes)
+        return Verification(
+            probe,
+            again,
+            self.changes,
+        )
 
     def verify(self, arrays: Sequence[Array], ours: object) -> str:
         """Compare a result with that of the plain function, and return the outcome in words.
@@ -226,7 +234,12 @@ class Verification:
         Raises:
             VerificationError: They differ.
         """
-        return _verify_arrays(self, arrays, ours, Counters("verify"))
+        return _verify_arrays(
+            self,
+            arrays,
+            ours,
+            Counters("verify"),
+        )
 
     def difference(
         self,
@@ -254,7 +267,12 @@ class Verification:
         sizes = [int(np.size(x)) for x in arrays if hasattr(x, "shape")]
         alone = tuple(elementwise(plain.traced.jaxpr))
         device = rounded_products(plain.traced.jaxpr, platform_of(arrays))
-        allowed = Allowed(self.changes, max(sizes, default=1), alone, device)
+        allowed = Allowed(
+            self.changes,
+            max(sizes, default=1),
+            alone,
+            device,
+        )
         expected = plain(arrays)
         got = tree_of(ours)
         difference = compare_results(
@@ -289,7 +307,11 @@ class Verification:
         # Judge by the operations of the plain program, each compiled on its own: is it plain
         # `jax.jit` that is off, and does our result agree with them?
         slowly = plain.step_by_step(arrays)
-        own = compare_results(expected, slowly, allowed)
+        own = compare_results(
+            expected,
+            slowly,
+            allowed,
+        )
         if own is None:
             return difference, "differs"
         ours = compare_results(

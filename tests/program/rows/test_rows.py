@@ -261,6 +261,7 @@ def test_jax_differentiates_through_rows():
     close(by_rows, [x for _, x in want], rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_a_gradient_of_a_logarithm_is_finite():
     """What masks by hand get wrong: the padding is in no derivative."""
 
@@ -272,6 +273,7 @@ def test_a_gradient_of_a_logarithm_is_finite():
     np.testing.assert_allclose(got, sum(np.sum(-1 / (y - 0.5)) for y in given), rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_values_in_one_array_have_a_gradient():
     offsets = np.cumsum([0, *SIZES])
     got = jax.grad(lambda v: jnp.sum(mapped(squares)(jitney.ragged(v, offsets))))(

@@ -79,7 +79,12 @@ def true_sizes(
     counts = lot.group.recipe.counts
     sizes = lot.sizes(at)
     values = [sizes[name] for name in counts.names]
-    return TrueSizes(values, counts.names, counts.weak, lot.numbers(at))
+    return TrueSizes(
+        values,
+        counts.names,
+        counts.weak,
+        lot.numbers(at),
+    )
 
 
 def _pick(

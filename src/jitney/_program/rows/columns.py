@@ -81,8 +81,16 @@ class Column:
     def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""
         if self.kind == "shared":
-            return Column("shared", array, self.path)
-        return Column("each", [array], self.path)
+            return Column(
+                "shared",
+                array,
+                self.path,
+            )
+        return Column(
+            "each",
+            [array],
+            self.path,
+        )
 
     def signature(self) -> Hashable:
         """What does not differ between rows: dtype and weak type, and the shape but of rows that
@@ -112,7 +120,11 @@ class RowArguments:
         """Columns of the arrays of an entry, which runs the calls of single rows."""
         layout = entry.layout
         return tuple(
-            Column(column.kind, column.values, layout.names[i][1])
+            Column(
+                column.kind,
+                column.values,
+                layout.names[i][1],
+            )
             for i, column in ((i, self.leaves[i]) for i in layout.dynamic)
         )
 
@@ -177,7 +189,11 @@ def row_arguments(
         else:
             first.append(value)
             columns += [Column("shared", leaf) for leaf in tree_flatten(value)[0]]
-    _demand_equal(core, counts, axis.name)
+    _demand_equal(
+        core,
+        counts,
+        axis.name,
+    )
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
 
 
@@ -189,7 +205,11 @@ def _is_stack(
 ) -> bool:
     """Return whether `vmap` maps an argument that is no list."""
     if isinstance(hint, (ArrayHint, ScalarHint)):
-        shape = getattr(value, "shape", None)
+        shape = getattr(
+            value,
+            "shape",
+            None,
+        )
         rank = hint.rank if isinstance(hint, ArrayHint) else 0
         return shape is not None and rank is not None and len(shape) == rank + 1
     leaves = tree_flatten(value)[0]
@@ -205,7 +225,11 @@ def _each(
 ) -> list[Column]:
     if is_array or isinstance(rows, Ragged):
         if not isinstance(rows, Ragged):
-            _demand_arrays(core, name, rows)
+            _demand_arrays(
+                core,
+                name,
+                rows,
+            )
         return [Column("each", rows)]
 
     # Trees: the same structure for all, whose leaves are columns.
@@ -230,7 +254,11 @@ def _of_leaves(
     column: Sequence[Array],
 ) -> Column:
     if hasattr(column[0], "shape"):
-        _demand_arrays(core, name, column)
+        _demand_arrays(
+            core,
+            name,
+            column,
+        )
         return Column("each", column)
     differs = next((i for i, leaf in enumerate(column) if leaf != column[0]), None)
     if differs is not None:

@@ -215,7 +215,12 @@ class RowGroups:
         sizes: dict[str, int] = {}
         key: list[object] = []
         for name, bucket in entry.options.pad:
-            refuse_two_sizes(entry.core.where, name, view, named)
+            refuse_two_sizes(
+                entry.core.where,
+                name,
+                view,
+                named,
+            )
             if name in known:
                 self._axes.add(name)
                 sizes[name] = known[name]
@@ -241,7 +246,11 @@ class RowGroups:
         except Refused as refusal:
             self.run_alone(sizes, refusal)
             return self._member(columns, row)
-        return Member(found, sizes, numbers)
+        return Member(
+            found,
+            sizes,
+            numbers,
+        )
 
     def _recipe(
         self,
@@ -341,7 +350,12 @@ class RowGroups:
         known = sizes_of(view, named)
         try:
             return tuple(
-                shape_at(leaf, axes, known, sizes)
+                shape_at(
+                    leaf,
+                    axes,
+                    known,
+                    sizes,
+                )
                 for leaf, axes in zip(view.leaves, named, strict=True)
             )
         except Refused as refusal:
@@ -391,7 +405,13 @@ def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
 
 def replace_sizes(counts: TrueSizes, sizes: Mapping[str, int]) -> TrueSizes:
     """True sizes of another call of the same program."""
-    return TrueSizes(counts.values, counts.names, counts.weak, (), sizes)
+    return TrueSizes(
+        counts.values,
+        counts.names,
+        counts.weak,
+        (),
+        sizes,
+    )
 
 
 def _holds(
@@ -412,7 +432,11 @@ def _abstract(
     if column.kind == "shared" and not hasattr(array, "shape"):
         return array
     shape, dtype, weak = aval_parts(array)
-    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
+    return jax.ShapeDtypeStruct(
+        shape,
+        dtype,
+        weak_type=weak,
+    )
 
 
 def _resized(
@@ -421,4 +445,8 @@ def _resized(
 ) -> jax.ShapeDtypeStruct:
     if not hasattr(array, "shape"):
         return array
-    return jax.ShapeDtypeStruct(shape, array.dtype, weak_type=array.weak_type)
+    return jax.ShapeDtypeStruct(
+        shape,
+        array.dtype,
+        weak_type=array.weak_type,
+    )

@@ -45,7 +45,11 @@ class Ragged:
         return self.values[start : start + int(self.lengths[row])]
 
     def __iter__(self) -> Iterator[Array]:
-        bounds = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        bounds = zip(
+            self.starts.tolist(),
+            self.lengths.tolist(),
+            strict=True,
+        )
         return (self.values[start : start + length] for start, length in bounds)
 
     def dims(self, rows: NumPyArray) -> list[NumPyArray]:
@@ -66,9 +70,17 @@ class Ragged:
         at = self.starts[rows][:, None] + np.minimum(steps, own - 1)
         if isinstance(self.values, np.ndarray):
             return self.values[at]
-        whole = jnp.take(self.values, at, axis=0)
+        whole = jnp.take(
+            self.values,
+            at,
+            axis=0,
+        )
         is_own = (steps < own).reshape(*at.shape, *[1] * (whole.ndim - 2))
-        return jnp.where(is_own, whole, jax.lax.stop_gradient(whole))
+        return jnp.where(
+            is_own,
+            whole,
+            jax.lax.stop_gradient(whole),
+        )
 
     def __repr__(self) -> str:
         shape = "".join(f", {size}" for size in self.values.shape[1:])
@@ -118,7 +130,11 @@ def ragged(
     sizes = np.diff(ends)
     if array.ndim < 1 or not ends.size or (sizes < 0).any() or ends[0] < 0 or ends[-1] > total:
         raise _misfit(f"the offsets do not ascend from 0 to {total}, the elements of the array")
-    return Ragged(array, ends[:-1], sizes)
+    return Ragged(
+        array,
+        ends[:-1],
+        sizes,
+    )
 
 
 def _whole(

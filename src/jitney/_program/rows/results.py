@@ -65,7 +65,10 @@ def _stacked(
         order = np.argsort(np.concatenate([part.rows for part in parts]))
         return joined[order]
     first = np.asarray(arrays[0])
-    out = np.empty((count, *first.shape[1:]), first.dtype)
+    out = np.empty(
+        (count, *first.shape[1:]),
+        first.dtype,
+    )
     for part, array in zip(parts, arrays, strict=True):
         out[part.rows] = np.asarray(array)[: len(part.rows)]
     return device_put(out)
@@ -84,7 +87,11 @@ def _listed(
         shape = array.shape[1:]
         for place, row in enumerate(part.rows.tolist()):
             sizes = {name: int(of[place]) for name, of in part.sizes.items()}
-            cut_to = unpadded_shape(shape, part.cuts[leaf], sizes)
+            cut_to = unpadded_shape(
+                shape,
+                part.cuts[leaf],
+                sizes,
+            )
             out[row] = array[(place, *map(slice, cut_to))]
     rows = [out[row] for row in range(count)]
     return device_put(rows) if on_host else rows

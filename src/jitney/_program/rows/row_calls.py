@@ -53,7 +53,12 @@ class RowCalls:
         _refuse_options(core)
         (axis,) = core.options.vmap
         self.axis = axis.name
-        options = replace(core.options, vmap=(), chunk=(), verify=False)
+        options = replace(
+            core.options,
+            vmap=(),
+            chunk=(),
+            verify=False,
+        )
         self.row = core.of(core.fn(), options)
         self.row.contract = core.contract
         self.row.counters, self.row.log, self.row.history = core.counters, core.log, core.history
@@ -74,7 +79,13 @@ class RowCalls:
         if layout is None:
             layout = self.row.layout(key, arguments.first)
         layout, entry = self.row.settled(layout, leaves)
-        return RowCall(self, core, entry, arguments.columns(entry), arguments.count)
+        return RowCall(
+            self,
+            core,
+            entry,
+            arguments.columns(entry),
+            arguments.count,
+        )
 
 
 class RowCall:
@@ -104,6 +115,7 @@ class RowCall:
         self.entry = entry
         self.columns = columns
         self.count = count
+        self._has_traced = False
         self.is_nested = any(column.is_traced for column in columns)
         if self.is_nested and not entry.layout.nested:
             self.entry = entry = entry.nested_entry
@@ -142,11 +154,19 @@ class RowCall:
         if refusal is not None:
             raise AxisError(core.where, *refusal)
         parts, lots = self._computed()
-        leaves = gathered(parts, self.groups.varying(self.columns), self.count)
+        leaves = gathered(
+            parts,
+            self.groups.varying(self.columns),
+            self.count,
+        )
         if is_verified(core.options) and not self.is_nested:
             self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
-            core.counters.count_rows(name, sizes, elements)
+            core.counters.count_rows(
+                name,
+                sizes,
+                elements,
+            )
         return tree_unflatten(parts[0].treedef, leaves)
 
     def _outside(self) -> tuple[str, str, str] | None:
@@ -208,12 +228,22 @@ class RowCall:
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
                 self.groups.note(lot.group, cuts)
-                yield Part(lot.rows[own], lot.sizes(own), treedef, leaves, cuts)
+                yield Part(
+                    lot.rows[own],
+                    lot.sizes(own),
+                    treedef,
+                    leaves,
+                    cuts,
+                )
 
     def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
         """Cut a lot into the parts that programs take."""
         most = lot.group.most(self.columns)
-        return rungs_of(len(lot.rows), most, exactly=lot.group.has_effects)
+        return rungs_of(
+            len(lot.rows),
+            most,
+            exactly=lot.group.has_effects,
+        )
 
     def _given(
         self,
@@ -254,9 +284,14 @@ class RowCall:
                 raise
             fail_as(error)
         finally:
-            if self.entry.flights and self.entry.land():
+            if self.entry.flights and self.entry.land() and not self._has_traced:
+                self._has_traced = True
                 self.core.counters.misses += 1
-        self._learn(group, known, stopped)
+        self._learn(
+            group,
+            known,
+            stopped,
+        )
         raise Changed
 
     def _learn(
@@ -333,9 +368,19 @@ class RowCall:
             if all(a is b for a, b in zip(arrays, given, strict=True)):
                 return ours
             columns = tuple(map(Column.alone, self.columns, arrays))
-            one = RowCall(self.calls, self.core, self.entry, columns, 1)
+            one = RowCall(
+                self.calls,
+                self.core,
+                self.entry,
+                columns,
+                1,
+            )
             parts, _ = one._computed()
-            leaves = gathered(parts, self.groups.varying(self.columns), 1)
+            leaves = gathered(
+                parts,
+                self.groups.varying(self.columns),
+                1,
+            )
             return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])
 
         return run
