@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jitney import optimize, ragged
-from jitney._program.rows import blocks
+from jitney._program.rows import blocks, groups
 from jitney.errors import AxisError
 
 from ._options import Arrays, Option, Way
@@ -22,7 +22,7 @@ Axes = Mapping[str, tuple[str, ...]]
 
 def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     """Some rows as long as the case, and shorter ones; also in one array, and their gradient."""
-    blocks.unfilled = unfilled
+    blocks.unfilled, groups.RUNGS = unfilled, (4, 2, 1)
     axes = {name: tuple(text.split()) for name, text in program.takes}
     if any("n" in size and size != "n" for each in axes.values() for size in each):
         return None

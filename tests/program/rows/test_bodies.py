@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney._program.rows import blocks
+from jitney._program.rows import blocks, groups
 from jitney.errors import AxisError
 from tests.axes import _cases as cases
 from tests.axes.test_verified import annotated
 
-SIZES = (5, 8, 3, 5, 12)
-"""Two rows of one length, a full bucket, and a bucket with one row."""
+SIZES = (5, 8, 3, 5, 12, 7)
+"""Two rows of one length, a full bucket, and buckets with one row."""
 BEHIND = {"f": np.nan, "c": np.nan, "i": 100, "u": 100}
 FEW = ("relu", "largest", "cumulative sum", "scan", "moving sum")
 
@@ -27,6 +27,8 @@ def garbage(monkeypatch):
         return np.full(shape, BEHIND.get(dtype.kind, 1), dtype)
 
     monkeypatch.setattr(blocks, "unfilled", unfilled)
+    # Two rows in a block, so that their lengths differ within one.
+    monkeypatch.setattr(groups, "RUNGS", (2, 1))
 
 
 def rows_of(case, sizes, seed=0):

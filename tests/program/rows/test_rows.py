@@ -61,11 +61,12 @@ def test_results_are_those_of_each_row_in_the_callers_order():
     def both(y: Float[Array, "n"]):
         return {"sum": jnp.sum(y**2), "sorted": jnp.sort(y), "steps": jnp.diff(y, prepend=0)}
 
-    out = mapped(both)(Y)
+    given = Y + rows((5, 8, 6, 7) * 4)
+    out = mapped(both)(given)
     assert isinstance(out["sum"], jax.Array)
     assert isinstance(out["sorted"], list)
     for name in out:
-        close(out[name], [both(y)[name] for y in Y])
+        close(out[name], [both(y)[name] for y in given])
 
 
 def test_the_form_of_a_result_hangs_on_no_length():
