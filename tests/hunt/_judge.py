@@ -229,6 +229,8 @@ def _mantissas(x: Any) -> Any:
 
 
 def _moved(rng: Any, x: Any) -> Any:
+    if isinstance(x, list):  # rows of unlike lengths
+        return [_moved(rng, row) for row in x]
     dtype = np.asarray(x).dtype
     if not jax.dtypes.issubdtype(dtype, np.inexact):
         return x

@@ -142,6 +142,15 @@ class CompiledFunction(FunctionInfo):
         SETTINGS.add_listener(same)
         return same
 
+    def with_options(self, options: Options) -> CompiledFunction:
+        """Return the core of the same function with other options, which counts as this one and
+        keeps the function no more alive.
+        """
+        same = self.of(self.fn(), options)
+        same._fns, same.contract = self._fns, self.contract
+        same.counters, same.log, same.history = self.counters, self.log, self.history
+        return same
+
     def bind(
         self,
         args: tuple[object, ...],

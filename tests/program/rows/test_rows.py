@@ -1,6 +1,8 @@
 """Rows of unlike lengths: a list under `vmap` and `pad`. References: calls of each row, NumPy."""
 
+import gc
 import re
+import weakref
 
 import equinox as eqx
 import jax
@@ -18,6 +20,7 @@ from jitney._axes.rules import RULES
 from jitney._program.rows import groups
 from jitney.errors import AxisError, ContractError, OptionError, VerificationError
 from tests._monitor import listening
+from tests._switched import environment
 
 RNG = np.random.default_rng(0)
 SIZES = (3, 8, 1, 20, 5, 0, 3)
@@ -329,6 +332,47 @@ def test_effects_of_a_row_happen_once():
     out = mapped(f)(Y)
     jax.effects_barrier()
     np.testing.assert_allclose(sorted(told), sorted(map(float, out)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["disable_jit", "disabled"])
+def test_rows_run_as_written_where_nothing_is_compiled(how):
+    """`jax.disable_jit` and JITNEY_DISABLE, as whoever debugs wants it."""
+    seen = []
+
+    def body(y: Float[Array, "n"]):
+        seen.append(y.shape)
+        return jnp.sum(y), y * 2
+
+    scope = jax.disable_jit() if how == "disable_jit" else environment(JITNEY_DISABLE="1")
+    f = mapped(body)
+    with scope:
+        total, twice = f(Y)
+    close(total, [y.sum() for y in Y])
+    close(twice, [2 * y for y in Y])
+    assert seen[: len(Y)] == [(size,) for size in SIZES]
+
+
+def test_functions_with_rows_are_let_go():
+    def body(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(y)
+
+    f = mapped(body)
+    f(Y)
+    gone = weakref.ref(body)
+    del f, body
+    gc.collect()
+    assert gone() is None
+
+
+def test_numbers_that_do_not_fit_are_an_error():
+    """As those of one array are: nothing wraps around in silence."""
+
+    def largest(y: Int[Array, "n"]) -> Int[Array, ""]:
+        return jnp.max(y)
+
+    assert mapped(largest)([np.array([1, 5]), np.array([7])]).tolist() == [5, 7]
+    with pytest.raises(ContractError, match="int32 does not hold"):
+        mapped(largest)([np.array([1, 2**40]), np.array([7])])
 
 
 # What is refused.

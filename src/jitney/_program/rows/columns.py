@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import jax
 import numpy as np
 
-from ..._errors import ContractError
+from ..._errors import ContractError, Where
 from ..._jax.trees import Tracer, tree_flatten
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
+from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import Ragged, Rows, is_list_of_rows
 
@@ -77,6 +78,20 @@ class Column:
     def is_traced(self) -> bool:
         """True if one of its arrays is a tracer."""
         return any(issubclass(kind, Tracer) for kind in set(map(type, self.arrays)))
+
+    def demand_fit(self, where: Where) -> None:
+        """Check that the numbers of NumPy's arrays fit into the types that JAX has for them.
+
+        Raises:
+            ContractError: One does not.
+        """
+        if self.kind == "shared" or isinstance(self.values, (jax.Array, Tracer)):
+            return
+        arrays = self.arrays
+        if isinstance(arrays[0], np.ndarray) and aval_parts(arrays[0])[1] != arrays[0].dtype:
+            paths = [self.path] * len(arrays)
+            demand_whole_numbers_fit(where, paths, arrays)
+            demand_floats_fit(where, paths, arrays)
 
     def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""

@@ -59,9 +59,7 @@ class RowCalls:
             chunk=(),
             verify=False,
         )
-        self.row = core.of(core.fn(), options)
-        self.row.contract = core.contract
-        self.row.counters, self.row.log, self.row.history = core.counters, core.log, core.history
+        self.row = core.with_options(options)
 
     def call(self, values: tuple[object, ...]) -> RowCall:
         """Return a call, with its entry.
@@ -72,6 +70,7 @@ class RowCalls:
         core = self._core()
         if core is None:
             raise ReferenceError("the function of these rows is gone")
+        self.row.serve(core.fn())
         arguments = row_arguments(core, values)
         leaves, treedef = tree_flatten(arguments.first)
         key = (treedef, *map(type, leaves))
@@ -123,6 +122,9 @@ class RowCall:
         self.paths = entry.paths
         self.reads = entry.reads
         self.groups = groups_of(entry, columns)
+        with entry.numbers():
+            for column in columns:
+                column.demand_fit(core.where)
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -153,12 +155,11 @@ class RowCall:
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(core.where, *refusal)
+        if jit_is_off() or self.entry.options.disabled is not None:
+            parts = [*self._as_written()]
+            return self._whole(parts)
         parts, lots = self._computed()
-        leaves = gathered(
-            parts,
-            self.groups.varying(self.columns),
-            self.count,
-        )
+        whole = self._whole(parts)
         if is_verified(core.options) and not self.is_nested:
             self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
@@ -167,16 +168,31 @@ class RowCall:
                 sizes,
                 elements,
             )
+        return whole
+
+    def _whole(self, parts: Sequence[Part]) -> object:
+        leaves = gathered(
+            parts,
+            self.groups.varying(self.columns),
+            self.count,
+        )
         return tree_unflatten(parts[0].treedef, leaves)
+
+    def _as_written(self) -> Iterator[Part]:
+        """Run the function as it was written, row by row."""
+        for row in range(self.count):
+            out = self.entry.run_without_jit(*[column.of(row) for column in self.columns])
+            leaves, treedef = tree_flatten(out)
+            yield Part(
+                np.array([row]),
+                {},
+                treedef,
+                [jax.numpy.asarray(leaf)[None] for leaf in leaves],
+                [()] * len(leaves),
+            )
 
     def _outside(self) -> tuple[str, str, str] | None:
         """Why the call cannot run here, the rule, and the fix; None if it can."""
-        if jit_is_off():
-            return (
-                "rows of unlike lengths are not mapped under `jax.disable_jit()`.",
-                "They run programs of their buckets, and there nothing is compiled.",
-                "call the function row by row: [f(row) for row in rows].",
-            )
         if is_staged():
             return (
                 "rows of unlike lengths are not mapped inside an outer `jit`, `scan` or the like.",
