@@ -47,7 +47,7 @@ from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
-from .rows.columns import has_rows
+from .rows.columns import has_rows, may_have_rows
 from .rows.ragged import is_list_of_rows
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class CompiledFunction(FunctionInfo):
         # Set once a module has been among the arguments.
         self.flattener: Flattener | None = None
         # Lists of rows are looked for where there is an axis for them, and sizes are padded.
-        self._may_have_rows = len(options.vmap) == 1 and bool(options.pad)
+        self._may_have_rows = may_have_rows(options)
         self.row_calls: RowCalls | None = None
 
         self._variety = Variety(self.where, self.positions)
@@ -138,7 +138,7 @@ class CompiledFunction(FunctionInfo):
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
         same.row_calls = None
-        same._may_have_rows = len(options.vmap) == 1 and bool(options.pad)
+        same._may_have_rows = may_have_rows(options)
         SETTINGS.add_listener(same)
         return same
 

@@ -343,10 +343,9 @@ def test_rows_run_as_written_where_nothing_is_compiled(how):
         seen.append(y.shape)
         return jnp.sum(y), y * 2
 
-    scope = jax.disable_jit() if how == "disable_jit" else environment(JITNEY_DISABLE="1")
-    f = mapped(body)
+    scope = jax.disable_jit() if how == "disable_jit" else environment(JITNEY_DISABLE="eager")
     with scope:
-        total, twice = f(Y)
+        total, twice = mapped(body)(Y)
     close(total, [y.sum() for y in Y])
     close(twice, [2 * y for y in Y])
     assert seen[: len(Y)] == [(size,) for size in SIZES]

@@ -19,6 +19,7 @@ from ..._errors import ContractError, Where
 from ..._jax.trees import Tracer, tree_flatten
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
+from ..._signature.options import Options
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import Ragged, Rows, is_list_of_rows
@@ -151,6 +152,14 @@ def takes_rows(hint: Hint) -> bool:
     if isinstance(hint, ContainerHint):
         return bool(hint.keys)  # a TypedDict or a NamedTuple
     return isinstance(hint, (ArrayHint, ModuleHint))
+
+
+def may_have_rows(options: Options) -> bool:
+    """Return whether calls may have lists of rows: there is an axis for them, and sizes are padded,
+    or nothing is compiled (JITNEY_DISABLE, which leaves `vmap` alone).
+    """
+    is_open = bool(options.pad) or options.disabled is not None
+    return len(options.vmap) == 1 and is_open
 
 
 def has_rows(

@@ -155,9 +155,8 @@ class RowCall:
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(core.where, *refusal)
-        if jit_is_off() or self.entry.options.disabled is not None:
-            parts = [*self._as_written()]
-            return self._whole(parts)
+        if jit_is_off() or core.options.disabled is not None:
+            return self._whole([*self._as_written()])
         parts, lots = self._computed()
         whole = self._whole(parts)
         if is_verified(core.options) and not self.is_nested:
@@ -171,9 +170,14 @@ class RowCall:
         return whole
 
     def _whole(self, parts: Sequence[Part]) -> object:
+        if self.core.options.pad:
+            varies = self.groups.varying(self.columns)
+        else:  # JITNEY_DISABLE: nothing says which axes may
+            shapes = zip(*([leaf.shape for leaf in part.leaves] for part in parts), strict=True)
+            varies = [len(set(each)) > 1 for each in shapes]
         leaves = gathered(
             parts,
-            self.groups.varying(self.columns),
+            varies,
             self.count,
         )
         return tree_unflatten(parts[0].treedef, leaves)
