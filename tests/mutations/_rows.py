@@ -38,8 +38,8 @@ MUTATIONS = [
     Mutation(
         "rows that run at exact size have no axis in their results",
         f"{_SOURCE}/groups.py",
-        "                self._varying = [bool(cut) for cut in self._smallest(columns)]",
-        "                self._varying = [False for cut in self._smallest(columns)]",
+        "            self._varying = [bool(cut) for cut in self._smallest(columns)]",
+        "            self._varying = [False for cut in self._smallest(columns)]",
         (f"{_ROWS}the_form_of_a_result_hangs_on_no_length",),
     ),
 ]

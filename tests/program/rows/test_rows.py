@@ -55,6 +55,10 @@ def close(got, want, **tolerances):
         np.testing.assert_allclose(a, b, **{"rtol": 2e-5, "atol": 1e-5, **tolerances})
 
 
+PLAIN = jax.grad(loss, argnums=(0, 1))
+DATA = ([x for x in X if len(x)], [y for y in Y if len(y)])
+
+
 # What comes back.
 
 
@@ -219,6 +223,26 @@ def test_rows_in_float64():
         close(out, [2 * y for y in given], rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    "options", [{"precision": "f64"}, {"precision": "bf16"}, {"compiler": "fast"}, {"remat": True}]
+)
+def test_other_options_act_on_each_row(options):
+    """In values and types."""
+    f = mapped(**options)
+    x, y = DATA
+    want = [f(W, *row) for row in zip(x, y, strict=True)]
+    got = f(W, x, y)
+    assert got.dtype == want[0].dtype
+    close(got, want, rtol=1e-4)
+
+
+def test_without_a_cache_nothing_is_kept():
+    f = mapped(squares, cache=False)
+    with listening() as seen:
+        f(Y)
+    assert [seen.count(what) for what in ("persistent hit", "persistent miss")] == [0, 0]
+
+
 def test_rows_of_keys_and_integers():
     @optimize(vmap="row", pad={"n": "pow2"})
     def f(key: Int[Array, "2"], y: Int[Array, "n"]):
@@ -236,10 +260,6 @@ def test_rows_of_keys_and_integers():
 
 
 # Derivatives.
-
-
-PLAIN = jax.grad(loss, argnums=(0, 1))
-DATA = ([x for x in X if len(x)], [y for y in Y if len(y)])
 
 
 def test_a_gradient_is_that_of_each_row():

@@ -9,7 +9,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..._axes import Refused
 from ..._errors import AxisError, ContractError
 from ..._jax.typed import Array, Jitted, NumPyArray
-from ..._view.layout import aval_parts
+from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.result_padding import Cut
 from ..._view.true_sizes import TrueSizes
@@ -161,6 +162,11 @@ class RowGroups:
         self.members: dict[tuple[int, ...], Member] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
+    @cached_property
+    def without_options(self) -> Jitted:
+        """JAX's function of single rows, without options of the compiler."""
+        return cast("Jitted", jax.jit(self.entry.jitted.__wrapped__))
+
     def forget(self, group: RowGroup) -> None:
         """Forget a group, of whose bucket more is known now."""
         self.groups.pop(group.key, None)
@@ -191,6 +197,8 @@ class RowGroups:
             alike = rows[begin:end]
             member = self.members.get(tuple(key))
             if member is None:
+                if len(self.members) >= MAX_ENTRIES:
+                    self.members = {}
                 member = self.members[tuple(key)] = self._member(columns, int(alike[0]))
             by_group.setdefault(id(member.group), []).append((member, alike))
         return [Lot(parts[0][0].group, parts) for parts in by_group.values()]
@@ -307,8 +315,7 @@ class RowGroups:
         of a call are: by a trace of the program of the smallest bucket.
         """
         if self._varying is None:
-            with self.entry.numbers():
-                self._varying = [bool(cut) for cut in self._smallest(columns)]
+            self._varying = [bool(cut) for cut in self._smallest(columns)]
         return self._varying
 
     def note(

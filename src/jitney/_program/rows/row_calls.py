@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +18,9 @@ import numpy as np
 
 from ..._axes import Refused
 from ..._errors import AxisError, OptionError
+from ..._jax.compile_cache.cache import ensure as ensure_cache
+from ..._jax.compile_cache.cache import pause_cache
+from ..._jax.compiler import FAST
 from ..._jax.equinox_checks import FAILURE, fail_as, has_equinox_checks, is_failure
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
@@ -151,10 +154,14 @@ class RowCall:
             AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
         """
         del arrays
-        core = self.core
         refusal = self._outside()
         if refusal is not None:
-            raise AxisError(core.where, *refusal)
+            raise AxisError(self.core.where, *refusal)
+        with self.entry.numbers():
+            return self._run_here()
+
+    def _run_here(self) -> object:
+        core = self.core
         if jit_is_off() or core.options.disabled is not None:
             return self._whole([*self._as_written()])
         parts, lots = self._computed()
@@ -224,17 +231,15 @@ class RowCall:
         is_left = np.ones(self.count, bool)
         parts: list[Part] = []
         lots: list[Lot] = []
-        with self.entry.numbers():
-            while is_left.any():
-                lots = self.lots(np.flatnonzero(is_left))
-                # What has run does not run again where more is known of a bucket: it may have
-                # effects.
-                with suppress(Changed):
-                    for part in self._run(lots):
-                        parts.append(part)
-                        is_left[part.rows] = False
-            is_whole = sum(len(lot.rows) for lot in lots) == self.count
-            return parts, lots if is_whole else self.lots()
+        while is_left.any():
+            lots = self.lots(np.flatnonzero(is_left))
+            # What has run does not run again where more is known of a bucket: it may have effects.
+            with suppress(Changed):
+                for part in self._run(lots):
+                    parts.append(part)
+                    is_left[part.rows] = False
+        is_whole = sum(len(lot.rows) for lot in lots) == self.count
+        return parts, lots if is_whole else self.lots()
 
     def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
         for lot in lots:
@@ -292,8 +297,8 @@ class RowCall:
         stopped: Exception | None = None
         try:
             with knowing(KnownSizes(known)):
-                program = group.programs.get(len(at)) or self._program(group, given, len(at))
-                out = program(*given)
+                program = group.programs.get(len(at))
+                out = program(*given) if program else self._run_first(group, given, len(at))
                 if group.has_checks:
                     jax.block_until_ready(out)
                 return out
@@ -340,18 +345,30 @@ class RowCall:
                 groups.run_alone(known, stopped)
             groups.forget(group)
 
+    def _run_first(
+        self,
+        group: RowGroup,
+        given: Sequence[object],
+        rung: int,
+    ) -> object:
+        """Trace and compile the program of so many rows, note what runs in it, and run it."""
+        ensure_cache()
+        with nullcontext() if self.core.options.cache else pause_cache():
+            return self._program(group, given, rung)(*given)
+
     def _program(
         self,
         group: RowGroup,
         given: Sequence[object],
         rung: int,
     ) -> Jitted:
-        """Trace the program of so many rows, and note what runs in it."""
-        jitted = self.entry.jitted
+        # Options of the compiler belong to the outermost `jit`.
+        options = dict(FAST) if self.entry.options.compiler == "fast" else None
+        jitted = self.entry.jitted if options is None else self.groups.without_options
         axes = [None if column.kind == "shared" else 0 for column in self.columns]
         mapped = jax.vmap(_calling(jitted), in_axes=(*axes, *[0] * (len(given) - len(axes))))
         mapped.__name__ = mapped.__qualname__ = self.core.name
-        program = cast("Jitted", jax.jit(mapped))
+        program = cast("Jitted", jax.jit(mapped, compiler_options=options))
         jaxpr = program.trace(*given).jaxpr
         group.has_checks = has_equinox_checks(jaxpr)
         if jaxpr.effects and not group.has_effects:
