@@ -85,9 +85,9 @@ CASES = [
     ),
     Remedy(
         f"{COLUMNS}:_demand_arrays",
-        "convert them: …=[row.astype(…) for row in …]",
+        "convert them: …=[np.asarray(row, …) for row in …]",
         lambda: by_row(total)([ROWS[0], ROWS[1].astype(np.int32), ROWS[2]]),
-        lambda: by_row(total)([row.astype("float32") for row in ROWS]),
+        lambda: by_row(total)([np.asarray(row, "float32") for row in ROWS]),
         SUMS,
     ),
     Remedy(

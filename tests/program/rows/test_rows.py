@@ -179,6 +179,28 @@ def test_modules_are_rows():
     close(made.t, [2 * y for y in Y])
 
 
+class Scaled(eqx.Module):
+    x: Float[Array, "n"]
+    scale: Float[Array, ""]
+
+
+def test_weak_types_are_those_of_each_row():
+    """At exact size too; rows that differ in them have another dtype each."""
+
+    @optimize(vmap="row", pad={"n": "pow2"})
+    def f(row: Scaled):
+        return jnp.sum(row.x) * row.scale, row.scale * jnp.bfloat16(2)
+
+    given = [Scaled(jnp.ones(n, jnp.bfloat16), jnp.asarray(2.0)) for n in (1, 5, 6, 0)]
+    for chosen in (given, given[:1], given[1:3]):
+        for got, want in zip(f(chosen), zip(*map(f, chosen), strict=True), strict=True):
+            assert got.dtype == want[0].dtype == jnp.bfloat16
+            close(got, want)
+    given[2] = Scaled(given[2].x, jnp.float32(2))
+    with pytest.raises(ContractError, match=r"row 2 of 'row' is float32 .* row 0 weakly typed"):
+        f(given)
+
+
 def test_python_computes_with_the_size_of_each_row():
     def f(y: Float[Array, "n"]) -> Float[Array, ""]:
         return jnp.sum(y) * (1 - y.shape[0] / (y.shape[0] + 1.5))
@@ -420,7 +442,7 @@ def spectrum(y: Float[Array, "n"]) -> Float[Array, "n"]:
         (
             lambda: mapped(squares)([Y[0], Y[1].astype(int)]),
             ContractError,
-            "row 1 of 'y' is int32 with 1 axes, and row 0 float32",
+            "row 1 of 'y' is int32 with 1 axes, and row 0 float32 with 1 axes",
         ),
         (
             lambda: optimize(vmap="row", pad={"n": "pow2"})(named)(

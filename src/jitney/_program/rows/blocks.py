@@ -43,10 +43,12 @@ def block(
         return filled.astype(aval_parts(filled)[1]) if isinstance(filled, np.ndarray) else filled
 
     arrays = [column.values[row] for row in rows.tolist()]
-    if column.is_traced or issubdtype(arrays[0].dtype, extended):
+    # NumPy has neither tracers nor keys nor weak types.
+    _, dtype, weak = aval_parts(arrays[0])
+    if column.is_traced or weak or issubdtype(dtype, extended):
         return jnp.stack([repeat_edges_in_jax(jnp.asarray(array), shape) for array in arrays])
 
-    out = unfilled((len(rows), *shape), aval_parts(arrays[0])[1])
+    out = unfilled((len(rows), *shape), dtype)
     if len(shape) == 1 and takes:
         for place, array in zip(out, arrays, strict=True):
             place[: array.shape[0]] = array

@@ -1,7 +1,7 @@
 """The rows among the arguments of a call, and the flat arrays of each row.
 
-A column is one flat array of the call of one row: the same for all rows (`SHARED`), one for each
-row (`EACH`), or an element of an array with one axis more (`STACK`), which `vmap` maps as ever.
+A column is one flat array of the call of one row: the same for all rows ("shared"), one for each
+row ("each"), or an element of an array with one axis more ("stack"), which `vmap` maps as ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..._errors import ContractError, Where
 from ..._jax.trees import Tracer, tree_flatten
-from ..._jax.typed import Array, DType, NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
 from ..._signature.options import Options
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
@@ -302,7 +302,8 @@ def _demand_arrays(
     rows: Sequence[object],
 ) -> None:
     """Check that rows are arrays of one rank and dtype."""
-    strange = [kind for kind in set(map(type, rows)) if not issubclass(kind, _ARRAYS)]
+    types = set(map(type, rows))
+    strange = [kind for kind in types if not issubclass(kind, _ARRAYS)]
     if strange:
         i = next(i for i, row in enumerate(rows) if type(row) in strange)
         raise ContractError(
@@ -313,25 +314,26 @@ def _demand_arrays(
             code="J221",
         )
     arrays = cast("Sequence[Array]", rows)
-    if len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1:
+    is_alike = len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1
+    # NumPy's arrays are never weakly typed.
+    if is_alike and types == {np.ndarray}:
         return
-    rank, dtype = _kind(rows[0])
-    differs = [(i, *_kind(row)) for i, row in enumerate(rows) if _kind(row) != (rank, dtype)]
-    if differs:
-        at, other_rank, other_dtype = differs[0]
+    kinds = list(map(_kind, rows))
+    at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if at is not None:
+        dtype = str(aval_parts(rows[0])[1])
         raise ContractError(
             core.where,
-            f"row {at} of {name!r} is {other_dtype} with {other_rank} axes, and row 0 {dtype} with"
-            f" {rank}.",
+            f"row {at} of {name!r} is {kinds[at]}, and row 0 {kinds[0]}.",
             "All rows of an argument have one dtype and one rank.",
-            f"convert them: {name}=[row.astype({str(dtype)!r}) for row in {name}].",
+            f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}].",
             code="J221",
         )
 
 
-def _kind(row: object) -> tuple[int, DType]:
-    shape, dtype, _ = aval_parts(row)
-    return len(shape), dtype
+def _kind(row: object) -> str:
+    shape, dtype, weak = aval_parts(row)
+    return f"{'weakly typed ' if weak else ''}{dtype} with {len(shape)} axes"
 
 
 def _demand_equal(

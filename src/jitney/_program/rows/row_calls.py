@@ -392,7 +392,7 @@ class RowCall:
                 given = tuple(column.of(row) for column in self.columns)
                 ours = tree_unflatten(part.treedef, [leaf[place] for leaf in leaves])
                 run = self._runner(given, ours)
-                VerifiedRunner(self.entry, run, _padded(part), lambda: None)(*given)
+                VerifiedRunner(self.entry, run, None, lambda: None)(*given)
 
     def _runner(
         self,
@@ -421,10 +421,6 @@ class RowCall:
             return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])
 
         return run
-
-
-def _padded(part: Part) -> Callable[[Sequence[object]], bool]:
-    return lambda _: any(part.cuts) or bool(part.sizes)
 
 
 def groups_of(
