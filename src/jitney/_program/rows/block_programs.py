@@ -19,7 +19,8 @@ from ..._jax.typed import Jitted
 from ..._signature.options import OPTIONAL, Options
 from ..._stages.sharding import no_mesh
 from ..._view.layout import aval_parts
-from .groups import RUNGS, RowGroup, RowGroups
+from . import groups as of_rows
+from .groups import RowGroup, RowGroups
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -121,7 +122,9 @@ def rungs_for(
     """
     most = [size for _, size in options.chunk if isinstance(size, int)]
     most += [] if limit is None else [max(1, limit)]
-    rungs = (min(most), *(rung for rung in RUNGS if rung < min(most))) if most else RUNGS
+    rungs = of_rows.RUNGS
+    if most:
+        rungs = (min(most), *(rung for rung in rungs if rung < min(most)))
     return rungs if devices is None else devices.rungs(rungs)
 
 
