@@ -70,9 +70,11 @@ class Column:
             return []
         if isinstance(self.values, IN_ONE_ARRAY):
             return self.values.dims(rows)
-        rank = len(self._shapes[0])
+        rank = len(self.values[0].shape)
         if not rank:
             return []
+        if rank == 1 and not self.is_traced:
+            return [self._lengths[rows]]
         sizes = np.fromiter(
             chain.from_iterable(self._shapes), np.int64, rank * len(self._shapes)
         ).reshape(-1, rank)
@@ -92,6 +94,10 @@ class Column:
             dtype,
             weak_type=weak,
         )
+
+    @cached_property
+    def _lengths(self) -> NumPyArray:
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:

@@ -189,7 +189,7 @@ class RowGroups:
         """
         # Sort the rows by their shapes: rows of equal ones are a run.
         dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
-        order = np.lexsort(dims[::-1])
+        order = _order_of(dims)
         shapes = np.stack(dims, axis=1)[order]
         starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
         ends = [*starts[1:], len(rows)]
@@ -453,6 +453,22 @@ def _holds(
     if group.recipe is None:
         return True
     return all(axis.low <= sizes[axis.name] <= axis.high for axis in group.recipe.fill.axes)
+
+
+def _order_of(dims: Sequence[NumPyArray]) -> NumPyArray:
+    """The order in which rows of equal shapes are beside each other."""
+    keys: list[NumPyArray] = []
+    for dim in dims:
+        varies = bool((dim != dim[0]).any())
+        if varies and not any(np.array_equal(dim, key) for key in keys):
+            keys.append(dim)
+    if len(keys) > 1:
+        return np.lexsort(keys[::-1])
+    if not keys:
+        return np.arange(len(dims[0]))
+    (key,) = keys
+    # NumPy sorts 16 bits by their digits.
+    return np.argsort(key.astype(np.uint16) if key.max() < 1 << 16 else key, kind="stable")
 
 
 def _axes_of(cut: Cut) -> tuple[int, ...]:
