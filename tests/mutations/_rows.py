@@ -82,4 +82,11 @@ MUTATIONS = [
         "            if size == -length",
         (f"{_BOUNDS}rows_of_one_length_are_cut_too",),
     ),
+    Mutation(
+        "rows of a part of a file begin where those of the file do",
+        f"{_SOURCE}/ragged.py",
+        "            starts - first,",
+        "            starts - starts[:1] * 0,",
+        ("tests/stream/test_rows.py::test_rows_of_a_file_are_read_in_parts",),
+    ),
 ]

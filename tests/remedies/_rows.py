@@ -18,6 +18,7 @@ SUMS = np.array([3, 10, 36], np.float32)
 WHOLE = np.concatenate(ROWS)
 LENGTHS = np.array([3, 5, 9])
 PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for row in ROWS])
+STREAM = "_stream/row_stream.py"
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
 
 
@@ -54,6 +55,10 @@ def pairs(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def one_device():
     return jitney.mesh(data=1, devices=jax.devices()[:1])
+
+
+def streamed(rows, **keywords):
+    return jitney.stream(by_row(total), rows, progress=False, **keywords).result
 
 
 def by_row(fn, **options):
@@ -107,7 +112,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_demand_equal",
+        f"{COLUMNS}:demand_equal",
         "pass as many rows of each",
         lambda: by_row(scaled)(ROWS, ROWS[:2]),
         lambda: by_row(scaled)(ROWS, ROWS),
@@ -204,5 +209,32 @@ CASES = [
         lambda: optimize(total, ragged="padded"),
         lambda: by_row(total, ragged="padded")(ROWS),
         SUMS,
+    ),
+    Remedy(
+        f"{STREAM}:stream_rows",
+        "leave … out",
+        lambda: streamed(ROWS, checkpoint="kept"),
+        lambda: streamed(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        f"{STREAM}:stream_rows",
+        "write chunk={…: …}",
+        lambda: streamed(ROWS, chunk={"n": 2}),
+        lambda: streamed(ROWS, chunk={"row": 2}),
+        SUMS,
+    ),
+    Remedy(
+        f"{STREAM}:stream_rows",
+        "leave the stream out",
+        lambda: streamed([]),
+        lambda: None,
+    ),
+    Remedy(
+        f"{STREAM}:_chunks",
+        "pass as many rows of each",
+        lambda: jitney.stream(by_row(scaled), iter([ROWS[:2]]), ROWS, progress=False),
+        lambda: jitney.stream(by_row(scaled), iter([ROWS]), ROWS, progress=False).result,
+        np.array([np.sum(row**2) for row in ROWS]),
     ),
 ]

@@ -104,7 +104,7 @@ class CompiledFunction(FunctionInfo):
         # Set once a module has been among the arguments.
         self.flattener: Flattener | None = None
         # Lists of rows are looked for where there is an axis for them, and sizes are padded.
-        self._may_have_rows = may_have_rows(options)
+        self.may_have_rows = may_have_rows(options)
         self.row_calls: RowCalls | None = None
 
         self._variety = Variety(self.where, self.positions)
@@ -139,7 +139,7 @@ class CompiledFunction(FunctionInfo):
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}
         same.usual = _NOBODY
         same.row_calls = None
-        same._may_have_rows = may_have_rows(options)
+        same.may_have_rows = may_have_rows(options)
         SETTINGS.add_listener(same)
         return same
 
@@ -188,11 +188,11 @@ class CompiledFunction(FunctionInfo):
         # Flatten the call. A positional call skips the binding: the defaults of the rest are known.
         tail = None if kwargs else self.tails.get(len(args))
         lengths = None
-        if self._may_have_rows:
+        if self.may_have_rows:
             kwargs, lengths = self._without_lengths(kwargs)
         values = self.bind(args, kwargs) if tail is None else args + tail
-        if self._may_have_rows and (lengths is not None or has_rows(self, values)):
-            call = self._row_call(values, lengths)
+        if self.may_have_rows and (lengths is not None or has_rows(self, values)):
+            call = self.row_call(values, lengths)
             return call, call.arrays
         if self.flattener is None:
             leaves, treedef = tree_flatten(values)
@@ -239,12 +239,12 @@ class CompiledFunction(FunctionInfo):
         rest = {name: value for name, value in kwargs.items() if name != LENGTHS}
         return rest, kwargs[LENGTHS]
 
-    def _row_call(
+    def row_call(
         self,
         values: tuple[object, ...],
-        lengths: object,
+        lengths: object = None,
     ) -> Any:
-        """Return a call with rows of unlike lengths."""
+        """Return a call with rows of unlike lengths, a `RowCall`."""
         from .rows.row_calls import RowCalls
 
         if self.row_calls is None:
@@ -257,7 +257,7 @@ class CompiledFunction(FunctionInfo):
         kwargs: Mapping[str, object],
     ) -> RowCall | None:
         """Return the call with these arguments, if it has rows of unlike lengths."""
-        if not self._may_have_rows:
+        if not self.may_have_rows:
             return None
         kwargs, lengths = self._without_lengths(kwargs)
         is_plain = lengths is None and not cuts_rows(self.options)
@@ -266,7 +266,7 @@ class CompiledFunction(FunctionInfo):
         values = self.bind(args, kwargs)
         if is_plain and not has_rows(self, values):
             return None
-        return self._row_call(values, lengths)
+        return self.row_call(values, lengths)
 
     def refuse_rows(self, values: tuple[object, ...]) -> None:
         """Check that arguments of a program that is not called have no rows of unlike lengths.
@@ -274,7 +274,7 @@ class CompiledFunction(FunctionInfo):
         Raises:
             ContractError: They have.
         """
-        if self._may_have_rows and has_rows(self, values):
+        if self.may_have_rows and has_rows(self, values):
             raise ContractError(
                 self.where,
                 "a list of rows is given to a program that is not called.",

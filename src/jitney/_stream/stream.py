@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -55,6 +55,7 @@ from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
 from .reading import ChunkReader, Source
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
+from .row_stream import row_values, stream_rows
 from .run_key import platform, value_key
 from .serialized_steps import load_or_plan_steps
 from .sources import Rows, is_read, is_reversible, read_whole
@@ -92,8 +93,10 @@ def stream(
     that is named like one of them is passed by position.
 
     Args:
-        program: A function under `@optimize`, without `pad`; or a derivative of one, such as
-            `f.grad`.
+        program: A function under `@optimize`; or a derivative of one, such as `f.grad`. With `vmap`
+            and `pad` it takes rows of unlike lengths, as a call does: a list, `jitney.ragged` of an
+            array or a file, or an iterable of lists. `chunk={"row": 4096}` is how many rows are
+            read and run at a time; then `checkpoint` is not there.
         args: Arguments of the function. Where its annotation is an array, anything that has `shape`
             and `dtype` and can be sliced: a NumPy array or memory map, a Zarr or HDF5 array; the
             path of an `.npy` file, or of an `.npz` file that holds an array of the parameter's
@@ -159,6 +162,18 @@ def stream(
     retries = 2 if retries is None else retries
     progress = True if progress is None else progress
     _check_keywords(called, retries, progress)
+    by_rows = row_values(called.core, values)
+    if by_rows is not None:
+        given = [name for name in ("checkpoint", "checkpoint_every") if own[name] is not None]
+        streamed = stream_rows(
+            called,
+            *by_rows,
+            axis=axis,
+            size=size,
+            progress=progress,
+            others=given,
+        )
+        return cast("Streamed[R]", streamed)
     return _run(
         called,
         values,

@@ -216,12 +216,12 @@ def has_rows(
 ) -> bool:
     """Return whether a call is run by rows: it has a list of them among its arguments."""
     return cuts_rows(core.options) or any(
-        is_list_of_rows(value) and takes_rows(parameter.hint) and not _is_one(value, parameter.hint)
+        is_list_of_rows(value) and takes_rows(parameter.hint) and not is_one(value, parameter.hint)
         for parameter, value in zip(core.contract.parameters, values, strict=True)
     )
 
 
-def _is_one(
+def is_one(
     value: object,
     hint: Hint,
 ) -> bool:
@@ -244,19 +244,18 @@ def row_arguments(
     for parameter, value in zip(core.contract.parameters, values, strict=True):
         name, hint = parameter.name, parameter.hint
         named = axis.dims is None or name in axis.arguments
-        if is_list_of_rows(value) and takes_rows(hint) and not _is_one(value, hint):
+        if is_list_of_rows(value) and takes_rows(hint) and not is_one(value, hint):
             if not named:
                 raise _refuse_shared(core, name, axis.name)
-            in_one = isinstance(value, IN_ONE_ARRAY)
             if isinstance(value, PaddedRows) and value.is_traced:
                 raise AxisError(core.where, *INSIDE_JIT)
-            rows = value if in_one else list(cast("Sequence[object]", value))
+            rows = _rows_of(value)
             counts[name] = len(rows)
             if not len(rows):
                 raise _refuse_none(core, name)
             first.append(rows[0])
             columns += _each(core, name, rows, is_array=isinstance(hint, ArrayHint))
-        elif _is_stack(value, hint, is_named=named and axis.dims is not None):
+        elif is_stack(value, hint, is_named=named and axis.dims is not None):
             leaves, treedef = tree_flatten(value)
             counts[name] = leaves[0].shape[0]
             if not counts[name]:
@@ -274,7 +273,7 @@ def row_arguments(
             "pass arrays with one axis more than their annotations, or a list of arrays.",
             code="J210",
         )
-    _demand_equal(
+    demand_equal(
         core,
         counts,
         axis.name,
@@ -282,7 +281,13 @@ def row_arguments(
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
 
 
-def _is_stack(
+def _rows_of(value: object) -> Rows:
+    if isinstance(value, Ragged):
+        return value.in_memory()
+    return value if isinstance(value, PaddedRows) else list(cast("Sequence[object]", value))
+
+
+def is_stack(
     value: object,
     hint: Hint,
     *,
@@ -397,7 +402,7 @@ def _kind(row: object) -> str:
     return f"{'weakly typed ' if weak else ''}{dtype} with {len(shape)} axes"
 
 
-def _demand_equal(
+def demand_equal(
     core: CompiledFunction,
     counts: dict[str, int],
     axis: str,

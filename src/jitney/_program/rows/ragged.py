@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,32 @@ class Ragged:
             strict=True,
         )
         return (self.values[start : start + length] for start, length in bounds)
+
+    def in_memory(self) -> Ragged:
+        """The same rows, whose elements are read if they are in a file."""
+        if isinstance(self.values, (jax.Array, np.ndarray)):
+            return self
+        return Ragged(
+            np.asarray(self.values),
+            self.starts,
+            self.lengths,
+        )
+
+    def part(
+        self,
+        begin: int,
+        end: int,
+    ) -> Ragged:
+        """Some rows, one behind the other, and the elements between the first and the last one."""
+        starts, lengths = self.starts[begin:end], self.lengths[begin:end]
+        first = int(starts.min()) if len(starts) else 0
+        last = int((starts + lengths).max(initial=first))
+        values = self.values[first:last]
+        return Ragged(
+            values if isinstance(values, jax.Array) else np.asarray(values),
+            starts - first,
+            lengths,
+        )
 
     def shape(self, row: int) -> tuple[int, ...]:
         """Shape of a row."""
@@ -153,6 +180,15 @@ class PaddedRows:
         (lengths,) = self.sizes.values()
         return lengths
 
+    def part(
+        self,
+        begin: int,
+        end: int,
+    ) -> PaddedRows:
+        """Some rows, one behind the other."""
+        sizes: dict[int, Array] = {axis: of[begin:end] for axis, of in self.sizes.items()}
+        return PaddedRows(self.values[begin:end], sizes)
+
     @property
     def is_traced(self) -> bool:
         """True if the sizes of rows are not known."""
@@ -245,14 +281,21 @@ def ragged(
 
     Args:
         values: NumPy's or JAX's array, or what has `__array__`: of shape (elements, ...) with
-            offsets, (rows, longest, ...) with lengths.
+            offsets, (rows, longest, ...) with lengths. An array of a file that is read by slices
+            (HDF5, Zarr) is read when a function takes it, by a stream in parts.
         offsets: One more than there are rows, ascending; not only from 0 to the end.
         lengths: One for each row.
 
     Raises:
         ContractError: Both or neither are given, or they do not fit the array.
     """
-    array: Array = values if isinstance(values, jax.Array) else np.asarray(values)
+    # What is read by slices stays where it is, for a stream.
+    is_read = offsets is not None and all(
+        hasattr(values, name) for name in ("shape", "dtype", "__getitem__")
+    )
+    array: Array = cast("Array", values) if is_read else np.asarray(values)
+    if isinstance(values, jax.Array):
+        array = values
     if (offsets is None) == (lengths is None):
         raise _misfit(
             "offsets and lengths are both given" if lengths is not None else "no offsets are given"

@@ -66,6 +66,33 @@ def gathered(
     return whole
 
 
+def joined(parts: Sequence[Gathered]) -> Gathered:
+    """Join the results of rows that ran in several calls, on the host."""
+    first = parts[0]
+    if isinstance(first, list):
+        return [row for part in parts if isinstance(part, list) for row in part]
+    if isinstance(first, PaddedRows):
+        return _joined_padded([part for part in parts if isinstance(part, PaddedRows)])
+    arrays = [part for part in parts if not isinstance(part, (list, PaddedRows))]
+    if not _on_host(arrays):
+        return jnp.concatenate(arrays)
+    return np.concatenate([np.asarray(array) for array in arrays])
+
+
+def _joined_padded(parts: Sequence[PaddedRows]) -> PaddedRows:
+    arrays = [np.asarray(part.values) for part in parts]
+    longest = np.max([array.shape[1:] for array in arrays], axis=0)
+    wider = [
+        np.pad(array, [(0, 0), *((0, int(k)) for k in longest - array.shape[1:])])
+        for array in arrays
+    ]
+    sizes: dict[int, Array] = {
+        axis: np.concatenate([np.asarray(part.sizes[axis]) for part in parts])
+        for axis in parts[0].sizes
+    }
+    return PaddedRows(np.concatenate(wider), sizes)
+
+
 def cut_alike(parts: Sequence[Part]) -> list[Part]:
     """Cut the results of rows that are all of one length."""
     cut: list[Part] = []

@@ -8,7 +8,7 @@ few, and the same whatever mixture of lengths a call has.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from .blocks import block, true_sizes
 from .columns import INSIDE_JIT, Column, RowArguments, row_arguments
 from .groups import Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
 from .lengths import cut_columns, read_lengths
-from .results import Part, cut_alike, gathered
+from .results import Gathered, Part, cut_alike, gathered
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -201,6 +201,16 @@ class RowCall:
             AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
         """
         del arrays
+        treedef, leaves = self.leaves()
+        return tree_unflatten(treedef, leaves)
+
+    def leaves(self) -> tuple[Hashable, list[Gathered]]:
+        """Run the call; return the structure of the result of a row, and each array of it, of all
+        rows.
+
+        Raises:
+            AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
+        """
         unfit = no_number(self.core.where, self.arrays, self.paths)
         if unfit is not None:
             raise unfit
@@ -210,7 +220,7 @@ class RowCall:
         with self.entry.numbers():
             return self._run_here()
 
-    def _run_here(self) -> object:
+    def _run_here(self) -> tuple[Hashable, list[Gathered]]:
         core = self.core
         if jit_is_off() or core.options.disabled is not None:
             return self._whole([*self._as_written()])
@@ -226,7 +236,7 @@ class RowCall:
             )
         return whole
 
-    def _whole(self, parts: Sequence[Part]) -> object:
+    def _whole(self, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
         if self.core.options.pad:
             varies = self.groups.varying(self.columns)
         else:  # JITNEY_DISABLE: nothing says which axes may
@@ -249,7 +259,7 @@ class RowCall:
             self.count,
             ragged=self.core.options.ragged,
         )
-        return tree_unflatten(parts[0].treedef, leaves)
+        return parts[0].treedef, leaves
 
     def _as_written(self) -> Iterator[Part]:
         """Run the function as it was written, row by row."""
