@@ -219,7 +219,7 @@ CASES = [
     ),
     Remedy(
         f"{STREAM}:stream_rows",
-        "write chunk={…: …}",
+        'write chunk={"…": …}',
         lambda: streamed(ROWS, chunk={"n": 2}),
         lambda: streamed(ROWS, chunk={"row": 2}),
         SUMS,
