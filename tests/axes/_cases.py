@@ -282,6 +282,13 @@ POINTWISE = [
         ),
         V,
     ),
+    Case(
+        "a key folded for each",
+        lambda x: jax.vmap(lambda i, a: a + jax.random.normal(jax.random.fold_in(KEY, i)))(
+            jnp.arange(x.shape[0]), x
+        ),
+        V,
+    ),
     Case("dropout", lambda x: jnp.where(jax.random.bernoulli(KEY, 0.5, x.shape), x, 0.0), M),
 ]
 REDUCED = [
@@ -1050,6 +1057,7 @@ CORE = {
     "eigenvalues over a batch",
     "normal draws",
     "a key for each",
+    "a key folded for each",
     # reductions, one of each monoid; contractions; scatters
     "mean",
     "max of ints",

@@ -79,9 +79,7 @@ def test_elements_are_counted_beyond_32_bits():
     "options", [{"jax_threefry_partitionable": False}, {"jax_default_prng_impl": "rbg"}], ids=str
 )
 def test_other_generators_are_refused(options):
-    """They draw by how many numbers there are; where each element has a key of its own, it is alone
-    with any of them.
-    """
+    """They draw by how many numbers there are."""
     was = {name: getattr(jax.config, name) for name in options}
     try:
         for name, value in options.items():
@@ -95,18 +93,39 @@ def test_other_generators_are_refused(options):
                 ),
                 9,
             )
-        own = [(("n", *jax.random.key_data(jax.random.key(0)).shape), np.uint32)]
-        planned(
-            cases.Case(
-                "own",
-                lambda k: jax.vmap(lambda k: jax.random.normal(jax.random.wrap_key_data(k)))(k),
-                own,
-            ),
-            9,
-        )
     finally:
         for name, value in was.items():
             jax.config.update(name, value)
+
+
+OWN = {
+    "draw": lambda key: jax.random.normal(key, (2,)),
+    "split": lambda key: jax.random.key_data(jax.random.split(key)),
+    "fold": lambda key: jax.random.key_data(jax.random.fold_in(key, 3)),
+}
+# Pairs for which `jax.vmap` is not the function of each key: all have the first element's key.
+OF_THE_FIRST = {("rbg", "draw")} | {("unsafe_rbg", name) for name in OWN}
+
+
+@pytest.mark.core("draw-rbg")
+@pytest.mark.parametrize("cipher", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("name", OWN)
+def test_keys_of_its_own_for_each_element(name, cipher):
+    """In chunks of four of nine, the numbers of `jax.vmap` over all nine, or refused."""
+    words = np.asarray(jax.random.key_data(jax.random.key(0, impl=cipher))).shape[0]
+
+    def body(keys):
+        return jax.vmap(lambda key: OWN[name](jax.random.wrap_key_data(key, impl=cipher)))(keys)
+
+    case = cases.Case("own", body, [(("n", words), np.uint32)])
+    keys = np.arange(9 * words, dtype=np.uint32).reshape(9, words)
+    if (cipher, name) in OF_THE_FIRST:
+        with pytest.raises(Refused, match="draws for each of its elements from the key of the"):
+            planned(case, 9)
+        return
+    passes = planned(case, 9)
+    (got,) = jax.jit(lambda x: run_chunked(passes, [x], 9, 4))(keys)
+    np.testing.assert_array_equal(got, jax.jit(body)(keys))
 
 
 @pytest.mark.rest

@@ -76,6 +76,12 @@ class Settings:
     steps: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    first: float
+    steps: int = 3
+
+
 class Table:
     def __init__(self, rate):
         self.rate = rate
@@ -101,6 +107,21 @@ def test_other_dataclasses_do_not_warn(options, make):
     f = scaled(**options)
     for i in range(4):
         f(X, make(i))
+
+
+def test_a_float_of_a_dataclass_that_varies_is_named():
+    """At its third value, once; registered, as the message says, it is one program."""
+    f = scaled()
+    with pytest.warns(
+        jitney.JitneyWarning, match=r"static 'p.first' takes its 3rd value, 2.0.(.|\n)*`Rates`"
+    ):
+        take(f, [Rates(0.0), Rates(1.0), Rates(2.0)])
+    take(f, [Rates(float(i)) for i in range(3, 12)])
+
+    registered = jax.tree_util.register_dataclass(dataclasses.make_dataclass("R", ["first"]))
+    traced = jitney.optimize(lambda x, p: x * p.first)
+    take(traced, [registered(float(i)) for i in range(9)])
+    assert traced.stats.traces == 1
 
 
 def test_an_object_with_arrays_has_advice_of_its_own():

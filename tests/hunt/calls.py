@@ -17,6 +17,8 @@ import decimal
 import enum
 import fractions
 import functools
+import importlib
+import importlib.util
 import itertools
 import pathlib
 import re
@@ -33,8 +35,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from beartype import beartype
 from jax.experimental import io_callback
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, ScalarLike, jaxtyped
 
 from jitney import JitneyError, optimize
 
@@ -304,6 +307,43 @@ PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+def checkers() -> dict[str, Callable[[Any], Any]]:
+    """Run-time type checkers, those that are installed."""
+    found: dict[str, Callable[[Any], Any]] = {
+        "beartype": beartype,
+        "jaxtyped": jaxtyped(typechecker=beartype),
+    }
+    if importlib.util.find_spec("typeguard") is not None:
+        typechecked = importlib.import_module("typeguard").typechecked
+        found |= {
+            "typeguard": typechecked,
+            "jaxtyped, typeguard": jaxtyped(typechecker=typechecked),
+        }
+    return found
+
+
+def scaled(
+    x: Float[Array, "n d"], w: Float[Array, "d"], rate: float | Float[Array, ""], power: int
+) -> Float[Array, "n"]:
+    return rate * (x @ w) ** power
+
+
+def annotated_float(
+    x: Float[Array, "n d"], w: Float[Array, "d"], rate: float, power: int
+) -> Float[Array, "n"]:
+    return rate * (x @ w) ** power
+
+
+def like_a_scalar(
+    x: Float[Array, "n d"], w: Float[Array, "d"], rate: ScalarLike, power: int
+) -> tuple[Float[Array, ""], Float[Array, "d"]]:
+    return jnp.sum(x @ w) * rate, jnp.max(x, axis=0) ** power
+
+
+def unnamed(x: Float[Array, "n d"], w: Float[Array, "d"], rate, power):
+    return jnp.cumsum(x @ w) * rate + power
+
+
 def change(rng: Any, value: Any) -> None:
     """Change something in place, where that can be done."""
     if (
@@ -499,6 +539,82 @@ class Hunt:
                     f" {got} for {want}"
                 )
 
+    def checked(self, length: int = 6) -> None:
+        """A function under a type checker, above or below the decorator: right calls give what the
+        plain function gives, or are refused by jitney; wrong ones are refused, by either.
+        """
+        rng = self.rng
+        plain = pick(rng, [scaled, annotated_float, like_a_scalar, unnamed])
+        name, checker = pick(rng, [*checkers().items()])
+        is_above = bool(rng.integers(2))
+        options = pick(
+            rng,
+            [
+                {},
+                {"pad": {"n": "pow2"}},
+                {"chunk": {"n": 2}},
+                {"verify": True},
+                {"precision": "f64"},
+                {"contracts": False},
+                {"static": "rate"},
+            ],
+        )
+
+        # Beartype finds no code in a program that leaves checking to it, and says so at once.
+        if is_above and name == "beartype" and "contracts" in options:
+            options = {}
+
+        # A copy: checkers and programs note what they know of a function on it.
+        fn = types.FunctionType(plain.__code__, plain.__globals__, plain.__name__)
+        fn.__annotations__ = dict(plain.__annotations__)
+        program: Any = (
+            checker(optimize(**options)(fn)) if is_above else optimize(**options)(checker(fn))
+        )
+        for _ in range(length):
+            rows, columns = int(rng.integers(1, 9)), int(rng.integers(1, 4))
+            given = {
+                "x": jnp.asarray(rng.normal(size=(rows, columns)), jnp.float32),
+                "w": jnp.asarray(rng.normal(size=columns), jnp.float32),
+                "rate": pick(rng, [0.5, 1.5, 0.0]),
+                "power": int(rng.integers(1, 4)),
+            }
+            wrong: dict[str, Any] = pick(
+                rng,
+                [
+                    {},
+                    {},
+                    {},
+                    {"w": jnp.zeros(columns + 1)},
+                    {"x": jnp.zeros((rows, columns), jnp.int32)},
+                    {"x": jnp.zeros((rows, columns, 1))},
+                    {"w": "a"},
+                    {"power": "a", "rate": "a"},
+                ],
+            )
+            self.calls += 1
+            what = (
+                f"{plain.__name__} {'below' if is_above else 'under'} {name},"
+                f" {rows} x {columns}, {wrong}, under {options}"
+            )
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    got = program(**{**given, **wrong})
+            except JitneyError:
+                self.refused += 1
+                continue
+            except Exception:  # noqa: BLE001 - of the checker, or of a body that nobody checks
+                if not wrong:
+                    self.findings.append(f"raw error of {what}:\n{traceback.format_exc(limit=-3)}")
+                continue
+            if wrong and not (plain is unnamed and "power" in wrong):
+                self.findings.append(f"nobody refused {what}")
+                continue
+            want = jax.tree.leaves(plain(**{**given, **wrong}))
+            for a, b in zip(jax.tree.leaves(got), want, strict=True):
+                if a.shape != b.shape or not np.allclose(a, b, rtol=1e-4, atol=1e-4):
+                    self.findings.append(f"{what}: {a} for {b}")
+
     def doubles(self) -> None:
         """NumPy's numbers of 64 bits under `precision="f64"`, and without: exactly these, or
         refused.
@@ -545,7 +661,15 @@ def main() -> int:
     while hunt.calls < options.calls:
         way = pick(
             hunt.rng,
-            [hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles, hunt.numbers],
+            [
+                hunt.static,
+                hunt.static,
+                hunt.stack,
+                hunt.effects,
+                hunt.doubles,
+                hunt.numbers,
+                hunt.checked,
+            ],
         )
         try:
             way()

@@ -16,7 +16,15 @@ from tests.hunt import calls
 def test_nothing_is_found(seed):
     """Some calls of each way, the same each time."""
     hunt = calls.Hunt(seed)
-    for way in (hunt.static, hunt.static, hunt.stack, hunt.effects, hunt.doubles, hunt.numbers):
+    for way in (
+        hunt.static,
+        hunt.static,
+        hunt.stack,
+        hunt.effects,
+        hunt.doubles,
+        hunt.numbers,
+        hunt.checked,
+    ):
         way()
     assert hunt.findings == []
     assert hunt.calls > 48

@@ -156,9 +156,16 @@ REFUSALS = [
     Mutation(
         "other generators of random numbers are not refused",
         "src/jitney/_axes/rules/random.py",
-        'options.jax_threefry_partitionable and key_dtype == "key<fry>"',
-        'options.jax_threefry_partitionable or key_dtype == "key<fry>"',
+        'options.jax_threefry_partitionable and _key_dtype(op) == "key<fry>"',
+        'options.jax_threefry_partitionable or _key_dtype(op) == "key<fry>"',
         (f"{_RANDOM}other_generators_are_refused",),
+    ),
+    Mutation(
+        "a chunk draws from its own first key",
+        "src/jitney/_axes/rules/random.py",
+        '_DRAWN_ALONE = ("key<fry>",)',
+        '_DRAWN_ALONE = ("key<fry>", "key<rbg>")',
+        (f"{_RANDOM}keys_of_its_own_for_each_element[draw-rbg]",),
     ),
     Mutation(
         "complex extremes are not refused",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Key, Shaped
 
 from jitney import optimize
 from jitney._program import padded_calls
@@ -312,3 +312,34 @@ def test_results_are_as_weakly_typed_as_those_of_jit(weak):
     }
     for name, y in want.items():
         np.testing.assert_array_equal(got[name], y)
+
+
+def each_drawn(keys: Key[Array, "n"]) -> tuple[Float[Array, ""], Key[Array, "n"]]:
+    """A sum of what is drawn for each element, and the keys of the next step."""
+    drawn = jax.vmap(jax.random.normal)(keys)
+    return jnp.sum(drawn), jax.vmap(lambda key: jax.random.fold_in(key, 7))(keys)
+
+
+@pytest.mark.parametrize("cached", [True, "program"])
+def test_keys_are_filled_and_cut(cached):
+    """Two steps with seven keys of a bucket of eight, in one program for all sizes of it."""
+    program = optimize(each_drawn, pad=PAD, cache=cached)
+    for size in (5, 7):
+        keys = wanted = jax.random.split(jax.random.key(size), size)
+        for _ in range(2):
+            got, keys = program(keys)
+            want, wanted = each_drawn(wanted)
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+            np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(wanted))
+    assert program.stats.traces == 1
+
+
+def test_keys_that_a_padded_body_makes_are_cut():
+    """From one key, as many as the array has elements."""
+
+    def split(x: Float[Array, "n"], key: Key[Array, ""]) -> Key[Array, "n"]:
+        return jax.random.split(key, x.shape[0])
+
+    got = optimize(pad=PAD)(split)(rows(5), jax.random.key(0))
+    want = jax.random.split(jax.random.key(0), 5)
+    np.testing.assert_array_equal(jax.random.key_data(got), jax.random.key_data(want))

@@ -141,11 +141,12 @@ def backwards(rows: Float[Array, "n d"]):
 
 
 def drawn(rows: Float[Array, "n d"], keys: Key[Array, "n"]):
-    return jnp.sum(rows) + 0 * jnp.sum(jax.vmap(jax.random.normal)(keys))
+    return jnp.sum(rows), jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
 
 
-def drawn_once(rows: Float[Array, "n d"], key: Key[Array, ""]):
-    return jnp.sum(rows) + 0 * jax.random.normal(key)
+def drawn_words(rows: Float[Array, "n d"], keys: Key[Array, "n"]):
+    total, keys = drawn(rows, keys)
+    return total, jax.random.key_data(keys)
 
 
 CHUNK: dict[str, Any] = {"chunk": {"n": 3}}
@@ -547,10 +548,10 @@ CASES = [
     ),
     Remedy(
         "_stream/steps.py:_check_keys",
-        "pass one key",
+        "return `jax.random.key_data`",
         lambda: stream(ROWS, drawn, jax.random.split(random_key(0), 8)),
-        lambda: stream(ROWS, drawn_once, random_key(0)),
-        ROWS.sum(),
+        lambda: stream(ROWS, drawn_words, jax.random.split(random_key(0), 8)),
+        lambda: drawn_words(ROWS, jax.random.split(random_key(0), 8)),
     ),
     Remedy(
         f"{STREAM}:_widest",

@@ -12,7 +12,7 @@ import pytest
 from jaxtyping import Array, Float, Key
 
 from jitney import JitneyError, optimize, stream
-from jitney.errors import AxisError, ContractError, NonFiniteError, OptionError
+from jitney.errors import AxisError, ContractError, DataError, NonFiniteError, OptionError
 
 RNG = np.random.default_rng(0)
 F = np.float32
@@ -685,14 +685,55 @@ def test_a_number_or_key_in_an_array_is_passed_whole():
     np.testing.assert_allclose(got, 23 + jax.random.normal(key), rtol=1e-6)
 
 
-def test_keys_along_the_axis_are_refused():
+@optimize
+def drawn(x: Float[Array, "n"], keys: Key[Array, "n 2"]) -> tuple[Float[Array, ""], Array]:
+    """A loss of two passes, and numbers that are drawn for each element."""
+    noise = jax.vmap(jax.vmap(jax.random.normal))(keys)
+    return jnp.var(x * jnp.sum(noise, 1)), noise
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "program"}], ids=str)
+def test_keys_along_the_axis_are_those_of_the_whole(options):
+    """A chunk has the keys of its elements, in each pass; an array of them is in memory."""
+    x, keys = rows(7), jax.random.split(jax.random.key(0), (7, 2))
+    program = optimize(drawn.__wrapped__, **options)
+    loss, noise = stream(program, x, keys, chunk={"n": 3}, progress=False).result
+    want = jax.jit(drawn.__wrapped__)(x, keys)
+    np.testing.assert_allclose(loss, want[0], rtol=1e-5)
+    np.testing.assert_array_equal(noise, want[1])
+
+
+def test_a_checkpoint_of_keys_knows_others(tmp_path):
+    """A run that goes on with other keys is refused, since their words are checked."""
+
+    class Stops(Sliceable):
+        def __getitem__(self, where):
+            if where.start >= 4:
+                raise ValueError("stopped")
+            return super().__getitem__(where)
+
+    def one(x: Float[Array, "n"], keys: Key[Array, "n 2"]) -> Float[Array, ""]:
+        return jnp.sum(x * jax.vmap(jax.vmap(jax.random.normal))(keys)[:, 0])
+
+    x, keys = rows(8), jax.random.split(jax.random.key(0), (8, 2))
+    how = {"chunk": {"n": 2}, "checkpoint": tmp_path / "run", "progress": False}
+    program = optimize(one)
+    with pytest.raises(ValueError, match="stopped"):
+        stream(program, Stops(x), keys, checkpoint_every=1, **how)
+    with pytest.raises(DataError, match="of 'keys' are not what they were"):
+        stream(program, Sliceable(x), keys[::-1], **how)
+    got = stream(program, Sliceable(x), keys, **how).result
+    np.testing.assert_allclose(got, one(x, keys), rtol=1e-5)
+
+
+def test_keys_that_chunks_return_are_refused():
     """NumPy has no arrays of them; with what to do instead."""
 
     @optimize
     def f(x: Float[Array, "n"], key: Key[Array, "n"]) -> tuple[Float[Array, ""], Key[Array, "n"]]:
         return jnp.sum(x), key
 
-    with pytest.raises(ContractError, match="an array of random keys has the axis 'n'"):
+    with pytest.raises(ContractError, match="its chunks make an array of random keys along 'n'"):
         stream(
             f,
             x=np.ones(5, np.float32),

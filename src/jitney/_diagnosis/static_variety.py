@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
 import jax
 import numpy as np
@@ -71,8 +71,10 @@ class Variety:
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
             leaf = leaves[i]
-            if type(leaf) in (int, float, complex):
-                self._note_number(layout, i, leaf)
+            numbers = _numbers_of(leaf, path)
+            if argument not in layout.declared and argument not in self._positions:
+                for name, value in numbers.items():
+                    self._note_number(argument, name, value, _advice_on_number(layout, i, leaf))
             keys.setdefault(argument, []).append((type(leaf), key))
             examples.setdefault(argument, []).append((path, leaf))
 
@@ -81,10 +83,13 @@ class Variety:
             if not seen.warned:
                 self._note_value(argument, seen, tuple(parts), examples[argument], seconds)
 
-    def _note_number(self, layout: Layout, i: int, value: object) -> None:
-        argument, path = layout.names[i]
-        if argument in layout.declared or argument in self._positions:
-            return
+    def _note_number(
+        self,
+        argument: str,
+        path: str,
+        value: object,
+        advice: str,
+    ) -> None:
         values = self._numbers.setdefault(path, set())
         if len(values) > FEW_NUMBERS:
             return
@@ -98,7 +103,7 @@ class Variety:
                 self._where,
                 f"static {path!r} takes its 3rd value, {static_text(value)}.",
                 "Each value of a static number is a program of its own.",
-                _advice_on_number(layout, i, value),
+                advice,
             ),
             RetraceWarning,
             stacklevel=users_level(),
@@ -143,8 +148,27 @@ class Variety:
         )
 
 
+def _numbers_of(leaf: object, path: str) -> dict[str, object]:
+    """Numbers that a static leaf is, or has as fields of a dataclass that JAX has no tree for, by
+    their paths. Whole numbers among its fields mostly are options.
+    """
+    if type(leaf) in (int, float, complex):
+        return {path: leaf}
+    if not is_dataclass(leaf) or isinstance(leaf, type):
+        return {}
+    known = {each.name: getattr(leaf, each.name, None) for each in fields(leaf)}
+    return {
+        f"{path}.{name}": value for name, value in known.items() if type(value) in (float, complex)
+    }
+
+
 def _advice_on_number(layout: Layout, i: int, value: object) -> str:
     argument, path = layout.names[i]
+    if is_dataclass(value):
+        return (
+            f"register `{type(value).__name__}` with JAX (`@jax.tree_util.register_dataclass` above"
+            " `@dataclass`): floats among its fields are traced then."
+        )
     if i in layout.held:
         return (
             f"it is {layout.held[i]}: decide there with jnp.where or jax.lax.cond, or let it be the"

@@ -70,6 +70,13 @@ def is_of_numbers(dtype: DType) -> bool:
     return not wide and dtype.isnative and (issubdtype(dtype, np.number) or dtype == np.bool_)
 
 
+def is_key(value: object) -> bool:
+    """Return whether a value is an array of random keys, whose extended dtype NumPy does not
+    have.
+    """
+    return isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the words of random keys as a NumPy array, inside of a trace too, where `key_data` of
     a concrete array would be staged.

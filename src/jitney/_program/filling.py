@@ -12,6 +12,8 @@ alive, so a result that is less than half of it is copied.
 A padded result is kept for a while together with the part that was cut from it. The next padded
 program on the axis takes the padded result as it is: padded programs never look at the padding,
 which may hold anything.
+
+Random keys are filled and cut on their device in each call, as NumPy has no dtype for them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import jax
 import numpy as np
 
 from .._jax.mesh import explicit_mesh, reshape_sharded
-from .._jax.trees import Tracer, canonicalize_dtype, device_put
+from .._jax.trees import Tracer, canonicalize_dtype, device_put, is_key
 from .._jax.typed import Array, NumPyArray
 from .._stages.sharding import adapt_sharding
 from .._view.layout import MAX_ENTRIES
@@ -114,6 +116,8 @@ class Filling:
             return _fill_tracers(array, shape)
         if not isinstance(array, jax.Array):
             return repeat_edges(np.asarray(array), shape)
+        if is_key(array):
+            return _fill_on_device(array, shape)
 
         # The padded result that this array was cut from, if it is still there.
         if takes:
@@ -163,6 +167,9 @@ class Filling:
         if not isinstance(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
         alone = len(result.devices()) == 1
+        if is_key(result):
+            part = _cut_in(result, shape)
+            return part if alone else device_put(part, adapt_sharding(result.sharding, shape))
 
         part = self._part(result, shape, alone=alone)
 

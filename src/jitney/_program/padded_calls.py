@@ -23,7 +23,7 @@ from .._body.call_key import padded_key
 from .._body.function import FunctionInfo
 from .._errors import PaddingWarning, format_error
 from .._jax.mesh import is_within_trace
-from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array, DType
 from .._owners import users_level
 from .._processes.compare_processes import refuse_padding
@@ -335,13 +335,7 @@ class PaddedCalls:
             self.refuse(refusal)
             return None
 
-        # PRNG keys are of an extended dtype, which NumPy does not have.
         fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-        filled = [leaf for leaf, fills_it in zip(view.leaves, fills, strict=True) if fills_it]
-        if any(issubdtype(leaf.dtype, extended) for leaf in filled):
-            refusal = Refused("", "is an axis of PRNG keys, which the host cannot fill")
-            self.refuse(refusal)
-            return None
 
         # Filled arrays come back strongly typed; the program still computes as for weak ones.
         leaves = list(zip(view.leaves, shapes, fills, strict=True))

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._jax.equinox_checks import own_jit
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
 from .._record.unsure import NotDeterministic
 from .._serialized.in_parts import CachedParts, TracedParts, in_parts
 from .._serialized.key import processor
@@ -108,6 +108,9 @@ def load_or_plan_steps(
         if laid.place is not None:
             raise NotDeterministic("streams over several devices are not cached yet")
         planned.append(plan())
+        schedule = planned[0].schedule
+        if any(issubdtype(schedule.dtypes[n], extended) for n in schedule.streamed):
+            raise NotDeterministic("streams of random keys are not cached yet")
         return _parts(planned[0])
 
     key = ["stream", stage.axis, str(size)]

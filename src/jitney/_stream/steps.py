@@ -380,19 +380,19 @@ def _check_whole_values(entry: Specialization, stage: Chunk, passes: Passes) -> 
 
 
 def _check_keys(entry: Specialization, stage: Chunk, passes: Passes) -> None:
-    """Refuse random keys in chunks: files do not contain any, and NumPy has no dtype for them."""
+    """Refuse random keys that a stream puts together from chunks, as it does on the host."""
     flat = passes.flat
-    chunked = {n for n in flat.takes if n in passes.streamed}
+    together: set[int] = set()
     for pass_ in passes.passes:
-        chunked.update(numbers_of(flat.gives[i] for i in pass_.emits))
-        chunked.update(pass_.collects)
-    for n in chunked:
+        together.update(numbers_of(flat.gives[i] for i in pass_.emits))
+        together.update(pass_.collects)
+    for n in together:
         if issubdtype(flat.dtypes[n], jax.dtypes.prng_key):
             raise ContractError(
                 entry.core.where,
-                f"an array of random keys has the axis {stage.axis!r}.",
-                "Chunks are read from the host, which has no keys.",
-                "pass one key, and `jax.random.fold_in` the number of an element; or call the"
-                " function with `chunk`.",
+                f"its chunks make an array of random keys along {stage.axis!r}.",
+                "Chunks of results are put together on the host, which has no keys.",
+                "return `jax.random.key_data` of them, or nothing; or call the function with"
+                " `chunk`.",
                 code="J218",
             )

@@ -42,6 +42,7 @@ from .._errors import (
 from .._interface.derivatives import Derivative
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
+from .._jax.trees import is_key, words_of_keys
 from .._jax.typed import Array, NumPyArray
 from .._owners import public, users_level
 from .._program.outer_transforms import warn_missing_checks
@@ -468,8 +469,10 @@ _SMALL_CHUNK, _MANY_CHUNKS = 2**16, 1000
 
 def _on_host(value: Rows) -> Rows:
     """Move an array that is sharded over several devices to the host, since a slice of it would be
-    gathered on each of these devices first.
+    gathered on each of these devices first; and random keys as their words.
     """
+    if is_key(value):
+        return words_of_keys(value)
     if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1:
         return np.asarray(value)
     return value
@@ -505,14 +508,20 @@ class _StreamRun:
                 )
 
         sources: dict[int, Source] = {}
+        # Of keys, which are read as words: how to make keys of a chunk again.
+        self._keys: dict[int, Callable[..., jax.Array]] = {}
         self.fixed: dict[int, object] = {}
         for n, name, x in taken:
             if n in plan.streamed:
+                rows = _on_host(x)
+                if is_key(x):
+                    cipher = jax.random.key_impl(x)
+                    self._keys[n] = partial(jax.random.wrap_key_data, impl=cipher)
                 sources[n] = Source(
                     name,
-                    _on_host(x),
+                    rows,
                     plan.axes[n],
-                    plan.dtypes[n],
+                    rows.dtype if is_key(x) else plan.dtypes[n],
                 )
             else:
                 self.fixed[n] = read_whole(x, name)
@@ -608,7 +617,7 @@ class _StreamRun:
                         before = state
                         # A pass in the other direction starts this chunk with these carries.
                         carried.setdefault(start, {}).update(turn.stored_carries(state))
-                        chunk = {n: steps.place_value(n, x, count) for n, x in cut.items()}
+                        chunk = {n: self._placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
                         replayed = [carried[start]] if turn.replays else []
                         state, outs = step(
@@ -659,6 +668,11 @@ class _StreamRun:
         if kept is not None:
             kept.remove()
         return unmix(steps.outcome.output(flat))
+
+    def _placed(self, n: int, rows: NumPyArray, count: int) -> Array:
+        """One array of a chunk, on its devices."""
+        to_keys = self._keys.get(n)
+        return self.steps.place_value(n, rows if to_keys is None else to_keys(rows), count)
 
     def _chunk_checksums(self, index: int, at: int) -> Mapping[str, NumPyArray]:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""

@@ -4,7 +4,7 @@ each refusal below with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ._model import WAYS
 from ._tried import Cell
@@ -21,12 +21,13 @@ def printed(cells: Sequence[Cell]) -> str:
 
 def page(cells: Sequence[Cell]) -> str:
     """What stands in docs/models.md: the tables, and below each why mathematics does not allow what
-    it does not.
+    it does not. A column says what is otherwise with numbers of 64 bits.
     """
     parts: list[str] = []
     for group in ("models", "scripts"):
-        mine = [cell for cell in cells if cell.group == group]
-        table, _, rest = _group(group, mine).partition("\n\n")
+        both = [cell for cell in cells if cell.group == group]
+        mine = [cell for cell in both if cell.bits == 32]
+        table, _, _ = _group(group, mine, _wide(both)).partition("\n\n")
         reasons: dict[str, list[str]] = {}
         for cell in mine:
             if cell.never is not None:
@@ -35,9 +36,7 @@ def page(cells: Sequence[Cell]) -> str:
             f"- {', '.join(dict.fromkeys(where))}: {reason}." for reason, where in reasons.items()
         ]
         parts.append(
-            "\n".join(
-                [table, "", rest.partition("\n")[0], "", 'Where it says "mathematics":', "", *why]
-            )
+            "\n".join([table, "", *_counts(both), "", 'Where it says "mathematics":', "", *why])
         )
     return "\n\n".join(parts)
 
@@ -55,17 +54,47 @@ def counted(cells: Sequence[Cell]) -> dict[str, int]:
     }
 
 
-def _group(group: str, cells: Sequence[Cell]) -> str:
+def _wide(cells: Sequence[Cell]) -> dict[tuple[str, str], str]:
+    """What is otherwise with 64 bits, along each axis of a model."""
+    words: dict[tuple[str, str], str] = {}
+    for place in dict.fromkeys((cell.model, cell.axis) for cell in cells):
+        mine = [cell for cell in cells if (cell.model, cell.axis) == place]
+        narrow, wide = ([cell for cell in mine if cell.bits == bits] for bits in (32, 64))
+        other = [
+            f"{way} {_of(way, wide, [])}"
+            for way in WAYS
+            if wide and _of(way, narrow, []) != _of(way, wide, [])
+        ]
+        words[place] = "; ".join(other) or ("the same" if wide else "-")
+    return words
+
+
+def _group(
+    group: str, cells: Sequence[Cell], wide: Mapping[tuple[str, str], str] | None = None
+) -> str:
     if not cells:
         return ""
-    lines = [f"| {group} | axis | {' | '.join(WAYS)} |", f"|---|---|{'---|' * len(WAYS)}"]
+    columns = [*WAYS, "float64"] if wide else WAYS
+    lines = [f"| {group} | axis | {' | '.join(columns)} |", f"|---|---|{'---|' * len(columns)}"]
     reasons: list[str] = []
     for model, axis in dict.fromkeys((cell.model, cell.axis) for cell in cells):
         mine = [cell for cell in cells if (cell.model, cell.axis) == (model, axis)]
-        lines.append(
-            f"| {model} | {axis} | {' | '.join(_of(way, mine, reasons) for way in WAYS)} |"
-        )
+        words = [_of(way, mine, reasons) for way in WAYS]
+        if wide:
+            words.append(wide[model, axis])
+        lines.append(f"| {model} | {axis} | {' | '.join(words)} |")
     return "\n".join([*lines, "", _count(cells), "", *reasons])
+
+
+def _counts(cells: Sequence[Cell]) -> list[str]:
+    """How many cells are exact with numbers of each width."""
+    lines: list[str] = []
+    for bits in dict.fromkeys(cell.bits for cell in cells):
+        mine = [cell for cell in cells if cell.bits == bits]
+        of = counted([cell for cell in mine if cell.of == "gradient"])
+        lines.append(f"float{bits}: {_count(mine)} Gradients: {of['exact']} of {of['all']}.")
+        lines.append("")
+    return lines[:-1]
 
 
 def _of(way: str, cells: Sequence[Cell], reasons: list[str]) -> str:

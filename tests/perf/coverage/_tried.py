@@ -43,6 +43,7 @@ class Cell:
         outcome: "exact", "refused", "WRONG" or "raw error".
         why: The reason, as the user reads it, or how far the numbers are off.
         never: Why mathematics does not allow it; None where it does.
+        bits: Of the numbers, 32 or 64.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Cell:
     outcome: str
     why: str = ""
     never: str | None = None
+    bits: int = 32
 
     @property
     def is_ours(self) -> bool:
@@ -94,6 +96,7 @@ def cells(model: Model, *, is_wide: bool = False) -> Iterator[Cell]:
                 outcome,
                 why,
                 model.impossible(axis, way, of),
+                64 if is_wide else 32,
             )
 
 

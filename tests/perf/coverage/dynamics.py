@@ -35,15 +35,16 @@ def solved(field: Any, y: Any, end: Any) -> Any:
         t = jnp.where(good, jnp.where(end - t <= h, end, t + h), t)
         return t, y, h * jnp.where(good, 1.5, 0.5)
 
+    start, longest = jnp.zeros((), y.dtype), jnp.asarray(0.3, y.dtype)
     return eqxi.while_loop(
-        unfinished, step, (jnp.zeros(()), y, jnp.float32(0.3)), max_steps=64, kind="checkpointed"
+        unfinished, step, (start, y, longest), max_steps=64, kind="checkpointed"
     )[1]
 
 
 def neural_ode(
     net: eqx.nn.MLP, y0: Float[Array, "batch 2"], y1: Float[Array, "batch 2"]
 ) -> Float[Array, ""]:
-    ends = jax.vmap(lambda y: solved(net, y, jnp.float32(1.0)))(y0)
+    ends = jax.vmap(lambda y: solved(net, y, jnp.ones((), y.dtype)))(y0)
     return jnp.mean((ends - y1) ** 2)
 
 

@@ -21,7 +21,7 @@ FLOORS = {
     "LSTM": 13,
     "GRU, a loss at each step": 13,
     "attention, causal, dropout": 9,
-    "attention, keys given": 5,
+    "attention, keys given": 9,
     "diffusion": 7,
     "variational autoencoder": 7,
     "Gaussian process": 2,
