@@ -1,8 +1,10 @@
 """Measure the sides of an example: equal results first, then lines, first calls, warm calls, and a
 fresh mixture of lengths.
 
-The side of a compile for each length runs some rows alone, since all would take minutes: its
-seconds are those of one length, and its warm calls are scaled to all rows.
+Calls that compile are measured in seconds of the processors, which a busy machine changes less;
+warm calls are the least of several rounds in turn. The side of a compile for each length runs some
+rows alone, since all would take minutes: its seconds are those of one length, and its warm calls
+are scaled to all rows.
 """
 
 from __future__ import annotations
@@ -70,10 +72,12 @@ class Side:
 
     Args:
         lines: Lines of code.
-        first: Seconds of the first call, with compiling; of a compile for each length, of one.
+        first: Processors' seconds of the first call, with compiling; of a compile for each length,
+            those of one.
         programs: How many programs it compiled.
         warm: Seconds of a warm call.
-        fresh: Seconds of a call with other lengths of the same distribution, the median.
+        fresh: Processors' seconds of a call with other lengths of the same distribution, the
+            median.
         new: How many programs each such call compiled.
     """
 
@@ -111,9 +115,12 @@ class Compared:
         return "\n".join(out)
 
 
-TITLES = (
-    f"  {'':10}{'lines':>6}{'first, s':>10}{'':9}{'programs':>9}{'warm, ms':>11}{'of jitneys':>12}"
-    f"{'fresh, ms':>12}  new programs"
+TITLES = "".join(
+    [
+        " " * 13,
+        "lines  first, s          programs   warm, ms",
+        "  of jitney's   fresh, ms  new programs",
+    ]
 )
 
 
@@ -213,11 +220,11 @@ def on_host(out: Any) -> Any:
 
 
 def timed(run: Callable[..., Any], *arguments: Any) -> tuple[float, int, Any]:
-    """Seconds of a call, how many programs it compiled, and its result."""
+    """Processors' seconds of a call, how many programs it compiled, and its result."""
     with jitney.watch() as seen:
-        began = time.perf_counter()
+        began = time.process_time()
         out = jax.block_until_ready(run(*arguments))
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
     return seconds, seen.compiles, on_host(out)
 
 
