@@ -52,7 +52,6 @@ class Work:
         functions: What `jitney.optimize` returned.
         rtol: How far apart results may be, relatively.
         atol: The same, absolutely.
-        forget: Drops programs that are kept elsewhere.
     """
 
     name: str
@@ -63,7 +62,6 @@ class Work:
     functions: tuple[Any, ...]
     rtol: float
     atol: float
-    forget: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -162,7 +160,6 @@ def compare(work: Work, *, full: bool) -> Compared:
     given = dict.fromkeys(work.sides, rows) | {A_LENGTH: some}
     found = {name: Side(lines_of(work, name)) for name in work.sides}
     jax.clear_caches()
-    work.forget()
     for function in work.functions:
         function.clear_cache()
 

@@ -3,6 +3,7 @@ parameters, cost and status of each, in float64.
 """
 
 # %% Imports
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -10,9 +11,9 @@ from jaxtyping import Array, Float
 import jitney
 from examples.rows._by_hand import blocks, in_order
 from examples.rows._sides import SMALL, Lengths, Work
-from examples.trf import curve_fit
-from examples.trf._program import programs
-from examples.trf._run import prepare
+from examples.trf._curve import Residual
+from examples.trf._problem import Data, Setup
+from examples.trf._solve import solve
 
 START = (1.0, 1.0, 0.0)
 
@@ -23,12 +24,19 @@ def decay(t, height, rate, rest):
 
 
 # %% The function of one row
+PROBLEM = Setup(
+    Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None
+)
+TOLERANCES = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])  # as `curve_fit` has them
+
+
 def fit(
     t: Float[Array, "point"], y: Float[Array, "point"]
 ) -> tuple[Float[Array, "3"], Float[Array, ""]]:
-    """Parameters and cost."""
-    found = curve_fit(decay, t, y, p0=START)
-    return found.x, found.cost
+    """Parameters and cost, by the solver inside of `curve_fit`."""
+    data = Data(None, None, None, jnp.asarray(TOLERANCES), None, (t, y, None), {})
+    last = solve(PROBLEM, jnp.array(START), data)
+    return last.x, last.model.cost
 
 
 # %% With jitney
@@ -36,12 +44,20 @@ fits = jitney.optimize(vmap="curve", pad={"point": "pow2"}, precision="f64")(fit
 
 
 # %% By hand: masks, the same buckets
+@jax.jit
+def of_block(t, y, count):
+    def masked(t, y, count):
+        mask = jnp.arange(t.shape[0]) < count
+        data = Data(None, None, None, jnp.asarray(TOLERANCES), mask, (t, y, None), {})
+        last = solve(PROBLEM, jnp.array(START), data)
+        return last.x, last.model.cost
+
+    return jax.vmap(masked)(t, y, count)
+
+
 def by_hand(t, y):
-    parts = []
-    for rows, _, (times, values, count) in blocks([t, y], most=256):
-        mask = np.arange(times.shape[1]) < count[:, None]
-        found = curve_fit(decay, times, values, p0=START, mask=mask)
-        parts.append((rows, found.x, found.cost))
+    with jax.enable_x64(True):
+        parts = [(rows, *of_block(*given)) for rows, _, given in blocks([t, y], most=256)]
     return (
         in_order(len(t), [(rows, x) for rows, x, _ in parts]),
         in_order(len(t), [(rows, cost) for rows, _, cost in parts]),
@@ -49,9 +65,13 @@ def by_hand(t, y):
 
 
 # %% A compile for each length
+alone = jax.jit(fit)
+
+
 def a_length(t, y):
-    found = [curve_fit(decay, *curve, p0=START) for curve in zip(t, y, strict=True)]
-    return np.stack([each.x for each in found]), np.stack([each.cost for each in found])
+    with jax.enable_x64(True):
+        found = [alone(*curve) for curve in zip(t, y, strict=True)]
+    return np.stack([x for x, _ in found]), np.stack([cost for _, cost in found])
 
 
 # %% Data
@@ -62,12 +82,6 @@ def curves(sizes: Lengths, seed: int) -> tuple[list[np.ndarray], list[np.ndarray
     return times, [
         np.exp(-rng.uniform(0.5, 2) * t) + 0.3 + 0.01 * rng.normal(size=t.size) for t in times
     ]
-
-
-def forget() -> None:
-    """Drop the programs that the solver keeps."""
-    programs.cache_clear()
-    prepare.cache_clear()
 
 
 def works(*, full: bool) -> tuple[Work, ...]:
@@ -83,6 +97,5 @@ def works(*, full: bool) -> tuple[Work, ...]:
             (fits,),
             rtol=1e-5,
             atol=1e-6,
-            forget=forget,
         ),
     )

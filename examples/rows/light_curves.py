@@ -84,10 +84,10 @@ def walk_likelihood(
     covariance = size**2 * jnp.exp(-jnp.abs(t[:, None] - t) / memory) + jnp.diag(error**2)
     factor = jnp.linalg.cholesky(covariance)
     white = jax.scipy.linalg.solve_triangular(factor, y, lower=True)
-    count = t.shape[0]
-    return -0.5 * (white @ white + count * math.log(2 * math.pi)) - jnp.sum(
-        jnp.log(jnp.diag(factor))
-    )
+    # A term for each point: `t.shape[0] * math.log(2 * math.pi)` is a number of Python, for which
+    # jitney traces each new length.
+    each = jnp.log(jnp.diag(factor)) + 0.5 * math.log(2 * math.pi)
+    return -0.5 * (white @ white) - jnp.sum(each)
 
 
 # %% With jitney: of likelihood
