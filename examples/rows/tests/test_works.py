@@ -2,8 +2,10 @@
 one writes by hand.
 """
 
+import importlib
 import itertools
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,6 +177,18 @@ def test_each_curve_has_the_fit_of_scipy():
             lambda t, a, b, c: a * np.exp(-b * t) + c, t, y, p0=curves.START
         )
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", rows.NAMES)
+def test_the_page_has_the_lines_of_code(name: str):
+    """Of each side, as they are counted now, and those that all sides by hand share."""
+    page = (Path(rows.__file__).parents[2] / "docs" / "problems" / "ragged.md").read_text()
+    assert f"by hand also {_sides.shared_lines()} that all share" in page
+    for work in importlib.import_module(f"examples.rows.{name}").works(full=True):
+        counts = {side: _sides.lines_of(work, side) for side in work.sides}
+        assert min(counts.values()) > 0
+        assert f"| {counts['jitney']}, {counts['by hand']}, {counts['a length']} |" in page
+        assert "one graph" not in counts or f"as one graph {counts['one graph']} lines" in page
 
 
 # the others compile for longer; `nox -s full` runs all
