@@ -43,8 +43,9 @@ API = {
     ),
     "jitney.types": (
         "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts"
-        " ExportedProgram Fetch Frontier Loaded Machine Measurement Mesh NoCompiles Pipeline"
-        " Placement PrecisionReport Product Profile Ragged Report Saving Schedule Stacked Stats Strategy"
+        " ExportedProgram Fetch Frontier Loaded Machine Measurement Mesh NoCompiles PaddedRows"
+        " Pipeline Placement PrecisionReport Product Profile Ragged Report Saving Schedule Stacked"
+        " Stats Strategy"
         " StreamStats Streamed Timing Verdict Watch Way Work"
     ),
 }

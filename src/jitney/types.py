@@ -28,6 +28,7 @@ if _typing.TYPE_CHECKING:
     from ._measured.measure import Timing as Timing
     from ._measured.profile import Profile as Profile
     from ._measured.verdict import Verdict as Verdict
+    from ._program.rows.ragged import PaddedRows as PaddedRows
     from ._program.rows.ragged import Ragged as Ragged
     from ._program.tolerance import Deviation as Deviation
     from ._program.tolerance import PrecisionReport as PrecisionReport
@@ -67,6 +68,7 @@ else:
             "Timing": "_measured.measure",
             "Profile": "_measured.profile",
             "Verdict": "_measured.verdict",
+            "PaddedRows": "_program.rows.ragged",
             "Ragged": "_program.rows.ragged",
             "Deviation": "_program.tolerance",
             "PrecisionReport": "_program.tolerance",

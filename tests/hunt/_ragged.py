@@ -29,17 +29,32 @@ def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     own = [name for name, each in axes.items() if "n" in each]
     if not own or n < 3:
         return None
-    lengths = [int(k) for k in rng.integers(2, n + 1, int(pick(rng, (1, 3, 9))))] + [n]
-    bucket = ("pow2", "aligned", [n], [4, 2 * n])[int(rng.integers(4))]
+    lengths = [
+        int(k) for k in rng.integers(2, n + 1, int(pick(rng, (1, 3, 9)) if n < 5_000 else 1))
+    ] + [n]
+    bucket = ("pow2", "aligned", [n], [4, 2 * n], "auto")[int(rng.integers(5))]
     in_one = [
         name
         for name in own
         if axes[name][0] == "n" and axes[name].count("n") == 1 and rng.random() < 0.3
     ]
-    made = optimize(vmap={"row": dict.fromkeys(own, 0)}, pad={"n": bucket})(fn)
+    # All rows in padded arrays, whose lengths the call has.
+    is_stacked = rng.random() < 0.2
+    others: dict[str, Any] = {"ragged": ("list", "padded")[int(rng.integers(2))]}
+    if rng.random() < 0.2:
+        others |= {"chunk": {"row": int(rng.integers(1, 4))}}
+    elif rng.random() < 0.1:
+        others |= {"memory": "1MiB"}
+    made = optimize(vmap={"row": dict.fromkeys(own, 0)}, pad={"n": bucket}, **others)(fn)
     theirs = jax.jit(fn)
 
     def given(arrays: Arrays) -> Arrays:
+        if is_stacked:
+            stacked = {
+                name: _in_padded_array(x, axes[name]) if name in own else x
+                for name, x in arrays.items()
+            }
+            return {**stacked, "lengths": {"n": lengths}}
         return {name: _in_one_array(x) if name in in_one else x for name, x in arrays.items()}
 
     def by_rows(arrays: Arrays) -> Any:
@@ -66,13 +81,16 @@ def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             made(**given(arrays))
         except AxisError as error:
             return str(error).splitlines()[0]
+        except NotImplementedError as error:
+            # Operations that JAX itself cannot map.
+            return str(error) if "Batching rule" in str(error) else None
         return None
 
     return Way(
         ours,
         by_rows,
-        f'optimize(vmap={{"row": {dict.fromkeys(own, 0)!r}}}, pad={{"n": {bucket!r}}}) of rows of'
-        f" {lengths}, in one array {in_one}",
+        f'optimize(vmap={{"row": {dict.fromkeys(own, 0)!r}}}, pad={{"n": {bucket!r}}}, **{others!r})'
+        f" of rows of {lengths}, in one array {in_one}{', in padded arrays' * is_stacked}",
         refusal,
         f"rows {lengths}",
         "close",
@@ -103,6 +121,18 @@ def _cut(arrays: Arrays, axes: Axes, own: list[str], lengths: list[int]) -> Arra
                 for k, m in enumerate(lengths)
             ]
     return made
+
+
+def _in_padded_array(rows: list[Any], axes: tuple[str, ...]) -> Any:
+    """One array, with what no program looks at behind each row."""
+    longest = max(max(x.shape, default=0) for x in rows)
+    shape = tuple(
+        longest + 1 if axis == "n" else k for axis, k in zip(axes, rows[0].shape, strict=True)
+    )
+    out = unfilled((len(rows), *shape), np.asarray(rows[0]).dtype)
+    for place, row in zip(out, rows, strict=True):
+        place[tuple(map(slice, row.shape))] = row
+    return out
 
 
 def _in_one_array(rows: list[Any]) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations._mutation import Mutation
 
 _ROWS = "tests/program/rows/test_rows.py::test_"
+_PADDED = "tests/program/rows/test_padded.py::test_"
+_BOUNDS = "tests/program/rows/test_bounds.py::test_"
 _SOURCE = "src/jitney/_program/rows"
 
 MUTATIONS = [
@@ -38,8 +40,46 @@ MUTATIONS = [
     Mutation(
         "rows that run at exact size have no axis in their results",
         f"{_SOURCE}/groups.py",
-        "            self._varying = [bool(cut) for cut in self._smallest(columns)]",
-        "            self._varying = [False for cut in self._smallest(columns)]",
+        "            self._varying = [_axes_of(cut) for cut in self._smallest(columns)]",
+        "            self._varying = [() for cut in self._smallest(columns)]",
         (f"{_ROWS}the_form_of_a_result_hangs_on_no_length",),
+    ),
+    Mutation(
+        "what stands behind a row is part of it",
+        f"{_SOURCE}/lengths.py",
+        "                PaddedRows(column.values, {axis: sizes[axis] for axis in has}),",
+        "                PaddedRows(column.values, {axis: sizes[axis] * 0 + leaf.shape[axis] for axis in has}),",
+        (f"{_PADDED}lengths_of_a_call_say_how_long_rows_are",),
+    ),
+    Mutation(
+        "padding of results is left as it is",
+        f"{_SOURCE}/results.py",
+        "    return np_.where(is_own, array, np_.zeros((), array.dtype))",
+        "    return array",
+        (f"{_PADDED}padded_results_are_one_array_and_lengths",),
+    ),
+    Mutation(
+        "chosen buckets do not hold longer rows",
+        "src/jitney/_signature/buckets.py",
+        '        object.__setattr__(bucket, "is_open", True)',
+        '        object.__setattr__(bucket, "is_open", False)',
+        (f"{_BOUNDS}lengths_choose_the_buckets",),
+    ),
+    Mutation(
+        "memory bounds no rows",
+        f"{_SOURCE}/block_programs.py",
+        "        if taken <= budget:",
+        "        if taken <= budget or rung:",
+        (
+            f"{_BOUNDS}memory_bounds_the_rows_of_a_program",
+            f"{_BOUNDS}a_row_that_takes_more_than_memory_is_an_error",
+        ),
+    ),
+    Mutation(
+        "a stack beside rows is not padded as they are",
+        f"{_SOURCE}/blocks.py",
+        "            if size != length",
+        "            if size == -length",
+        (f"{_BOUNDS}rows_of_one_length_are_cut_too",),
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -15,6 +16,8 @@ from ._case import Remedy
 ROWS = [np.arange(n, dtype=np.float32) for n in (3, 5, 9)]
 SUMS = np.array([3, 10, 36], np.float32)
 WHOLE = np.concatenate(ROWS)
+LENGTHS = np.array([3, 5, 9])
+PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for row in ROWS])
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
 
 
@@ -40,6 +43,19 @@ def of_curve(curve: Curve) -> Float[Array, ""]:
     return jnp.sum(curve.x) * curve.scale
 
 
+def printed(x: Float[Array, "n"]) -> Float[Array, ""]:
+    jax.debug.callback(lambda total: None, jnp.sum(x))
+    return jnp.sum(x)
+
+
+def pairs(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.outer(x, x))
+
+
+def one_device():
+    return jitney.mesh(data=1, devices=jax.devices()[:1])
+
+
 def by_row(fn, **options):
     return optimize(**{"vmap": "row", "pad": {"n": "pow2"}, **options})(fn)
 
@@ -56,7 +72,7 @@ CASES = [
     Remedy(
         "_program/core.py:CompiledFunction.refuse_rows",
         "call it with such rows",
-        lambda: by_row(total).compile(ROWS),
+        lambda: by_row(total).lower(ROWS),
         lambda: by_row(total)(ROWS),
         SUMS,
     ),
@@ -130,6 +146,63 @@ CASES = [
         "leave it out",
         lambda: by_row(total, donate="x")(ROWS),
         lambda: by_row(total)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:devices_of",
+        "write shard={",
+        lambda: by_row(total, shard={"n": "data"}, mesh=one_device())(ROWS),
+        lambda: by_row(total, shard={"row": "data"}, mesh=one_device())(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms.program",
+        "leave out `shard`",
+        lambda: by_row(printed, shard={"row": "data"}, mesh=one_device())(ROWS),
+        lambda: by_row(printed)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._demand_memory",
+        "give it memory=…",
+        lambda: by_row(pairs, memory=64)(ROWS),
+        lambda: by_row(pairs, memory=1 << 20)(ROWS),
+        SUMS**2,
+    ),
+    Remedy(
+        f"{COLUMNS}:row_arguments",
+        "pass arrays with one axis more than their annotations",
+        lambda: by_row(total, chunk={"row": 2})(ROWS[0]),
+        lambda: by_row(total, chunk={"row": 2})(np.stack([ROWS[0], ROWS[0]])),
+        SUMS[[0, 0]],
+    ),
+    Remedy(
+        "_program/rows/lengths.py:read_lengths",
+        "did you mean",
+        lambda: by_row(total, pad={"n": "pow2"})(PADDED, lengths={"nn": LENGTHS}),
+        lambda: by_row(total, pad={"n": "pow2"})(PADDED, lengths={"n": LENGTHS}),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/lengths.py:_misfit",
+        "where n has the axis of `vmap`",
+        lambda: by_row(total)(PADDED, lengths=LENGTHS),
+        lambda: by_row(total)(PADDED, lengths={"n": LENGTHS}),
+        SUMS,
+        core=True,
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.__init__",
+        "write jitney.Bucket(ladder='auto', count=8)",
+        lambda: jitney.Bucket(ladder="pow2", count=8),
+        lambda: by_row(total, pad={"n": jitney.Bucket(ladder="auto", count=8)})(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_signature/options.py:",
+        'write vmap="row", pad={"points": "pow2"} with it',
+        lambda: optimize(total, ragged="padded"),
+        lambda: by_row(total, ragged="padded")(ROWS),
         SUMS,
     ),
 ]

@@ -55,7 +55,7 @@ Precision = (
 )
 Unwrapped = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 """A function, and the arguments that a callable binds it to: by position, and by name."""
-Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
+Buckets = Literal["pow2", "aligned", "auto"] | Sequence[int] | Bucket
 
 
 @overload
@@ -67,6 +67,7 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
+    ragged: Literal["list", "padded"] = "list",
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
@@ -92,6 +93,7 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
+    ragged: Literal["list", "padded"] = "list",
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
@@ -123,9 +125,14 @@ def optimize(fn: object = None, /, **options: object) -> object:
             annotation are mapped over the leading one. A dict, {axis: {argument: position}}, states
             the mapped arguments explicitly, outermost axis first, and parts of them by their paths:
             {axis: {"model.head": 0}}. None is the position of a part that is shared.
-        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes
-            share the program of their bucket; results are those of the exact size. A function for
-            which that cannot be proven runs at exact size, with one warning.
+        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, `"auto"`, a list of sizes, a
+            `jitney.Bucket`). Sizes share the program of their bucket; results are those of the
+            exact size. A function for which that cannot be proven runs at exact size, with one
+            warning. With `vmap`, rows of unlike lengths are mapped: a list of arrays, or padded
+            arrays with the keyword `lengths={axis: lengths}` of the call.
+        ragged: How a result comes back that has a padded axis, where rows of unlike lengths are
+            mapped: a `"list"` of arrays, or `"padded"`, a `jitney.types.PaddedRows`: one array, in
+            which zeros stand behind each row, and the lengths.
         chunk: Axis name -> the number of its elements that are processed at a time, or `"auto"`.
             Sums are accumulated over the chunks, in as many passes as the body needs; an operation
             that cannot be cut raises an `AxisError` that names the line.

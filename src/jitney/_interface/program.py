@@ -307,7 +307,8 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         compiles.
 
         There is one exception: a function with run-time checks of Equinox (`eqx.error_if`) that
-        Equinox runs, as with `shard`, is compiled once more on its first call.
+        Equinox runs, as with `shard`, is compiled once more on its first call. For rows of unlike
+        lengths it compiles the programs of their buckets, for as many rows as there are and fewer.
 
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`,
@@ -324,7 +325,11 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
         """
-        self.ahead(args, kwargs, sizes)
+        rows = self._core.rows_in(self._args + args, {**self._kwargs, **kwargs})
+        if rows is None:
+            self.ahead(args, kwargs, sizes)
+        else:
+            rows.compile()
         return self
 
     @public

@@ -47,7 +47,8 @@ from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
-from .rows.columns import has_rows, may_have_rows
+from .rows.columns import cuts_rows, has_rows, may_have_rows
+from .rows.lengths import LENGTHS
 from .rows.ragged import is_list_of_rows
 
 if TYPE_CHECKING:
@@ -186,9 +187,13 @@ class CompiledFunction(FunctionInfo):
 
         # Flatten the call. A positional call skips the binding: the defaults of the rest are known.
         tail = None if kwargs else self.tails.get(len(args))
+        lengths = None
+        if self._may_have_rows:
+            kwargs, lengths = self._without_lengths(kwargs)
         values = self.bind(args, kwargs) if tail is None else args + tail
-        if self._may_have_rows and has_rows(self, values):
-            return self._row_call(values)
+        if self._may_have_rows and (lengths is not None or has_rows(self, values)):
+            call = self._row_call(values, lengths)
+            return call, call.arrays
         if self.flattener is None:
             leaves, treedef = tree_flatten(values)
             key = (treedef, *map(type, leaves))
@@ -218,14 +223,33 @@ class CompiledFunction(FunctionInfo):
             )
         return entry, arrays
 
-    def _row_call(self, values: tuple[object, ...]) -> tuple[Any, Sequence[Array]]:
-        """Return a call with rows of unlike lengths, and the arrays of its first row."""
+    def _without_lengths(
+        self,
+        kwargs: Mapping[str, object],
+    ) -> tuple[Mapping[str, object], object]:
+        """Return keywords without `lengths`, and that; None if the function takes it itself, or it
+        is not given.
+        """
+        takes = any(
+            parameter.name == LENGTHS or parameter.kind is parameter.VAR_KEYWORD
+            for parameter in self.binder.parameters
+        )
+        if takes or kwargs.get(LENGTHS) is None:
+            return kwargs, None
+        rest = {name: value for name, value in kwargs.items() if name != LENGTHS}
+        return rest, kwargs[LENGTHS]
+
+    def _row_call(
+        self,
+        values: tuple[object, ...],
+        lengths: object,
+    ) -> Any:
+        """Return a call with rows of unlike lengths."""
         from .rows.row_calls import RowCalls
 
         if self.row_calls is None:
             self.row_calls = RowCalls(self)
-        call = self.row_calls.call(values)
-        return call, call.arrays
+        return self.row_calls.call(values, lengths)
 
     def rows_in(
         self,
@@ -233,10 +257,16 @@ class CompiledFunction(FunctionInfo):
         kwargs: Mapping[str, object],
     ) -> RowCall | None:
         """Return the call with these arguments, if it has rows of unlike lengths."""
-        if not self._may_have_rows or not any(map(is_list_of_rows, (*args, *kwargs.values()))):
+        if not self._may_have_rows:
+            return None
+        kwargs, lengths = self._without_lengths(kwargs)
+        is_plain = lengths is None and not cuts_rows(self.options)
+        if is_plain and not any(map(is_list_of_rows, (*args, *kwargs.values()))):
             return None
         values = self.bind(args, kwargs)
-        return self._row_call(values)[0] if has_rows(self, values) else None
+        if is_plain and not has_rows(self, values):
+            return None
+        return self._row_call(values, lengths)
 
     def refuse_rows(self, values: tuple[object, ...]) -> None:
         """Check that arguments of a program that is not called have no rows of unlike lengths.

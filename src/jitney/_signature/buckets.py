@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,14 @@ from .._errors import OptionError
 from .._jax.trees import is_number, is_whole
 from .._owners import public
 from .._public import public_in
+from .optimal_buckets import optimal_buckets
 
 _WHERE = "jitney.Bucket()"
 
+POW2 = "pow2"
+AUTO = "auto"
+LADDERS = (POW2, "aligned", AUTO)
+_AUTO_COUNT = 8
 LANES = 128
 """Axis sizes that are multiples of 128 suit the matrix units of TPUs and GPUs."""
 
@@ -27,8 +33,11 @@ class Bucket:
     Args:
         sizes: The buckets as a list of sizes: `Bucket(sizes=[64, 256, 1000])`.
         multiple: A bucket at each multiple: `Bucket(multiple=128)`.
-        ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a
-            half, which suit TPUs and GPUs.
+        ladder: `"pow2"`, the powers of two; `"aligned"`, multiples of 128 in steps of at most a
+            half, which suit TPUs and GPUs; or `"auto"`: the first call with rows of unlike lengths
+            chooses the buckets that add the fewest elements to its rows. Longer rows, and arrays in
+            which all rows have one length, are padded to powers of two.
+        count: How many buckets `"auto"` may choose; 8 if it is left out.
 
     Raises:
         OptionError: Not exactly one argument is given, or a size is not above 0.
@@ -37,6 +46,9 @@ class Bucket:
     sizes: tuple[int, ...] | None = None
     multiple: int | None = None
     ladder: str | None = None
+    count: int | None = None
+    # Whether sizes above the last of `sizes` have buckets, the powers of two.
+    is_open: bool = False
 
     @public
     def __init__(
@@ -45,12 +57,13 @@ class Bucket:
         *,
         multiple: int | None = None,
         ladder: str | None = None,
+        count: int | None = None,
     ):
-        count = sum(part is not None for part in (sizes, multiple, ladder))
-        if count != 1:
+        given = sum(part is not None for part in (sizes, multiple, ladder))
+        if given != 1:
             raise OptionError(
                 _WHERE,
-                f"{count} of sizes, multiple and ladder are given.",
+                f"{given} of sizes, multiple and ladder are given.",
                 "A Bucket takes one of them.",
                 "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or"
                 " Bucket(ladder='pow2').",
@@ -74,13 +87,21 @@ class Bucket:
                 "write jitney.Bucket(sizes=[64, 256]).",
                 code="J220",
             )
-        if not isinstance(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
-            what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned'."
+        if not isinstance(ladder, (str, type(None))) or ladder not in (None, *LADDERS):
+            what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned' nor 'auto'."
             raise OptionError(
                 _WHERE,
                 what,
                 "These are the ladders.",
                 "write jitney.Bucket(ladder='pow2').",
+                code="J220",
+            )
+        if count is not None and (ladder != AUTO or not is_whole(count) or count < 1):
+            raise OptionError(
+                _WHERE,
+                f"{count=}, {ladder=}.",
+                "The ladder 'auto' has a number of buckets, an int above 0.",
+                "write jitney.Bucket(ladder='auto', count=8).",
                 code="J220",
             )
 
@@ -90,29 +111,45 @@ class Bucket:
         object.__setattr__(self, "sizes", chosen)
         object.__setattr__(self, "multiple", multiple)
         object.__setattr__(self, "ladder", ladder)
+        object.__setattr__(self, "count", None if count is None else int(count))
+        object.__setattr__(self, "is_open", False)
 
     @classmethod
     @public
-    def fit(cls, sizes: Iterable[int], waste: float = 0.1) -> Bucket:
-        """The fewest buckets that pad each of these sizes by at most the fraction `waste`.
+    def fit(
+        cls,
+        sizes: Iterable[int],
+        waste: float = 0.1,
+        *,
+        count: int | None = None,
+    ) -> Bucket:
+        """The fewest buckets that pad each of these sizes by at most the fraction `waste`; or, with
+        `count`, so many buckets that add the fewest elements in all.
 
         Args:
-            sizes: Sizes seen.
+            sizes: Sizes seen; one that was seen twice counts twice with `count`.
             waste: The largest padding as a fraction of the size: 0.1 pads 1,000 to 1,100 at most.
+            count: How many buckets there may be. With more than 512 different sizes, 512 of
+                them are considered as the end of a bucket.
 
         Raises:
-            OptionError: There is no size above 1, or `waste` is negative.
+            OptionError: There is no size above 1, `waste` is negative, or `count` is below 1.
         """
         given = list(sizes) if isinstance(sizes, Iterable) else []
-        left = sorted({int(size) for size in given if is_whole(size) and size > 1})
-        if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
+        seen = Counter(int(size) for size in given if is_whole(size) and size > 1)
+        left = sorted(seen)
+        is_count = count is None or (is_whole(count) and count > 0)
+        is_waste = is_number(waste) and waste >= 0
+        if not (left and all(map(is_whole, given)) and is_waste and is_count):
             raise OptionError(
                 "jitney.Bucket.fit()",
-                f"{sizes=}, {waste=}.",
-                "It takes sizes above 1, and a waste of 0 or more.",
+                f"{sizes=}, {waste=}, {count=}.",
+                "It takes sizes above 1, and a waste of 0 or more or a count above 0.",
                 "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).",
                 code="J220",
             )
+        if count is not None:
+            return cls(optimal_buckets(seen, int(count)))
 
         # Greedy from the top: the largest size left needs a bucket of its own size, and that bucket
         # serves every size that it does not pad too much.
@@ -121,6 +158,20 @@ class Bucket:
             buckets.append(left[-1])
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
+
+    def chosen(self, counts: Mapping[int, int]) -> Bucket:
+        """The buckets that the ladder `"auto"` stands for, given how often each size occurs.
+
+        The last one is rounded up by a sixteenth at most, so that rows a little longer fit too.
+        """
+        sizes = {size: times for size, times in counts.items() if size > 1}
+        if not sizes:
+            return Bucket(ladder=POW2)
+        *others, last = optimal_buckets(sizes, self.count or _AUTO_COUNT)
+        step = 1 << max(0, last.bit_length() - 5)
+        bucket = Bucket([*others, -(-last // step) * step])
+        object.__setattr__(bucket, "is_open", True)
+        return bucket
 
     def range(
         self,
@@ -172,23 +223,33 @@ class Bucket:
         if self.multiple is not None:
             high = -(-size // self.multiple) * self.multiple
             return high - self.multiple + 1, high
-        if self.ladder == "pow2":
-            high = 1 << (size - 1).bit_length()
-            return high // 2 + 1, high
+        if self.ladder in (POW2, AUTO):
+            return _power_of_two(size)
         steps = self.sizes if self.sizes is not None else _lane_ladder(size)
         at = bisect_left(steps, size)
         low = steps[at - 1] + 1 if at else 2
-        high = steps[at] if at < len(steps) else None
-        return low, high
+        if at < len(steps):
+            return low, steps[at]
+        if not self.is_open:
+            return low, None
+        above, high = _power_of_two(size)
+        return max(low, above), high
 
     def __repr__(self) -> str:
         given = {
             "sizes": self.sizes and list(self.sizes),
             "multiple": self.multiple,
             "ladder": self.ladder,
+            "count": self.count,
         }
         written = [f"{name}={value!r}" for name, value in given.items() if value is not None]
         return f"Bucket({', '.join(written)})"
+
+
+def _power_of_two(size: int) -> tuple[int, int]:
+    """The bucket of a size from 2 on: the sizes above half a power of two, up to it."""
+    high = 1 << (size - 1).bit_length()
+    return high // 2 + 1, high
 
 
 def _items(sizes: object) -> tuple[Any, ...] | None:

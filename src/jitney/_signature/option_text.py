@@ -29,6 +29,8 @@ def option_texts(options: Options) -> tuple[str, ...]:
 
 def bucket_spelling(bucket: Bucket) -> object:
     """Shortest spelling of a bucket: the name of its ladder, its sizes, or the whole `Bucket`."""
+    if bucket.count is not None:
+        return bucket
     return bucket.ladder or (bucket if bucket.sizes is None else [*bucket.sizes])
 
 

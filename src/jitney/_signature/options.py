@@ -136,6 +136,7 @@ class Options:
     donate: tuple[str, ...] = ()
     vmap: tuple[VmapAxis, ...] = ()
     pad: tuple[tuple[str, Bucket], ...] = ()
+    ragged: str = "list"
     chunk: tuple[tuple[str, int | str], ...] = ()
     memory: int | str | None = None
     remat: str | None = None
@@ -215,9 +216,15 @@ _CONTRADICTIONS = (
         "drop contracts=False.",
     ),
     _Contradiction(
-        lambda o: o.pad and o.chunk,
+        lambda o: o.ragged != "list" and not (o.pad and len(o.vmap) == 1),
+        'ragged="padded" has no rows: it goes with `vmap` over one axis and `pad`.',
+        "It says how results come back that are of unlike lengths in the rows of a call.",
+        'write vmap="row", pad={"points": "pow2"} with it.',
+    ),
+    _Contradiction(
+        lambda o: o.pad and o.chunk and not _cuts_rows(o),
         "`pad` and `chunk` together are not supported yet.",
-        _NOT_CARRIED_OUT,
+        "Only the axis of `vmap` is cut while others are padded.",
         "keep one: `chunk` needs no padding for a last chunk that is shorter.",
     ),
     _Contradiction(
@@ -259,7 +266,7 @@ _CONTRADICTIONS = (
         'drop on_trace_error="eager".',
     ),
     _Contradiction(
-        lambda o: o.memory is not None and o.pad,
+        lambda o: o.memory is not None and o.pad and not _cuts_rows(o),
         "`pad` and `memory` together are not supported yet.",
         _NOT_CARRIED_OUT,
         "keep one: what `memory` cuts needs no padding.",
@@ -279,6 +286,17 @@ _CONTRADICTIONS = (
 )
 
 
+def _cuts_rows(options: Options) -> bool:
+    """Return whether what is cut is rows: elements of the one axis of `vmap`, which is not
+    padded.
+    """
+    if len(options.vmap) != 1:
+        return False
+    rows = options.vmap[0].name
+    is_padded = rows in [name for name, _ in options.pad]
+    return not is_padded and all(name == rows for name, _ in options.chunk)
+
+
 def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
     """Validate the keywords of `@optimize`.
 
@@ -292,6 +310,12 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         donate=_names(where, "donate", raw.get("donate")),
         vmap=_vmap(where, raw.get("vmap")),
         pad=_pad(where, raw.get("pad")),
+        ragged=_choice(
+            where,
+            "ragged",
+            raw.get("ragged", "list"),
+            ("list", "padded"),
+        ),
         chunk=_chunk(where, raw.get("chunk")),
         memory=_memory(where, raw.get("memory")),
         remat=_remat(where, raw.get("remat", False)),
@@ -499,7 +523,8 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
         fail(
             where,
             f"pad={{{name!r}: {buckets!r}}}: {what}.",
-            'The buckets of an axis are "pow2", "aligned", a list of sizes, or a jitney.Bucket.',
+            'The buckets of an axis are "pow2", "aligned", "auto", a list of sizes, or a'
+            " jitney.Bucket.",
             "choose one of these.",
         )
 

@@ -24,6 +24,7 @@ from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
 from .dim_hooks import SizeUses, hooked_dims
+from .narrow_sizes import narrow_sizes
 from .range_ends import range_ends
 from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
@@ -129,6 +130,15 @@ def trace(
         raise Refused("", "computes other numbers of its size at each size")
     if not first.numbers.keys() <= set(_interpreted_vars(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
+
+    # Sizes that wrap in the type of a position.
+    for narrow in narrow_sizes(jaxpr, ranges):
+        for known in narrow.outside(ranges):
+            try:
+                trace_witness(jaxpr, fn, avals, ranges, known, choices)
+            # Other operations there, or JAX's error of a number that does not fit.
+            except Exception as error:
+                raise narrow.refusal from error
 
     # The reasons why each new size has to be traced, for people.
     reasons: list[str] = []

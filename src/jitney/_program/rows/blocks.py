@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..filling import repeat_edges, repeat_edges_in_jax
-from .ragged import Ragged
+from .columns import IN_ONE_ARRAY
+from .ragged import SHORT, PaddedRows, Ragged
 
 if TYPE_CHECKING:
     from .columns import Column
@@ -35,11 +36,24 @@ def block(
         shape: Shape of a row in the program.
         takes: Whether the padding of a row may hold anything.
     """
+    whole = column.values
     if column.kind == "stack":
-        return _pick(column.values, rows)
+        own = whole.shape[1:]
+        padded = {
+            axis: np.full(whole.shape[0], size)
+            for axis, (size, length) in enumerate(zip(own, shape, strict=True))
+            if size != length
+        }
+        if not padded:
+            return _pick(whole, rows)
+        whole = PaddedRows(whole, padded)
 
-    if isinstance(column.values, Ragged) and column.values.values.shape[1:] == shape[1:]:
-        filled = column.values.filled(rows, shape[0])
+    if isinstance(whole, IN_ONE_ARRAY) and whole.fills(shape):
+        if _is_copied(whole, shape, takes=takes):
+            out = unfilled((len(rows), *shape), aval_parts(whole.values)[1])
+            whole.copy_to(out, rows)
+            return out
+        filled = whole.filled(rows, shape, takes=takes)
         return filled.astype(aval_parts(filled)[1]) if isinstance(filled, np.ndarray) else filled
 
     arrays = [column.values[row] for row in rows.tolist()]
@@ -59,6 +73,17 @@ def block(
                 host = repeat_edges(host, shape)
             out[(place, *map(slice, host.shape))] = host
     return _where_rows_are(arrays[0], out)
+
+
+def _is_copied(
+    rows: Ragged | PaddedRows,
+    shape: tuple[int, ...],
+    *,
+    takes: bool,
+) -> TypeGuard[Ragged]:
+    """Return whether each row is copied, and not gathered by the positions of its elements."""
+    on_host = isinstance(rows, Ragged) and isinstance(rows.values, np.ndarray)
+    return on_host and takes and shape[0] > SHORT
 
 
 def unfilled(

@@ -15,20 +15,27 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import jax
 import numpy as np
 
-from ..._errors import ContractError, Where
+from ..._errors import AxisError, ContractError, Where
 from ..._jax.trees import Tracer, tree_flatten
 from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
 from ..._signature.options import Options
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
-from .ragged import Ragged, Rows, is_list_of_rows
+from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
     from ..entry import Specialization
 
-_ARRAYS = (jax.Array, np.ndarray, Tracer)
+_ARRAYS = (jax.Array, np.ndarray, Tracer, jax.ShapeDtypeStruct)
+IN_ONE_ARRAY = (Ragged, PaddedRows)
+INSIDE_JIT = (
+    "rows of unlike lengths are not mapped inside an outer `jit`, `scan` or the like.",
+    "They run a program for each bucket, and there all is one program.",
+    "call it outside of `jit`; `f.value_and_grad` is a gradient.",
+)
+"""What is wrong, the rule and the fix."""
 Kind = Literal["shared", "each", "stack"]
 
 
@@ -53,7 +60,7 @@ class Column:
     @property
     def arrays(self) -> Sequence[Array]:
         """All its arrays."""
-        if isinstance(self.values, Ragged):
+        if isinstance(self.values, IN_ONE_ARRAY):
             return [self.values.values]
         return self.values if self.kind == "each" else [self.values]
 
@@ -61,15 +68,36 @@ class Column:
         """Sizes of these rows along each axis, where they have their own."""
         if self.kind != "each":
             return []
-        if isinstance(self.values, Ragged):
+        if isinstance(self.values, IN_ONE_ARRAY):
             return self.values.dims(rows)
-        rank = len(self._shapes[0])
+        rank = len(self.values[0].shape)
         if not rank:
             return []
+        if rank == 1 and not self.is_traced:
+            return [self._lengths[rows]]
         sizes = np.fromiter(
             chain.from_iterable(self._shapes), np.int64, rank * len(self._shapes)
         ).reshape(-1, rank)
         return list(sizes[rows].T)
+
+    def abstract(self, row: int) -> object:
+        """The array of a row by its shape and dtype; a static value as it is."""
+        if isinstance(self.values, IN_ONE_ARRAY):
+            _, dtype, weak = aval_parts(self.values.values)
+            return jax.ShapeDtypeStruct(self.values.shape(row), dtype, weak_type=weak)
+        array = self.of(row)
+        if not hasattr(array, "shape"):
+            return array
+        shape, dtype, weak = aval_parts(array)
+        return jax.ShapeDtypeStruct(
+            shape,
+            dtype,
+            weak_type=weak,
+        )
+
+    @cached_property
+    def _lengths(self) -> NumPyArray:
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -113,7 +141,7 @@ class Column:
         have their own.
         """
         if self.kind == "each":
-            return self.kind, *aval_parts(self.values[0])[1:]
+            return self.kind, *aval_parts(self.arrays[0])[1:]
         shape, dtype, weak = aval_parts(self.values)
         return self.kind, shape[1:] if self.kind == "stack" else shape, dtype, weak
 
@@ -131,6 +159,19 @@ class RowArguments:
     count: int
     first: tuple[object, ...]
     leaves: tuple[Column, ...]
+
+    def with_columns(
+        self,
+        entry: Specialization,
+        columns: Sequence[Column],
+    ) -> RowArguments:
+        """The same arguments, with other columns for the arrays of an entry."""
+        leaves = list(self.leaves)
+        flat, treedef = tree_flatten(self.first)
+        for i, column in zip(entry.layout.dynamic, columns, strict=True):
+            leaves[i] = column
+            flat[i] = column.of(0)
+        return RowArguments(self.count, jax.tree.unflatten(treedef, flat), tuple(leaves))
 
     def columns(self, entry: Specialization) -> tuple[Column, ...]:
         """Columns of the arrays of an entry, which runs the calls of single rows."""
@@ -162,12 +203,19 @@ def may_have_rows(options: Options) -> bool:
     return len(options.vmap) == 1 and is_open
 
 
+def cuts_rows(options: Options) -> bool:
+    """Return whether a number of rows or their memory is bounded: then all calls are run by
+    rows.
+    """
+    return bool(options.pad) and bool(options.chunk or options.memory is not None)
+
+
 def has_rows(
     core: CompiledFunction,
     values: Sequence[object],
 ) -> bool:
-    """Return whether a call has a list of rows among its arguments."""
-    return any(
+    """Return whether a call is run by rows: it has a list of them among its arguments."""
+    return cuts_rows(core.options) or any(
         is_list_of_rows(value) and takes_rows(parameter.hint) and not _is_one(value, parameter.hint)
         for parameter, value in zip(core.contract.parameters, values, strict=True)
     )
@@ -199,20 +247,33 @@ def row_arguments(
         if is_list_of_rows(value) and takes_rows(hint) and not _is_one(value, hint):
             if not named:
                 raise _refuse_shared(core, name, axis.name)
-            rows = value if isinstance(value, Ragged) else list(cast("Sequence[object]", value))
+            in_one = isinstance(value, IN_ONE_ARRAY)
+            if isinstance(value, PaddedRows) and value.is_traced:
+                raise AxisError(core.where, *INSIDE_JIT)
+            rows = value if in_one else list(cast("Sequence[object]", value))
             counts[name] = len(rows)
-            if not rows:
+            if not len(rows):
                 raise _refuse_none(core, name)
             first.append(rows[0])
             columns += _each(core, name, rows, is_array=isinstance(hint, ArrayHint))
         elif _is_stack(value, hint, is_named=named and axis.dims is not None):
             leaves, treedef = tree_flatten(value)
             counts[name] = leaves[0].shape[0]
+            if not counts[name]:
+                raise _refuse_none(core, name)
             first.append(jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves]))
             columns += [Column("stack", leaf) for leaf in leaves]
         else:
             first.append(value)
             columns += [Column("shared", leaf) for leaf in tree_flatten(value)[0]]
+    if not counts:
+        raise ContractError(
+            core.where,
+            f"no argument has an axis {axis.name!r} before those of its annotation.",
+            f"`vmap` maps {axis.name!r}, and what is cut or has `lengths` is rows of it.",
+            "pass arrays with one axis more than their annotations, or a list of arrays.",
+            code="J210",
+        )
     _demand_equal(
         core,
         counts,
@@ -247,8 +308,8 @@ def _each(
     *,
     is_array: bool,
 ) -> list[Column]:
-    if is_array or isinstance(rows, Ragged):
-        if not isinstance(rows, Ragged):
+    if is_array or isinstance(rows, IN_ONE_ARRAY):
+        if not isinstance(rows, IN_ONE_ARRAY):
             _demand_arrays(
                 core,
                 name,

@@ -79,15 +79,18 @@ class RowGroup:
     # row may have twice.
     has_checks: bool = False
     has_effects: bool = False
+    # How many rows a program may take, so that it keeps to `memory`.
+    limit: int | None = None
 
     def most(self, columns: Sequence[Column]) -> int:
         """How many rows a program takes at most, so that their arrays take 64 MiB or less."""
         row = sum(
-            math.prod(shape) * aval_parts(column.of(0))[1].itemsize
+            math.prod(shape) * aval_parts(column.arrays[0])[1].itemsize
             for column, shape in zip(columns, self.shapes, strict=True)
             if column.kind != "shared"
         )
-        return max(1, _MOST_BYTES // max(1, row))
+        most = max(1, _MOST_BYTES // max(1, row))
+        return most if self.limit is None else min(most, self.limit)
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class RowGroups:
         self.padding = RowPadding(entry)
         # The padded axes that arrays have, and which results have one.
         self._axes: set[str] = set()
-        self._varying: list[bool] | None = None
+        self._varying: list[tuple[int, ...]] | None = None
         # Sizes at which the body does other operations than at the others of their bucket.
         self._alone: set[tuple[tuple[str, int], ...]] = set()
         # By the sizes of all axes of all arrays that rows have their own of.
@@ -186,7 +189,7 @@ class RowGroups:
         """
         # Sort the rows by their shapes: rows of equal ones are a run.
         dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
-        order = np.lexsort(dims[::-1])
+        order = _order_of(dims)
         shapes = np.stack(dims, axis=1)[order]
         starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
         ends = [*starts[1:], len(rows)]
@@ -210,7 +213,7 @@ class RowGroups:
     ) -> Member:
         """What the rows of one set of shapes are, of which `row` is the first."""
         entry = self.entry
-        arrays = [_abstract(column, row) for column in columns]
+        arrays = [column.abstract(row) for column in columns]
         try:
             view = entry.plan_call(arrays, jit=False).view
         except ContractError as error:
@@ -297,7 +300,7 @@ class RowGroups:
         recipe, entry = group.recipe, self.entry
         if recipe is None:
             return False
-        arrays = recipe.abstract([_abstract(column, 0) for column in columns])
+        arrays = recipe.abstract([column.abstract(0) for column in columns])
         axes = recipe.fill.axes
         for others in ({a.name: a.high for a in axes}, {a.name: a.low for a in axes}):
             counts = replace_sizes(recipe.counts, {**sizes, **others})
@@ -310,12 +313,12 @@ class RowGroups:
             return True
         return False
 
-    def varying(self, columns: Sequence[Column]) -> list[bool]:
-        """Whether each array of the result of a row has an axis that is padded, whatever the sizes
-        of a call are: by a trace of the program of the smallest bucket.
+    def varying(self, columns: Sequence[Column]) -> list[tuple[int, ...]]:
+        """The padded axes of each array of the result of a row, whatever the sizes of a call are:
+        by a trace of the program of the smallest bucket.
         """
         if self._varying is None:
-            self._varying = [bool(cut) for cut in self._smallest(columns)]
+            self._varying = [_axes_of(cut) for cut in self._smallest(columns)]
         return self._varying
 
     def note(
@@ -328,11 +331,11 @@ class RowGroups:
         """
         recipe = group.recipe
         if self._varying is None and recipe and len(recipe.fill.axes) == len(self._axes):
-            self._varying = [bool(cut) for cut in cuts]
+            self._varying = [_axes_of(cut) for cut in cuts]
 
     def _smallest(self, columns: Sequence[Column]) -> Sequence[Cut]:
         entry = self.entry
-        arrays = [_abstract(column, 0) for column in columns]
+        arrays = [column.abstract(0) for column in columns]
         view = entry.plan_call(arrays, jit=False).view
         least = {
             name: 2 for name, _ in entry.options.pad if name in sizes_of(view, named_axes(view))
@@ -375,6 +378,7 @@ def rungs_of(
     most: int,
     *,
     exactly: bool,
+    rungs: Sequence[int] = RUNGS,
 ) -> list[tuple[int, int]]:
     """Cut a number of rows into parts that programs take: how many rows of each, and how many the
     program takes. The programs are few and the same for all numbers of rows.
@@ -383,18 +387,38 @@ def rungs_of(
         count: The number of rows.
         most: How many a program takes at most, 1 or more.
         exactly: Whether no row is computed in vain.
+        rungs: How many rows a program may take, in descending order; the least one is taken
+            anyway.
     """
-    rungs = [rung for rung in RUNGS if rung <= most]
+    *_, least = rungs
     parts: list[tuple[int, int]] = []
     spare = 0 if exactly else count // _SPARE
     left = count
-    for rung in rungs:
+    for rung in [*(rung for rung in rungs if least < rung <= most), least]:
         whole, left = divmod(left, rung)
         parts += [(rung, rung)] * whole
-        if left and rung - left <= spare:
+        if left and (rung - left <= spare or rung == least):
             parts.append((left, rung))
             left = 0
     return parts
+
+
+def count_lengths(
+    entry: Specialization,
+    columns: Sequence[Column],
+    count: int,
+) -> dict[str, Counter[int]]:
+    """Padded axis -> how many rows have each length."""
+    view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
+    rows = np.arange(count)
+    counts = {name: Counter[int]() for name, _ in entry.options.pad}
+    for column, axes in zip(columns, named_axes(view), strict=True):
+        dims = column.dims(rows)
+        for axis in axes:
+            if axis.size in counts and dims and not counts[axis.size]:
+                sizes, times = np.unique(dims[axis.axis], return_counts=True)
+                counts[axis.size] = Counter(dict(zip(sizes.tolist(), times.tolist(), strict=True)))
+    return counts
 
 
 def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
@@ -431,26 +455,31 @@ def _holds(
     return all(axis.low <= sizes[axis.name] <= axis.high for axis in group.recipe.fill.axes)
 
 
-def _abstract(
-    column: Column,
-    row: int,
-) -> jax.ShapeDtypeStruct:
-    array = column.values if column.kind == "shared" else column.values[row]
-    if column.kind == "shared" and not hasattr(array, "shape"):
-        return array
-    shape, dtype, weak = aval_parts(array)
-    return jax.ShapeDtypeStruct(
-        shape,
-        dtype,
-        weak_type=weak,
-    )
+def _order_of(dims: Sequence[NumPyArray]) -> NumPyArray:
+    """The order in which rows of equal shapes are beside each other."""
+    keys: list[NumPyArray] = []
+    for dim in dims:
+        varies = bool((dim != dim[0]).any())
+        if varies and not any(np.array_equal(dim, key) for key in keys):
+            keys.append(dim)
+    if len(keys) > 1:
+        return np.lexsort(keys[::-1])
+    if not keys:
+        return np.arange(len(dims[0]))
+    (key,) = keys
+    # NumPy sorts 16 bits by their digits.
+    return np.argsort(key.astype(np.uint16) if key.max() < 1 << 16 else key, kind="stable")
+
+
+def _axes_of(cut: Cut) -> tuple[int, ...]:
+    return tuple(sorted({place.axis for place in cut}))
 
 
 def _resized(
-    array: jax.ShapeDtypeStruct,
+    array: object,
     shape: tuple[int, ...],
-) -> jax.ShapeDtypeStruct:
-    if not hasattr(array, "shape"):
+) -> object:
+    if not isinstance(array, jax.ShapeDtypeStruct):
         return array
     return jax.ShapeDtypeStruct(
         shape,

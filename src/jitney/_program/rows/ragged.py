@@ -1,14 +1,20 @@
-"""Many rows in one array: values with offsets, or a padded array with lengths."""
+"""Many rows in one array: values with offsets, or a padded array with lengths.
+
+`Ragged` is what `jitney.ragged` returns, of rows that are unlike along their first axis.
+`PaddedRows` are unlike along any axes: arguments of a call with `lengths=`, and results of
+`ragged="padded"`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._errors import ContractError
+from ..._jax.trees import Tracer, register_pytree_node
 from ..._jax.typed import Array, NumPyArray
 from ..._owners import public
 from ..._public import public_in
@@ -52,19 +58,36 @@ class Ragged:
         )
         return (self.values[start : start + length] for start, length in bounds)
 
+    def shape(self, row: int) -> tuple[int, ...]:
+        """Shape of a row."""
+        return int(self.lengths[row]), *self.values.shape[1:]
+
     def dims(self, rows: NumPyArray) -> list[NumPyArray]:
         """Sizes of these rows along each axis."""
         rest = [np.full(len(rows), size) for size in self.values.shape[1:]]
         return [self.lengths[rows], *rest]
 
+    def fills(self, shape: tuple[int, ...]) -> bool:
+        """Return whether `filled` makes rows of this shape."""
+        return self.values.shape[1:] == shape[1:]
+
     def filled(
         self,
         rows: NumPyArray,
-        length: int,
+        shape: tuple[int, ...],
+        *,
+        takes: bool,
     ) -> Array:
-        """Return an array of shape (rows, length, ...), in which the last element of each row is
+        """Return an array of shape (rows, *shape), in which the last element of each row is
         repeated; no derivative flows through what is repeated.
+
+        Args:
+            rows: Numbers of the rows.
+            shape: Shape of a row.
+            takes: Whether anything may stand behind a row; the last element may, too.
         """
+        del takes
+        length = shape[0]
         own = self.lengths[rows][:, None]
         steps = np.arange(length)
         at = self.starts[rows][:, None] + np.minimum(steps, own - 1)
@@ -82,10 +105,129 @@ class Ragged:
             jax.lax.stop_gradient(whole),
         )
 
+    def copy_to(
+        self,
+        out: NumPyArray,
+        rows: NumPyArray,
+    ) -> None:
+        """Copy rows of an array of NumPy to the front of the rows of `out`."""
+        starts, lengths = self.starts[rows].tolist(), self.lengths[rows].tolist()
+        for place, start, length in zip(out, starts, lengths, strict=True):
+            place[:length] = self.values[start : start + length]
+
     def __repr__(self) -> str:
         shape = "".join(f", {size}" for size in self.values.shape[1:])
         ends = f"{self.lengths.min()} to {self.lengths.max()}" if len(self) else "none"
         return f"<Ragged of {len(self)} rows of {ends}{shape}, {self.values.dtype}>"
+
+
+SHORT = 64
+"""Rows up to this length are gathered by their positions: a copy of each takes longer."""
+
+
+@public_in("jitney.types")
+class PaddedRows:
+    """Rows of unlike lengths in a padded array: results of a function with `ragged="padded"`, which
+    takes them as rows too. It has `len`, iteration and indexing. A pytree of the array and lengths.
+
+    Args:
+        values: The array, of shape (rows, ...).
+        sizes: Position of an axis in a row -> the size of each row along it.
+    """
+
+    def __init__(
+        self,
+        values: Array,
+        sizes: Mapping[int, Array],
+    ):
+        self.values = values
+        self.sizes = dict(sizes)
+
+    @property
+    def lengths(self) -> Array:
+        """The length of each row, if rows are unlike along one axis.
+
+        Raises:
+            ValueError: They are along several: `sizes` has them all.
+        """
+        (lengths,) = self.sizes.values()
+        return lengths
+
+    @property
+    def is_traced(self) -> bool:
+        """True if the sizes of rows are not known."""
+        return any(isinstance(sizes, Tracer) for sizes in self.sizes.values())
+
+    def __len__(self) -> int:
+        return self.values.shape[0]
+
+    def __getitem__(self, row: int) -> Array:
+        return self.values[(row, *map(slice, self.shape(row)))]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[row] for row in range(len(self)))
+
+    def shape(self, row: int) -> tuple[int, ...]:
+        """Shape of a row."""
+        shape = list(self.values.shape[1:])
+        for axis, sizes in self.sizes.items():
+            shape[axis] = int(sizes[row])
+        return tuple(shape)
+
+    def dims(self, rows: NumPyArray) -> list[NumPyArray]:
+        """Sizes of these rows along each axis."""
+        return [
+            np.asarray(self.sizes[axis])[rows] if axis in self.sizes else np.full(len(rows), size)
+            for axis, size in enumerate(self.values.shape[1:])
+        ]
+
+    def fills(self, shape: tuple[int, ...]) -> bool:
+        """Return whether `filled` makes rows of this shape."""
+        own = self.values.shape[1:]
+        pairs = enumerate(zip(own, shape, strict=True))
+        return all(axis in self.sizes or size == was for axis, (was, size) in pairs)
+
+    def filled(
+        self,
+        rows: NumPyArray,
+        shape: tuple[int, ...],
+        *,
+        takes: bool,
+    ) -> Array:
+        """Return an array of shape (rows, *shape), in which the last element of each row is
+        repeated, or, if `takes`, what stands behind it; no derivative flows through either.
+        """
+        on_host = isinstance(self.values, np.ndarray)
+        out = self.values[rows] if on_host else jnp.take(self.values, rows, axis=0)
+        for axis, sizes in self.sizes.items():
+            length, at = shape[axis], axis + 1
+            if takes and on_host and length <= out.shape[at]:
+                out = out[(slice(None),) * at + (slice(length),)]
+                continue
+            own = np.asarray(sizes)[rows].reshape(-1, *[1] * (out.ndim - 1))
+            steps = np.arange(length).reshape(-1, *[1] * (out.ndim - 1 - at))
+            positions = np.minimum(steps, np.maximum(own - 1, 0))
+            if on_host:
+                out = np.take_along_axis(out, positions, at)
+            else:
+                whole = jnp.take_along_axis(out, positions, at)
+                out = jnp.where(steps < own, whole, jax.lax.stop_gradient(whole))
+        return out
+
+    def __repr__(self) -> str:
+        return f"<PaddedRows of {len(self)} rows in {self.values.dtype}{self.values.shape[1:]}>"
+
+
+def _children(rows: PaddedRows) -> tuple[tuple[Array, ...], tuple[int, ...]]:
+    return (rows.values, *rows.sizes.values()), tuple(rows.sizes)
+
+
+def _of_children(axes: tuple[int, ...], children: Sequence[Array]) -> PaddedRows:
+    values, *sizes = children
+    return PaddedRows(values, dict(zip(axes, sizes, strict=True)))
+
+
+register_pytree_node(PaddedRows, _children, _of_children)
 
 
 @public
@@ -158,12 +300,12 @@ def _misfit(what: str) -> ContractError:
     )
 
 
-Rows = Sequence[object] | Ragged
+Rows = Sequence[object] | Ragged | PaddedRows
 """Rows of one argument."""
 
 
 def is_list_of_rows(value: object) -> bool:
-    """Return whether a value is a list, a tuple, a flat array of objects, or `Ragged`."""
+    """Return whether a value is a list, a tuple, a flat array of objects, or rows in one array."""
     if type(value) is np.ndarray:
         return value.dtype == object and value.ndim == 1
-    return type(value) in (list, tuple, Ragged)
+    return type(value) in (list, tuple, Ragged, PaddedRows)

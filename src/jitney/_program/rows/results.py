@@ -5,7 +5,7 @@ a list where a result has a padded axis.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from ..._jax.trees import Tracer, device_put, extended, issubdtype
 from ..._jax.typed import Array, NumPyArray
 from ..._view.result_padding import Cut, unpadded_shape
+from .ragged import PaddedRows
 
 
 @dataclass(frozen=True)
@@ -34,22 +35,50 @@ class Part:
     cuts: Sequence[Cut]
 
 
+Axes = tuple[int, ...]
+"""Positions in the result of a row."""
+Gathered = Array | list[Array] | PaddedRows
+
+
 def gathered(
     parts: Sequence[Part],
-    varies: Sequence[bool],
+    varies: Sequence[Axes],
     count: int,
-) -> list[Array | list[Array]]:
+    *,
+    ragged: str = "list",
+) -> list[Gathered]:
     """Return each array of the result, of all rows.
 
     Args:
         parts: The results of all rows.
-        varies: Whether an array of the result has an axis of unlike lengths.
+        varies: The axes of unlike lengths of each array of the result of a row.
         count: The number of rows.
+        ragged: The option.
     """
-    return [
-        _listed(parts, leaf, count) if is_ragged else _stacked(parts, leaf, count)
-        for leaf, is_ragged in enumerate(varies)
-    ]
+    whole: list[Gathered] = []
+    for leaf, axes in enumerate(varies):
+        if not axes:
+            whole.append(_stacked(parts, leaf, count))
+        elif ragged == "padded":
+            whole.append(_padded(parts, leaf, axes, count))
+        else:
+            whole.append(_listed(parts, leaf, count))
+    return whole
+
+
+def cut_alike(parts: Sequence[Part]) -> list[Part]:
+    """Cut the results of rows that are all of one length."""
+    cut: list[Part] = []
+    for part in parts:
+        sizes = {name: int(of[0]) for name, of in part.sizes.items()}
+        leaves = [
+            leaf[(slice(None), *map(slice, unpadded_shape(leaf.shape[1:], places, sizes)))]
+            if places
+            else leaf
+            for leaf, places in zip(part.leaves, part.cuts, strict=True)
+        ]
+        cut.append(replace(part, leaves=leaves))
+    return cut
 
 
 def _stacked(
@@ -95,6 +124,78 @@ def _listed(
             out[row] = array[(place, *map(slice, cut_to))]
     rows = [out[row] for row in range(count)]
     return device_put(rows) if on_host else rows
+
+
+def _padded(
+    parts: Sequence[Part],
+    leaf: int,
+    axes: Axes,
+    count: int,
+) -> PaddedRows:
+    """Return the rows in one array, with zeros behind each, and their sizes."""
+    owns = [_own_sizes(part, leaf, axes) for part in parts]
+    longest = {axis: max(int(own[axis].max()) for own in owns) for axis in axes}
+    on_host = _on_host([part.leaves[leaf] for part in parts])
+    filled: list[Array] = []
+    for part, own in zip(parts, owns, strict=True):
+        array = part.leaves[leaf][: len(part.rows)]
+        array = np.asarray(array) if on_host else array
+        for axis, length in longest.items():
+            array = _resized(array, axis + 1, length, own[axis])
+        filled.append(array)
+    rows = np.concatenate([part.rows for part in parts])
+    sizes: dict[int, Array] = {}
+    for axis in axes:
+        whole = np.empty(count, np.int32)
+        whole[rows] = np.concatenate([own[axis] for own in owns])
+        sizes[axis] = device_put(whole)
+    if not on_host:
+        return PaddedRows(jnp.concatenate(filled)[np.argsort(rows)], sizes)
+    out = np.empty((count, *filled[0].shape[1:]), filled[0].dtype)
+    for part, array in zip(parts, filled, strict=True):
+        out[part.rows] = array
+    return PaddedRows(device_put(out), sizes)
+
+
+def _own_sizes(
+    part: Part,
+    leaf: int,
+    axes: Axes,
+) -> dict[int, NumPyArray]:
+    """Axis of the result of a row -> the size of each row along it."""
+    places = {place.axis: place for place in part.cuts[leaf]}
+    names = list(part.sizes)
+    if not names:
+        return {axis: np.full(len(part.rows), part.leaves[leaf].shape[1:][axis]) for axis in axes}
+    table = np.stack([part.sizes[name] for name in names], axis=1)
+    distinct, which = np.unique(table, axis=0, return_inverse=True)
+    known = [dict(zip(names, sizes, strict=True)) for sizes in distinct.tolist()]
+    shape = part.leaves[leaf].shape[1:]
+    own: dict[int, NumPyArray] = {}
+    for axis in axes:
+        # Rows at exact size have no padded axis.
+        at = places.get(axis)
+        each = [shape[axis] if at is None else at.at(sizes) for sizes in known]
+        own[axis] = np.array(each, np.int32)[which.reshape(-1)]
+    return own
+
+
+def _resized(
+    array: Array,
+    axis: int,
+    length: int,
+    own: NumPyArray,
+) -> Array:
+    """Return the array with another length along an axis, and zeros behind each row's own."""
+    np_ = np if isinstance(array, np.ndarray) else jnp
+    if array.shape[axis] < length:
+        wider = [(0, 0)] * array.ndim
+        wider[axis] = (0, length - array.shape[axis])
+        array = np_.pad(array, wider)
+    array = array[(slice(None),) * axis + (slice(length),)]
+    steps = np.arange(length).reshape(-1, *[1] * (array.ndim - 1 - axis))
+    is_own = steps < own.reshape(-1, *[1] * (array.ndim - 1))
+    return np_.where(is_own, array, np_.zeros((), array.dtype))
 
 
 def _on_host(arrays: Sequence[Array]) -> bool:

@@ -8,40 +8,39 @@ few, and the same whatever mixture of lengths a call has.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from ..._axes import Refused
+from ..._diagnosis.tracer_errors import no_number
 from ..._errors import AxisError, OptionError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
-from ..._jax.compiler import FAST
-from ..._jax.equinox_checks import FAILURE, fail_as, has_equinox_checks, is_failure
+from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array, Jitted, NumPyArray
+from ..._jax.typed import Array, NumPyArray
+from ..._signature.buckets import AUTO
 from ..._verify import is_verified
 from ..._verify.verification import VerifiedRunner
-from ..._view.layout import MAX_ENTRIES, jit_is_off
+from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
 from ..._view.true_sizes import KnownSizes, NeedsNumbers, knowing
 from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
+from .block_programs import BlockPrograms, Changed, devices_of
 from .blocks import block, true_sizes
-from .columns import Column, row_arguments
-from .groups import Lot, RowGroup, RowGroups, count_sizes, rungs_of
-from .results import Part, gathered
+from .columns import INSIDE_JIT, Column, RowArguments, row_arguments
+from .groups import Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
+from .lengths import cut_columns, read_lengths
+from .results import Part, cut_alike, gathered
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
-
-
-class Changed(Exception):
-    """More is known of a bucket now: the call is run once more."""
 
 
 class RowCalls:
@@ -56,16 +55,30 @@ class RowCalls:
         _refuse_options(core)
         (axis,) = core.options.vmap
         self.axis = axis.name
-        options = replace(
+        # The options of one row. Buckets that the lengths choose are open until the first call.
+        self._options = replace(
             core.options,
             vmap=(),
             chunk=(),
+            memory=None,
+            ragged="list",
+            shard=None,
+            mesh=None,
             verify=False,
         )
-        self.row = core.with_options(options)
+        self._is_open = any(bucket.ladder == AUTO for _, bucket in core.options.pad)
+        self.row = core.with_options(self._options)
 
-    def call(self, values: tuple[object, ...]) -> RowCall:
+    def call(
+        self,
+        values: tuple[object, ...],
+        lengths: object = None,
+    ) -> RowCall:
         """Return a call, with its entry.
+
+        Args:
+            values: One for each parameter.
+            lengths: Axis -> lengths of the rows of padded arrays; None if there are none.
 
         Raises:
             ContractError: Its rows do not fit.
@@ -75,12 +88,20 @@ class RowCalls:
             raise ReferenceError("the function of these rows is gone")
         self.row.serve(core.fn())
         arguments = row_arguments(core, values)
-        leaves, treedef = tree_flatten(arguments.first)
-        key = (treedef, *map(type, leaves))
-        layout = self.row.layouts.get(key)
-        if layout is None:
-            layout = self.row.layout(key, arguments.first)
-        layout, entry = self.row.settled(layout, leaves)
+        entry = self._entry(arguments)
+        if lengths is not None:
+            cut = cut_columns(
+                core,
+                entry,
+                arguments.columns(entry),
+                read_lengths(core, lengths),
+                arguments.count,
+            )
+            arguments = arguments.with_columns(entry, cut)
+            entry = self._entry(arguments)
+        if self._is_open:
+            self._choose_buckets(core, entry, arguments)
+            entry = self._entry(arguments)
         return RowCall(
             self,
             core,
@@ -88,6 +109,30 @@ class RowCalls:
             arguments.columns(entry),
             arguments.count,
         )
+
+    def _entry(self, arguments: RowArguments) -> Specialization:
+        """Return the entry of the first row."""
+        leaves, treedef = tree_flatten(arguments.first)
+        key = (treedef, *map(type, leaves))
+        layout = self.row.layouts.get(key)
+        if layout is None:
+            layout = self.row.layout(key, arguments.first)
+        return self.row.settled(layout, leaves)[1]
+
+    def _choose_buckets(
+        self,
+        core: CompiledFunction,
+        entry: Specialization,
+        arguments: RowArguments,
+    ) -> None:
+        """Choose the buckets of `pad={axis: "auto"}` by the lengths of this call, for all calls."""
+        counts = count_lengths(entry, arguments.columns(entry), arguments.count)
+        pad = tuple(
+            (name, bucket.chosen(counts[name]) if bucket.ladder == AUTO else bucket)
+            for name, bucket in core.options.pad
+        )
+        self.row = core.with_options(replace(self._options, pad=pad))
+        self._is_open = False
 
 
 class RowCall:
@@ -125,6 +170,8 @@ class RowCall:
         self.paths = entry.paths
         self.reads = entry.reads
         self.groups = groups_of(entry, columns)
+        devices = None if self.is_nested else devices_of(core)
+        self._programs = BlockPrograms(core, self.groups, columns, devices)
         with entry.numbers():
             for column in columns:
                 column.demand_fit(core.where)
@@ -154,6 +201,9 @@ class RowCall:
             AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
         """
         del arrays
+        unfit = no_number(self.core.where, self.arrays, self.paths)
+        if unfit is not None:
+            raise unfit
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(self.core.where, *refusal)
@@ -180,12 +230,24 @@ class RowCall:
         if self.core.options.pad:
             varies = self.groups.varying(self.columns)
         else:  # JITNEY_DISABLE: nothing says which axes may
-            shapes = zip(*([leaf.shape for leaf in part.leaves] for part in parts), strict=True)
-            varies = [len(set(each)) > 1 for each in shapes]
+            shapes = zip(*([leaf.shape[1:] for leaf in part.leaves] for part in parts), strict=True)
+            varies = [
+                tuple(
+                    axis
+                    for axis, sizes in enumerate(zip(*each, strict=True))
+                    if len(set(sizes)) > 1
+                )
+                for each in shapes
+            ]
+        if not any(column.kind == "each" for column in self.columns):
+            # Arrays that are mapped as ever: all rows are of one length.
+            parts = cut_alike(parts)
+            varies = [()] * len(varies)
         leaves = gathered(
             parts,
             varies,
             self.count,
+            ragged=self.core.options.ragged,
         )
         return tree_unflatten(parts[0].treedef, leaves)
 
@@ -205,11 +267,7 @@ class RowCall:
     def _outside(self) -> tuple[str, str, str] | None:
         """Why the call cannot run here, the rule, and the fix; None if it can."""
         if is_staged():
-            return (
-                "rows of unlike lengths are not mapped inside an outer `jit`, `scan` or the like.",
-                "They run a program for each bucket, and there all is one program.",
-                "call it outside of `jit`; `f.value_and_grad` is a gradient.",
-            )
+            return INSIDE_JIT
         if self.is_nested and times_differentiated(self._tracers()) > 1:
             return (
                 "rows of unlike lengths are not mapped under two derivatives.",
@@ -263,12 +321,43 @@ class RowCall:
 
     def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
         """Cut a lot into the parts that programs take."""
-        most = lot.group.most(self.columns)
         return rungs_of(
             len(lot.rows),
-            most,
+            lot.group.most(self.columns),
             exactly=lot.group.has_effects,
+            rungs=self._programs.rungs(lot.group),
         )
+
+    def compile(self) -> None:
+        """Compile the programs of these rows, which may be abstract values, and those of fewer rows
+        of the same buckets.
+
+        Raises:
+            AxisError: The axes of the rows cannot be padded.
+        """
+        with self.entry.numbers(), nullcontext() if self.core.options.cache else pause_cache():
+            ensure_cache()
+            while True:
+                with suppress(Changed):
+                    for lot in self.lots():
+                        self._compile(lot)
+                    return
+
+    def _compile(self, lot: Lot) -> None:
+        group = lot.group
+        largest = max(rung for _, rung in self.parts_of(lot))
+        for rung in self._programs.rungs(group):
+            if rung > largest or rung in group.programs:
+                continue
+            given: list[object] = []
+            for column, shape in zip(self.columns, group.shapes, strict=True):
+                _, dtype, weak = aval_parts(column.arrays[0])
+                sizes = shape if column.kind == "shared" else (rung, *shape)
+                given.append(jax.ShapeDtypeStruct(sizes, dtype, weak_type=weak))
+            counts = true_sizes(lot, np.zeros(rung, np.int64))
+            given += [] if counts is None else [counts]
+            with self._learning(lot.members[0].sizes, group):
+                self._programs.program(group, given, rung).lower(*given).compile()
 
     def _given(
         self,
@@ -293,31 +382,48 @@ class RowCall:
         """Run the rows at these places."""
         group, given = lot.group, self._given(lot, at)
         known = lot.members[lot.member_of[at[0]]].sizes
-        # Handled after `except`, so that errors raised next do not carry this one as their context.
-        stopped: Exception | None = None
         try:
-            with knowing(KnownSizes(known)):
+            with self._learning(known, group):
                 program = group.programs.get(len(at))
                 out = program(*given) if program else self._run_first(group, given, len(at))
                 if group.has_checks:
                     jax.block_until_ready(out)
                 return out
-        except (Retry, Redirected, NeedsNumbers, Refused) as reason:
-            stopped = reason
         except (FAILURE, ValueError) as error:
             if not is_failure(error):
                 raise
             fail_as(error)
+
+    @contextmanager
+    def _learning(
+        self,
+        known: Mapping[str, int],
+        group: RowGroup,
+    ) -> Generator[None]:
+        """Scope of a trace: what it finds out when it stops is noted.
+
+        Raises:
+            Changed: It has stopped; the call is to be repeated.
+            AxisError: The axes cannot be padded.
+        """
+        # Handled after `except`, so that errors raised next do not carry this one as their context.
+        stopped: Exception | None = None
+        try:
+            with knowing(KnownSizes(known)):
+                yield
+        except (Retry, Redirected, NeedsNumbers, Refused) as reason:
+            stopped = reason
         finally:
             if self.entry.flights and self.entry.land() and not self._has_traced:
                 self._has_traced = True
                 self.core.counters.misses += 1
-        self._learn(
-            group,
-            known,
-            stopped,
-        )
-        raise Changed
+        if stopped is not None:
+            self._learn(
+                group,
+                known,
+                stopped,
+            )
+            raise Changed
 
     def _learn(
         self,
@@ -354,29 +460,7 @@ class RowCall:
         """Trace and compile the program of so many rows, note what runs in it, and run it."""
         ensure_cache()
         with nullcontext() if self.core.options.cache else pause_cache():
-            return self._program(group, given, rung)(*given)
-
-    def _program(
-        self,
-        group: RowGroup,
-        given: Sequence[object],
-        rung: int,
-    ) -> Jitted:
-        # Options of the compiler belong to the outermost `jit`.
-        options = dict(FAST) if self.entry.options.compiler == "fast" else None
-        jitted = self.entry.jitted if options is None else self.groups.without_options
-        axes = [None if column.kind == "shared" else 0 for column in self.columns]
-        mapped = jax.vmap(_calling(jitted), in_axes=(*axes, *[0] * (len(given) - len(axes))))
-        mapped.__name__ = mapped.__qualname__ = self.core.name
-        program = cast("Jitted", jax.jit(mapped, compiler_options=options))
-        jaxpr = program.trace(*given).jaxpr
-        group.has_checks = has_equinox_checks(jaxpr)
-        if jaxpr.effects and not group.has_effects:
-            # Effects of a row happen once: no row is computed in vain.
-            group.has_effects = True
-            raise Changed
-        group.programs[rung] = program
-        return program
+            return self._programs.program(group, given, rung)(*given)
 
     def _verify(self, parts: Sequence[Part]) -> None:
         """Compare rows with the plain function, each of new shapes.
@@ -437,13 +521,6 @@ def groups_of(
     return groups
 
 
-def _calling(jitted: Jitted) -> Callable[..., object]:
-    def rows(*arrays: object) -> object:
-        return jitted(*arrays)
-
-    return rows
-
-
 def _refuse_options(core: CompiledFunction) -> None:
     """Check that the options of a function go with rows of unlike lengths.
 
@@ -453,16 +530,13 @@ def _refuse_options(core: CompiledFunction) -> None:
     options = core.options
     (axis,) = options.vmap
     clashes = {
-        "shard": options.shard is not None,
         "donate": bool(options.donate),
-        "memory": options.memory is not None,
         "accumulate": options.accumulate,
         "debug_nans": options.debug_nans,
         'runtime_checks="later"': options.runtime_checks == "later",
         'on_trace_error="eager"': options.on_trace_error != "raise",
         'cache="program"': options.cache == "program",
         'precision="auto:..."': str(options.precision).startswith("auto"),
-        "chunk": bool(options.chunk),
         "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
     }
     found = [what for what, clashes_here in clashes.items() if clashes_here]

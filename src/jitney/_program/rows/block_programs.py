@@ -1,0 +1,246 @@
+"""Programs of blocks: the program of one row, mapped over so many rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import jax
+from jax.sharding import PartitionSpec
+
+from ..._errors import AxisError, OptionError
+from ..._jax.compiler import FAST
+from ..._jax.equinox_checks import has_equinox_checks
+from ..._jax.memory import budget_of, counted_bytes, text
+from ..._jax.mesh import automatic, current
+from ..._jax.trees import Tracer, tree_map
+from ..._jax.typed import Jitted
+from ..._signature.options import OPTIONAL, Options
+from ..._stages.sharding import no_mesh
+from ..._view.layout import aval_parts
+from . import groups as of_rows
+from .groups import RowGroup, RowGroups
+
+if TYPE_CHECKING:
+    from ..core import CompiledFunction
+    from .columns import Column
+
+
+class Changed(Exception):
+    """More is known of a bucket now: the call is run once more."""
+
+
+@dataclass(frozen=True)
+class RowDevices:
+    """Devices that share each block, a part of its rows each.
+
+    Args:
+        mesh: Their mesh.
+        axes: Axes of the mesh that rows are sharded over.
+    """
+
+    mesh: jax.sharding.Mesh
+    axes: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many parts a block has."""
+        count = 1
+        for axis in self.axes:
+            count *= self.mesh.shape[axis]
+        return count
+
+    def rungs(self, rungs: Sequence[int]) -> tuple[int, ...]:
+        """Numbers of rows that divide, in place of these."""
+        multiples = {max(1, rung // self.count) * self.count for rung in rungs}
+        return tuple(sorted(multiples, reverse=True))
+
+    def shared(
+        self,
+        mapped: Callable[..., object],
+        is_shared: Sequence[bool],
+    ) -> Callable[..., object]:
+        """Return the function of a block with its rows divided.
+
+        Args:
+            mapped: The function.
+            is_shared: Whether all rows have the same, of each argument.
+        """
+        rows = PartitionSpec(self.axes)
+        specs = tuple(PartitionSpec() if shared else rows for shared in is_shared)
+        return jax.shard_map(
+            mapped,
+            mesh=self.mesh,
+            in_specs=specs,
+            out_specs=rows,
+            check_vma=False,
+        )
+
+
+def devices_of(core: CompiledFunction) -> RowDevices | None:
+    """Return the devices that share the rows of a call; None if it has one.
+
+    Raises:
+        MeshError: There is no mesh.
+        OptionError: `shard` has other axes than that of `vmap`, or several processes have a part.
+    """
+    shard = core.options.shard
+    if shard is None:
+        return None
+    (axis,) = core.options.vmap
+    mesh = current(core.options.mesh)
+    if mesh is None and core.options.mesh == OPTIONAL:
+        return None
+    if mesh is None:
+        raise no_mesh(core.where)
+    along = dict(shard.over(mesh.axis_names).axes)
+    if shard.fsdp or set(along) != {axis.name} or jax.process_count() > 1:
+        processes = " in several processes" if jax.process_count() > 1 else ""
+        raise OptionError(
+            core.where,
+            f"rows of unlike lengths are sharded over {axis.name!r} alone,"
+            f" and not by shard={dict(shard.axes)!r}{processes}.",
+            "Each device runs the programs of some rows, and has all arrays that they share.",
+            f'write shard={{"{axis.name}": ...}}.',
+            code="J201",
+        )
+    return RowDevices(automatic(mesh), along[axis.name])
+
+
+def rungs_for(
+    options: Options,
+    devices: RowDevices | None,
+    limit: int | None = None,
+) -> tuple[int, ...]:
+    """How many rows programs take at a time, in descending order.
+
+    Args:
+        options: The options of the function.
+        devices: Devices that share each block.
+        limit: How many rows keep to `memory`.
+    """
+    most = [size for _, size in options.chunk if isinstance(size, int)]
+    most += [] if limit is None else [max(1, limit)]
+    rungs = of_rows.RUNGS
+    if most:
+        rungs = (min(most), *(rung for rung in rungs if rung < min(most)))
+    return rungs if devices is None else devices.rungs(rungs)
+
+
+@dataclass(frozen=True)
+class BlockPrograms:
+    """Programs of the groups of one call.
+
+    Args:
+        core: The function, with `vmap`.
+        groups: The groups.
+        columns: Columns of the call.
+        devices: Devices that share each block; None if there is one.
+    """
+
+    core: CompiledFunction
+    groups: RowGroups
+    columns: Sequence[Column]
+    devices: RowDevices | None
+
+    def rungs(self, group: RowGroup) -> tuple[int, ...]:
+        """How many rows programs of a group take at a time."""
+        return rungs_for(self.core.options, self.devices, group.limit)
+
+    def program(
+        self,
+        group: RowGroup,
+        given: Sequence[object],
+        rung: int,
+    ) -> Jitted:
+        """Return JAX's function of so many rows, traced.
+
+        Args:
+            group: Their group.
+            given: Its arguments, or abstract values.
+            rung: How many rows it takes.
+
+        Raises:
+            Changed: More is known of the group now.
+            AxisError: One row alone takes more than `memory`.
+        """
+        # Options of the compiler belong to the outermost `jit`.
+        entry = self.groups.entry
+        options = dict(FAST) if entry.options.compiler == "fast" else None
+        jitted = entry.jitted if options is None else self.groups.without_options
+        is_shared = [column.kind == "shared" for column in self.columns]
+        is_shared += [False] * (len(given) - len(is_shared))
+        mapped = jax.vmap(
+            _calling(jitted, self.core.name),
+            in_axes=tuple(None if shared else 0 for shared in is_shared),
+        )
+        if self.devices is not None:
+            mapped = self.devices.shared(mapped, is_shared)
+        program = cast("Jitted", jax.jit(mapped, compiler_options=options))
+        jaxpr = program.trace(*given).jaxpr
+        group.has_checks = has_equinox_checks(jaxpr)
+        if jaxpr.effects and self.devices is not None:
+            raise AxisError(
+                self.core.where,
+                "rows are shared by devices, and the function has effects.",
+                "Devices run equal numbers of rows, so some rows run twice, and effects would"
+                " happen twice.",
+                "leave out `shard`.",
+            )
+        if jaxpr.effects and not group.has_effects:
+            # Effects of a row happen once: no row is computed in vain.
+            group.has_effects = True
+            raise Changed
+        if self.core.options.memory is not None:
+            self._demand_memory(group, program, given, rung)
+        group.programs[rung] = program
+        return program
+
+    def _demand_memory(
+        self,
+        group: RowGroup,
+        program: Jitted,
+        given: Sequence[object],
+        rung: int,
+    ) -> None:
+        where, memory = self.core.where, self.core.options.memory
+        budget = budget_of(where, memory)
+        taken = counted_bytes(program.lower(*tree_map(_abstract, tuple(given))).compile())
+        if taken <= budget:
+            return
+        if rung > self.rungs(group)[-1]:
+            # Bytes are about proportional to the rows; what is over again is cut again.
+            group.limit = min(rung - 1, rung * budget // taken)
+            raise Changed
+        raise AxisError(
+            where,
+            f"a row of {self.core.options.vmap[0].name!r} takes {text(taken)}, more than its memory"
+            f" of {text(budget)}.",
+            "`memory` bounds temporaries and arguments of a block of rows, as the compiler counts"
+            " them, and is kept by fewer rows at a time.",
+            f"give it memory={taken}.",
+            code="J230",
+        )
+
+
+def _abstract(array: object) -> object:
+    if not isinstance(array, Tracer):
+        return array
+    shape, dtype, weak = aval_parts(array)
+    return jax.ShapeDtypeStruct(
+        shape,
+        dtype,
+        weak_type=weak,
+    )
+
+
+def _calling(
+    jitted: Jitted,
+    name: str,
+) -> Callable[..., object]:
+    def rows(*arrays: object) -> object:
+        return jitted(*arrays)
+
+    rows.__name__ = rows.__qualname__ = name
+    return rows
