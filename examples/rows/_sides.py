@@ -174,7 +174,7 @@ def compare(work: Work, *, full: bool) -> Compared:
         name: lambda run=run, name=name: run(*work.shared, *given[name])
         for name, run in work.sides.items()
     }
-    for name, seconds in in_turn(calls, 20.0 if full else 0.05).items():
+    for name, seconds in in_turn(calls, 8.0 if full else 0.05).items():
         found[name].warm = seconds
 
     for name in results:

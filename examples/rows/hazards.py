@@ -26,7 +26,9 @@ def cumulative_hazard(
 
 
 # %% With jitney: of hazard
-hazards = jitney.optimize(vmap="group", pad={"patient": "pow2"})(cumulative_hazard)
+hazards = jitney.optimize(vmap="group", pad={"patient": "pow2"}, chunk={"group": 64})(
+    cumulative_hazard
+)
 
 
 # %% By hand, masks, the same buckets: of hazard

@@ -35,7 +35,7 @@ def periodogram(
 
 
 # %% With jitney: of periodogram
-power = jitney.optimize(vmap="star", pad={"point": "pow2"})(periodogram)
+power = jitney.optimize(vmap="star", pad={"point": "pow2"}, chunk={"star": 4})(periodogram)
 
 
 # %% By hand, masks, the same buckets: of periodogram
@@ -91,7 +91,9 @@ def walk_likelihood(
 
 
 # %% With jitney: of likelihood
-likelihoods = jitney.optimize(vmap="star", pad={"point": "pow2"})(walk_likelihood)
+likelihoods = jitney.optimize(vmap="star", pad={"point": "pow2"}, chunk={"star": 4})(
+    walk_likelihood
+)
 
 
 # %% By hand, masks, the same buckets: of likelihood
