@@ -79,7 +79,7 @@ WORDS = {
 }
 # of the page of a problem
 ANSWERS = ["With jitney", "What it gains", "What it refuses and costs", "Where next"]
-LINES_OF_A_PROBLEM = 115
+LINES_OF_A_PROBLEM = 130
 # of the page of an option
 PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]
 PICTURES = ROOT / "docs" / "pictures"

@@ -113,7 +113,8 @@ def owner_of(frame: FrameType) -> Owner:
         return name
     module = sys.modules.get(frame.f_globals.get("__name__", ""))
     file: str | None = getattr(module, "__file__", None)
-    return "user" if file is None else owner(file)
+    # A program on standard input names itself `<stdin>`.
+    return "user" if file is None or file.startswith("<") else owner(file)
 
 
 def owner_of_class(kind: type[object]) -> Owner:

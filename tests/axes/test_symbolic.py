@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import optimize
+from jitney import JitneyWarning, optimize
 from jitney._axes import Refused, trace
 from jitney._axes.symbolic.executed_code import observe_code
 from tests.axes._sizes import V
@@ -311,3 +311,23 @@ def test_an_operation_that_holds_the_size_is_refused_for_that():
         Refused, match="`linear_solve` holds the size in `treedef`, which no rule reads"
     ):
         trace(solve, avals, {"d0": (5, 8)}, {"d0": 7})
+
+
+TYPED = """
+def body(x: Float[Array, "n"]):
+    n = x.shape[0]
+    return jnp.sum(x) * (2.0 if n is SPECIAL else 1.0)
+"""
+
+
+@pytest.mark.parametrize("file", ["<stdin>", "<string>", "<ipython-input-1-abc>"])
+def test_code_that_was_typed_may_look_at_a_size_unseen(file):
+    """At a prompt, for `python -c`, into `exec`: 100 is compared by `is`, and each size is
+    traced.
+    """
+    names = {"jnp": jnp, "Float": Float, "Array": Array, "SPECIAL": 100, "__name__": "typed"}
+    exec(compile(TYPED, file, "exec"), names)
+    f = optimize(pad={"n": "pow2"}, cache=False)(names["body"])
+    assert float(f(np.ones(90, np.float32))) == 90
+    with pytest.warns(JitneyWarning, match="other operations at size 100"):
+        assert float(f(np.ones(100, np.float32))) == 200

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..._owners import is_naming_cell, owner, place_of
+from ..._owners import is_naming_cell, owner, owner_of, place_of
 from ..._record.trace_monitor import Follower
 from .bytecode_audit import is_allowed, violations
 
@@ -38,6 +38,8 @@ _COMPANIONS = frozenset(
 """Packages that JAX, Equinox and jitney call, trusted likewise; the last three where a constant is
 compiled, and looked up in the compile cache.
 """
+_WRITTEN = ("<@beartype", "<generated_")
+"""Names of code that beartype and Equinox write."""
 _BLIND = "other tools watch the code that runs, so jitney cannot see whether it reads sizes"
 
 
@@ -85,7 +87,7 @@ class _CodeObserver:
     def check_start(self, frame: types.FrameType) -> None:
         """Check a function that starts for the first time."""
         code = frame.f_code
-        if _is_trusted(code.co_filename):
+        if _is_trusted(code.co_filename) and not _is_typed(frame):
             self.seen.add(code)
         elif not self._is_aside(frame):
             self.seen.add(code)
@@ -144,6 +146,15 @@ _IMPORTS = "<frozen importlib._bootstrap>"
 
 def _is_trusted(file: str) -> bool:
     return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
+
+
+def _is_typed(frame: types.FrameType) -> bool:
+    """Return whether code has no file because a user has typed it: at a prompt, for `python -c`,
+    into `exec`. Code that a library writes belongs to its caller.
+    """
+    file, module = frame.f_code.co_filename, frame.f_globals.get("__name__", "")
+    is_written = file.startswith(_WRITTEN) or module.startswith("namedtuple_")
+    return owner(file) == "generated" and not is_written and owner_of(frame) == "user"
 
 
 @contextmanager
