@@ -89,4 +89,11 @@ MUTATIONS = [
         "            starts - starts[:1] * 0,",
         ("tests/stream/test_rows.py::test_rows_of_a_file_are_read_in_parts",),
     ),
+    Mutation(
+        "of a body that sees sizes only the first row is looked at",
+        f"{_SOURCE}/block_programs.py",
+        "            self.groups.forget_members(group)\n            raise Changed",
+        "            pass",
+        (f"{_ROWS}each_size_is_looked_at_where_python_may_have_seen_it",),
+    ),
 ]

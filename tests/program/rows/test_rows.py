@@ -2,6 +2,7 @@
 
 import gc
 import re
+import warnings
 import weakref
 
 import equinox as eqx
@@ -215,6 +216,31 @@ def test_a_choice_by_the_size_is_that_of_each_row():
     close(mapped(f)(Y), each(f, Y))
 
 
+SPECIAL = 100
+
+
+@pytest.mark.parametrize("how", ["call", "compile first", "one first"])
+def test_each_size_is_looked_at_where_python_may_have_seen_it(how):
+    """From the first call on: the row that is traced is not the special one."""
+
+    def by_identity(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(y) * (2.0 if y.shape[0] is SPECIAL else 1.0)
+
+    def by_type(y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(y) * (2.0 if type(y.shape[0]) is int and y.shape[0] % 7 == 0 else 1.0)
+
+    for fn, sizes in ((by_identity, (90, 100, 110)), (by_type, (90, 98, 100))):
+        f, given = mapped(fn), [np.ones(n, np.float32) for n in sizes]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", jitney.JitneyWarning)
+            if how == "compile first":
+                f.compile(given)
+            elif how == "one first":
+                f(given[:1])
+            for _ in range(2):
+                close(f(given), each(fn, given))
+
+
 @pytest.mark.parametrize("most", [1, 40, 100])
 def test_the_arrays_of_a_block_are_bounded(monkeypatch, most):
     """By bytes: fewer rows of a long bucket go into one."""
@@ -305,6 +331,21 @@ def test_jax_differentiates_through_rows():
     rows_of = [jnp.asarray(x) for x in DATA[0]]
     by_rows = jax.grad(lambda x: jnp.sum(f(W, x, DATA[1])))(rows_of)
     close(by_rows, [x for _, x in want], rtol=1e-4)
+
+
+def test_a_gradient_around_a_fresh_mixture_compiles_nothing():
+    """Where its programs are there: as many rows, of other lengths."""
+    f = mapped()
+
+    def gradient(sizes):
+        x, y = rows(sizes, 3), rows(sizes)
+        return jax.grad(lambda w: jnp.sum(f(w, x, y)))(W)
+
+    gradient((3, 5, 5, 6, 9, 9, 10, 2))
+    with listening() as seen:
+        gradient((5, 9, 6, 3, 9, 2, 5, 10))
+        gradient((9, 16, 7, 4, 11, 2, 8, 5))
+    assert seen.count("compile") == 0
 
 
 @pytest.mark.rest

@@ -178,7 +178,12 @@ class BlockPrograms:
         if self.devices is not None:
             mapped = self.devices.shared(mapped, is_shared)
         program = cast("Jitted", jax.jit(mapped, compiler_options=options))
+        was_known = self.groups.is_seen_at_each_size(group)
         jaxpr = program.trace(*given).jaxpr
+        if self.groups.is_seen_at_each_size(group) and not was_known:
+            # The trace has seen one size, and each other one is to be looked at.
+            self.groups.forget_members(group)
+            raise Changed
         group.has_checks = has_equinox_checks(jaxpr)
         if jaxpr.effects and self.devices is not None:
             raise AxisError(

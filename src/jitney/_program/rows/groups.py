@@ -173,6 +173,16 @@ class RowGroups:
     def forget(self, group: RowGroup) -> None:
         """Forget a group, of whose bucket more is known now."""
         self.groups.pop(group.key, None)
+        self.forget_members(group)
+
+    def is_seen_at_each_size(self, group: RowGroup) -> bool:
+        """Return whether the body of a group has to be traced at each size, as its Python may have
+        looked at the size.
+        """
+        return group.recipe is not None and group.recipe.key in self.entry.proofs
+
+    def forget_members(self, group: RowGroup) -> None:
+        """Forget what was found of the sizes of a group."""
         self.members = {
             shapes: each for shapes, each in self.members.items() if each.group is not group
         }

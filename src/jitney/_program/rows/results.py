@@ -58,11 +58,30 @@ def gathered(
     whole: list[Gathered] = []
     for leaf, axes in enumerate(varies):
         if not axes:
-            whole.append(_stacked(parts, leaf, count))
+            whole.append(
+                _stacked(
+                    parts,
+                    leaf,
+                    count,
+                )
+            )
         elif ragged == "padded":
-            whole.append(_padded(parts, leaf, axes, count))
+            whole.append(
+                _padded(
+                    parts,
+                    leaf,
+                    axes,
+                    count,
+                )
+            )
         else:
-            whole.append(_listed(parts, leaf, count))
+            whole.append(
+                _listed(
+                    parts,
+                    leaf,
+                    count,
+                )
+            )
     return whole
 
 
@@ -114,6 +133,14 @@ def _stacked(
     count: int,
 ) -> Array:
     arrays = [part.leaves[leaf] for part in parts]
+    if not _on_host(arrays) and not issubdtype(arrays[0].dtype, extended):
+        # Shapes here depend on the number of rows alone, and not on the mixture of lengths.
+        scattered = jnp.zeros((count, *arrays[0].shape[1:]), arrays[0].dtype)
+        for part, array in zip(parts, arrays, strict=True):
+            spare = np.full(array.shape[0] - len(part.rows), count)
+            at = np.concatenate([part.rows, spare])
+            scattered = scattered.at[at].set(array, mode="drop")
+        return scattered
     if not _on_host(arrays):
         joined = jnp.concatenate(
             [array[: len(part.rows)] for array, part in zip(arrays, parts, strict=True)]
@@ -160,7 +187,14 @@ def _padded(
     count: int,
 ) -> PaddedRows:
     """Return the rows in one array, with zeros behind each, and their sizes."""
-    owns = [_own_sizes(part, leaf, axes) for part in parts]
+    owns = [
+        _own_sizes(
+            part,
+            leaf,
+            axes,
+        )
+        for part in parts
+    ]
     longest = {axis: max(int(own[axis].max()) for own in owns) for axis in axes}
     on_host = _on_host([part.leaves[leaf] for part in parts])
     filled: list[Array] = []
@@ -168,7 +202,12 @@ def _padded(
         array = part.leaves[leaf][: len(part.rows)]
         array = np.asarray(array) if on_host else array
         for axis, length in longest.items():
-            array = _resized(array, axis + 1, length, own[axis])
+            array = _resized(
+                array,
+                axis + 1,
+                length,
+                own[axis],
+            )
         filled.append(array)
     rows = np.concatenate([part.rows for part in parts])
     sizes: dict[int, Array] = {}
