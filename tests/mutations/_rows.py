@@ -96,4 +96,11 @@ MUTATIONS = [
         "            pass",
         (f"{_ROWS}each_size_is_looked_at_where_python_may_have_seen_it",),
     ),
+    Mutation(
+        "rows that fill a block are summed too",
+        f"{_SOURCE}/block_programs.py",
+        "            own = (steps < count).reshape",
+        "            own = (steps >= 0 * count).reshape",
+        ("tests/stream/test_accumulate_rows.py::test_value_and_gradient_are_sums_over_rows",),
+    ),
 ]

@@ -61,6 +61,14 @@ def streamed(rows, **keywords):
     return jitney.stream(by_row(total), rows, progress=False, **keywords).result
 
 
+def times(w: Float[Array, ""], x: Float[Array, "n"]) -> Float[Array, ""]:
+    return w * jnp.sum(x)
+
+
+def summed(**keywords):
+    return jitney.accumulate(by_row(times), axis="row", microbatch=2, **keywords)
+
+
 def by_row(fn, **options):
     return optimize(**{"vmap": "row", "pad": {"n": "pow2"}, **options})(fn)
 
@@ -236,5 +244,19 @@ CASES = [
         lambda: jitney.stream(by_row(scaled), iter([ROWS[:2]]), ROWS, progress=False),
         lambda: jitney.stream(by_row(scaled), iter([ROWS]), ROWS, progress=False).result,
         np.array([np.sum(row**2) for row in ROWS]),
+    ),
+    Remedy(
+        f"{COLUMNS}:demand_shared",
+        "name what they share",
+        lambda: summed()(np.float32(2), ROWS),
+        lambda: summed(wrt="w")(np.float32(2), ROWS),
+        (2 * SUMS.sum(), SUMS.sum()),
+    ),
+    Remedy(
+        "_stream/accumulate.py:_check",
+        "call the function itself for what else it returns",
+        lambda: summed(has_aux=True),
+        lambda: (summed(wrt="w")(np.float32(2), ROWS), by_row(times)(np.float32(2), ROWS)),
+        ((2 * SUMS.sum(), SUMS.sum()), 2 * SUMS),
     ),
 ]

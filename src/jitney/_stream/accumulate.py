@@ -49,7 +49,9 @@ def accumulate(
         loss: A function that returns one number, or a program of `@optimize`, whose options stay.
             Do not put the gradient into a step of its own first: the derivative of this function is
             what is accumulated.
-        axis: The axis of its signature that is cut.
+        axis: The axis of its signature that is cut. Or that of `vmap`, if the loss has `pad`: it is
+            then the loss of one row, rows may be of unlike lengths, and the value and the gradient
+            are sums over rows, with respect to what they share.
         microbatch: Number of elements of the axis at a time; on each device, if the loss has
             `shard`.
         wrt: The arguments that the gradient is taken with respect to: one name for the gradient
@@ -95,7 +97,14 @@ def accumulate(
             "write one.",
             code="J220",
         )
-    _check(where, core, axis)
+    by_rows = bool(core.options.pad) and [over.name for over in core.options.vmap] == [axis]
+    _check(
+        where,
+        core,
+        axis,
+        by_rows=by_rows,
+        has_aux=has_aux,
+    )
     if wrt is not None:
         names, single = argument_names(where, "wrt", wrt)
     else:
@@ -111,7 +120,7 @@ def accumulate(
         single,
         remat=core.options.remat,
         aux=has_aux,
-        summed=True,
+        summed=not by_rows,
         roll=core.options.roll,
     )
     options = core.options
@@ -128,13 +137,28 @@ def accumulate(
     return program.with_body(derived, options)
 
 
-def _check(where: str, core: CompiledFunction, axis: str) -> None:
+def _check(
+    where: str,
+    core: CompiledFunction,
+    axis: str,
+    *,
+    by_rows: bool,
+    has_aux: bool,
+) -> None:
     """Refuse an axis that the signature lacks, and options that also set the size of a piece."""
     # An argument without annotation may be of a class that names it; then the first call decides.
     known, is_open = core.declared_axes
     mapped = axis in [over.name for over in core.options.vmap]
     later = (is_open or core.contract.unresolved) and not mapped
-    if not isinstance(axis, str) or (axis not in known and not later):
+    if by_rows and has_aux:
+        raise OptionError(
+            where,
+            "has_aux=True does not go with rows of unlike lengths.",
+            "The losses of all rows are summed, and nothing says what their `aux` are together.",
+            "call the function itself for what else it returns.",
+            code="J201",
+        )
+    if not by_rows and (not isinstance(axis, str) or (axis not in known and not later)):
         what = f"axis={axis!r} is not an axis."
         if mapped:
             what = (
@@ -151,7 +175,7 @@ def _check(where: str, core: CompiledFunction, axis: str) -> None:
     for option, value, fix in (
         (
             "pad",
-            core.options.pad,
+            core.options.pad and not by_rows,
             "leave it out: a last microbatch that is shorter needs no padding.",
         ),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),

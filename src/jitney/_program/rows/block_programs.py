@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from ..._errors import AxisError, OptionError
@@ -170,13 +172,15 @@ class BlockPrograms:
         options = dict(FAST) if entry.options.compiler == "fast" else None
         jitted = entry.jitted if options is None else self.groups.without_options
         is_shared = [column.kind == "shared" for column in self.columns]
-        is_shared += [False] * (len(given) - len(is_shared))
+        is_shared += [False] * (len(given) - self.core.options.accumulate - len(is_shared))
         mapped = jax.vmap(
             _calling(jitted, self.core.name),
             in_axes=tuple(None if shared else 0 for shared in is_shared),
         )
         if self.devices is not None:
             mapped = self.devices.shared(mapped, is_shared)
+        if self.core.options.accumulate:
+            mapped = _summed(mapped, self.core.name)
         program = cast("Jitted", jax.jit(mapped, compiler_options=options))
         was_known = self.groups.is_seen_at_each_size(group)
         jaxpr = program.trace(*given).jaxpr
@@ -249,3 +253,26 @@ def _calling(
 
     rows.__name__ = rows.__qualname__ = name
     return rows
+
+
+def _summed(
+    mapped: Callable[..., object],
+    name: str,
+) -> Callable[..., object]:
+    """Return the function of a block that sums over its rows, of which the last argument says how
+    many there are; behind them others are repeated.
+    """
+
+    def total(*given: jax.Array) -> object:
+        *arrays, count = given
+
+        def of(array: jax.Array) -> jax.Array:
+            steps = jnp.arange(array.shape[0], dtype=np.int32)
+            own = (steps < count).reshape(-1, *[1] * (array.ndim - 1))
+            zero = jnp.zeros((), array.dtype)
+            return jnp.sum(jnp.where(own, array, zero), axis=0, dtype=array.dtype)
+
+        return tree_map(of, mapped(*arrays))
+
+    total.__name__ = total.__qualname__ = name
+    return total

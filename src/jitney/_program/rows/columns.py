@@ -16,10 +16,11 @@ import jax
 import numpy as np
 
 from ..._errors import AxisError, ContractError, Where
-from ..._jax.trees import Tracer, tree_flatten
+from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
 from ..._signature.options import Options
+from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
@@ -360,6 +361,32 @@ def _of_leaves(
             code="J221",
         )
     return Column("shared", column[0])
+
+
+def demand_shared(
+    core: CompiledFunction,
+    columns: Sequence[Column],
+) -> None:
+    """Check that a gradient which is summed over rows is with respect to what all rows share.
+
+    Raises:
+        ContractError: It is with respect to rows too.
+    """
+    fn = core.fn()
+    wrt, skip = getattr(fn, "wrt", None), getattr(fn, "skip", ())
+    for column in columns:
+        name = root_of(column.path)
+        if column.kind == "shared" or name in skip:
+            continue
+        is_float = issubdtype(aval_parts(column.arrays[0])[1], np.inexact)
+        if name in wrt if wrt is not None else is_float:
+            raise ContractError(
+                core.where,
+                f"the gradient is summed over rows, and {name!r} has another array in each row.",
+                "A sum over rows is the gradient with respect to what all rows share.",
+                'name what they share: wrt="params".',
+                code="J221",
+            )
 
 
 def _demand_arrays(

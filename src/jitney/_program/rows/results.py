@@ -85,6 +85,19 @@ def gathered(
     return whole
 
 
+def totals(parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
+    """Return the structure of the result of a row, and each array of it, summed over all rows; each
+    part has the sums of its own.
+    """
+    leaves: list[Gathered] = []
+    for arrays in zip(*(part.leaves for part in parts), strict=True):
+        total = arrays[0]
+        for array in arrays[1:]:
+            total = jnp.add(total, array)
+        leaves.append(total)
+    return parts[0].treedef, leaves
+
+
 def joined(parts: Sequence[Gathered]) -> Gathered:
     """Join the results of rows that ran in several calls, on the host."""
     first = parts[0]

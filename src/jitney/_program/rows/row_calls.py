@@ -34,10 +34,10 @@ from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
 from .block_programs import BlockPrograms, Changed, devices_of
 from .blocks import block, true_sizes
-from .columns import INSIDE_JIT, Column, RowArguments, row_arguments
+from .columns import INSIDE_JIT, Column, RowArguments, demand_shared, row_arguments
 from .groups import Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
 from .lengths import cut_columns, read_lengths
-from .results import Gathered, Part, cut_alike, gathered
+from .results import Gathered, Part, cut_alike, gathered, totals
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -64,6 +64,7 @@ class RowCalls:
             ragged="list",
             shard=None,
             mesh=None,
+            accumulate=False,
             verify=False,
         )
         self._is_open = any(bucket.ladder == AUTO for _, bucket in core.options.pad)
@@ -223,10 +224,16 @@ class RowCall:
     def _run_here(self) -> tuple[Hashable, list[Gathered]]:
         core = self.core
         if jit_is_off() or core.options.disabled is not None:
-            return self._whole([*self._as_written()])
+            written = [*self._as_written()]
+            if not core.options.accumulate:
+                return self._whole(written)
+            alone = [replace(part, leaves=[leaf[0] for leaf in part.leaves]) for part in written]
+            return totals(alone)
+        if core.options.accumulate:
+            demand_shared(core, self.columns)
         parts, lots = self._computed()
-        whole = self._whole(parts)
-        if is_verified(core.options) and not self.is_nested:
+        whole = totals(parts) if core.options.accumulate else self._whole(parts)
+        if is_verified(core.options) and not self.is_nested and not core.options.accumulate:
             self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
             core.counters.count_rows(
@@ -366,6 +373,7 @@ class RowCall:
                 given.append(jax.ShapeDtypeStruct(sizes, dtype, weak_type=weak))
             counts = true_sizes(lot, np.zeros(rung, np.int64))
             given += [] if counts is None else [counts]
+            given += [np.int32(rung)] if self.core.options.accumulate else []
             with self._learning(lot.members[0].sizes, group):
                 self._programs.program(group, given, rung).lower(*given).compile()
 
@@ -382,7 +390,11 @@ class RowCall:
             for column, shape, may_hold in zip(self.columns, group.shapes, takes, strict=True)
         ]
         counts = true_sizes(lot, at)
-        return tuple(filled) if counts is None else (*filled, counts)
+        given = tuple(filled) if counts is None else (*filled, counts)
+        if self.core.options.accumulate:
+            # Where the last row is repeated, it does not count again.
+            return (*given, np.int32(len(np.unique(at))))
+        return given
 
     def _run_program(
         self,
@@ -541,7 +553,6 @@ def _refuse_options(core: CompiledFunction) -> None:
     (axis,) = options.vmap
     clashes = {
         "donate": bool(options.donate),
-        "accumulate": options.accumulate,
         "debug_nans": options.debug_nans,
         'runtime_checks="later"': options.runtime_checks == "later",
         'on_trace_error="eager"': options.on_trace_error != "raise",

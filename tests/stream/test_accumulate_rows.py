@@ -1,0 +1,77 @@
+"""Gradients that are summed over rows of unlike lengths. References: each row by plain JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney.errors import ContractError, OptionError
+from tests._monitor import listening
+
+RNG = np.random.default_rng(2)
+SIZES = (3, 8, 1, 20, 5, 0, 3, *range(2, 40), *[7] * 30)
+ROWS = [RNG.normal(size=(n, 3)).astype(np.float32) for n in SIZES]
+SCALES = RNG.normal(size=len(ROWS)).astype(np.float32)
+W = {"w": np.float32([1, -2, 0.5]), "b": np.float32(0.3)}
+
+
+def loss(params: dict, x: Float[Array, "n 3"], s: Float[Array, ""]) -> Float[Array, ""]:
+    return s * jnp.sum(jnp.tanh(x @ params["w"] + params["b"])) / (1 + x.shape[0])
+
+
+def summed(fn=loss, microbatch=16, **keywords):
+    program = jitney.optimize(fn, vmap="row", pad={"n": "pow2"}, **keywords)
+    return jitney.accumulate(program, axis="row", microbatch=microbatch, wrt="params")
+
+
+def plain(rows=ROWS, scales=SCALES):
+    each = [jax.value_and_grad(loss)(W, *row) for row in zip(rows, scales, strict=True)]
+    return jax.tree.map(lambda *leaves: np.sum(np.stack(leaves), axis=0), *each)
+
+
+def close(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("microbatch", [1, 16, 1000])
+def test_value_and_gradient_are_sums_over_rows(microbatch):
+    """Whatever the number of rows in a program is; rows that fill a block count once."""
+    close(summed(microbatch=microbatch)(W, ROWS, SCALES), plain())
+
+
+def test_padded_arrays_and_equal_rows_are_summed_too():
+    lengths = np.array(SIZES)
+    table = np.full((len(ROWS), 40, 3), np.nan, np.float32)
+    for place, row in zip(table, ROWS, strict=True):
+        place[: len(row)] = row
+    close(summed()(W, table, SCALES, lengths={"n": lengths}), plain())
+    equal = [row for row in ROWS if len(row) == 7]
+    close(summed()(W, np.stack(equal), SCALES[: len(equal)]), plain(equal, SCALES[: len(equal)]))
+
+
+def test_a_fresh_mixture_compiles_nothing():
+    f = summed()
+    f(W, ROWS, SCALES)
+    order = RNG.permutation(len(ROWS))
+    with listening() as seen:
+        got = f(W, [ROWS[i] for i in order], SCALES[order])
+    assert seen.count("compile") == 0
+    close(got, plain())
+
+
+def test_nothing_is_compiled_where_jit_is_off():
+    with jax.disable_jit():
+        close(summed()(W, ROWS[:4], SCALES[:4]), plain(ROWS[:4], SCALES[:4]))
+
+
+def test_what_is_no_sum_over_rows_is_a_sentence():
+    program = jitney.optimize(loss, vmap="row", pad={"n": "pow2"})
+    every = jitney.accumulate(program, axis="row", microbatch=4)
+    with pytest.raises(ContractError, match="summed over rows, and 'x' has another array in each"):
+        every(W, ROWS, SCALES)
+    with pytest.raises(OptionError, match="has_aux=True does not go with rows"):
+        jitney.accumulate(program, axis="row", microbatch=4, has_aux=True)
