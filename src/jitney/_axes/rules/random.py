@@ -5,7 +5,8 @@ JAX's default generator (`jax_threefry_partitionable`) is counter-based: element
 order, is the encryption of the 64-bit number i under the key. `jax.extend.random.threefry2x32_p` is
 that cipher. Padding of the leading axis does not change i; padding of any other axis does, and so
 does a chunk, so there i is computed from the true size and the start of the chunk. Other generators
-depend on the number of draws and are refused, unless each element has a key of its own.
+depend on the number of draws and are refused, unless each element has a key of its own. Even then
+`rbg` and `unsafe_rbg` are: JAX maps them by drawing for all keys from the first one.
 
     shape (3, n), n = 5 of 8 allocated: element [1, 2] has i = 1 * 5 + 2, not 1 * 8 + 2
 """
@@ -19,10 +20,11 @@ import jax
 import numpy as np
 from jax.extend import random as ciphers
 
+from ..._jax.jaxprs import draws_jointly
 from ..._jax.typed import Values
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter
-from ..rule import Rule, Use, ragged_dims, refuse
+from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse
 from ..typed_jax import jnp, lax
 
 # Bits of a word of the cipher, and of half of it.
@@ -35,6 +37,16 @@ def _uses(op: Op) -> Iterator[Use]:
     key_dtype = str(op.eqn.invars[0].aval.dtype)
     if dims and not (options.jax_threefry_partitionable and key_dtype == "key<fry>"):
         why = "draws random numbers from a generator whose draws depend on how many there are"
+        yield refuse(op, dims, why)
+    yield from _uses_of_keys(op)
+
+
+def _uses_of_keys(op: Op) -> Iterator[Use]:
+    # A `fold_in` draws from the number that is folded in.
+    seed = op.eqn.invars[op.name == "random_fold_in"]
+    dims = ragged_dims(seed.aval.shape)
+    if dims and draws_jointly(op.eqn):
+        why = "draws for all its keys at once, where a draw depends on the keys beside its own"
         yield refuse(op, dims, why)
 
 
@@ -139,4 +151,5 @@ def _further(
 RULES: dict[str, Rule] = {
     "random_bits": Rule(_uses, _bits, makes=True),
     "random_split": Rule(_uses, _split, makes=True),
+    "random_fold_in": Rule(_uses_of_keys, evaluate_unchanged),
 }
