@@ -82,6 +82,7 @@ def optimize(
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
+    workers: int | Literal["auto"] | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -107,6 +108,7 @@ def optimize(
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
+    workers: int | Literal["auto"] | None = None,
 ) -> Program[P, R]: ...
 @public
 def optimize(fn: object = None, /, **options: object) -> object:
@@ -168,6 +170,9 @@ def optimize(fn: object = None, /, **options: object) -> object:
             `shard`.
         verify: Whether each new program is also run as plain `jax.jit` and compared. None for the
             setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY`.
+        workers: How many threads share the axis of `vmap` on a CPU, of several the outermost, or
+            `"auto"` for as many as there are cores to be had. Each runs the compiled program on its
+            part; the call waits for all of them.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.

@@ -27,6 +27,7 @@ from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._program.worker_calls import Unsplit, reason_of, refuse_effects, split_of
 from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO, Options
@@ -225,6 +226,7 @@ def report(
                 entry, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
             ),
             *_serialized_line(core, entry, arrays),
+            *_workers_line(entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(
@@ -638,6 +640,26 @@ def _serialized_line(
         return [
             PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
         ]
+
+
+def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+    """Return how the mapped axis is split over threads, if `workers` is given; traces the body."""
+    if entry.options.workers is None:
+        return []
+    taken = False
+    try:
+        split = split_of(entry, arrays)
+        with entry.numbers():
+            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+    except Unsplit as unsplit:
+        why = reason_of(entry, unsplit)
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
+        why = "the body cannot be traced, so nothing says what it does besides computing"
+    else:
+        taken, why = True, str(split)
+    return [PlanLine("workers", taken, why)]
 
 
 def _verify_line(

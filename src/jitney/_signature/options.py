@@ -41,6 +41,7 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
+MOST_WORKERS = 1024
 Wrt = str | tuple[str, ...] | list[str] | None
 """Names of the arguments to differentiate with respect to."""
 # Keywords of `jax.jit`, similar transforms and `equinox.filter_jit`, and their spelling in jitney.
@@ -151,6 +152,7 @@ class Options:
     shard: Sharding | None = None
     mesh: jax.sharding.Mesh | str | None = None
     verify: bool | None = None
+    workers: int | str | None = None
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
@@ -271,6 +273,43 @@ _CONTRADICTIONS = (
         'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.',
     ),
     _Contradiction(
+        lambda o: o.workers and not o.vmap,
+        "`workers` is given, and `vmap` is not.",
+        "Threads share an axis that `vmap` adds: each of its elements is computed alone.",
+        'write vmap="batch" with it, on a function of one element.',
+    ),
+    _Contradiction(
+        lambda o: (
+            o.workers
+            and next((name for name, _ in o.chunk if name not in {a.name for a in o.vmap}), None)
+        ),
+        "`workers` and a chunk of {!r}, which the signature has, together are not supported yet.",
+        "Threads share the axis that `vmap` adds, and a sum over another one is not theirs.",
+        "keep one; `shard` divides such an axis over the devices of one CPU.",
+    ),
+    _Contradiction(
+        lambda o: o.workers and o.donate,
+        "`workers` and `donate` contradict each other.",
+        "Each thread gets a part of an array, and its result is a part of the whole.",
+        "keep one: the whole result has a buffer of its own.",
+    ),
+    _Contradiction(
+        lambda o: (
+            o.workers
+            and _first_given(
+                {
+                    "pad": o.pad,
+                    "memory": o.memory is not None,
+                    "shard": o.shard is not None,
+                    'precision="auto:..."': tolerance_of(o.precision) is not None,
+                }
+            )
+        ),
+        "`workers` and `{}` together are not supported yet.",
+        _NOT_CARRIED_OUT,
+        "keep one of the two.",
+    ),
+    _Contradiction(
         lambda o: _listing({name for axis in o.vmap for name in axis.arguments} & {*o.static}),
         "{} cannot be static and mapped.",
         "A static value is one value for the whole program.",
@@ -318,6 +357,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=_setting(where, "verify", raw),
+        workers=_workers(where, raw.get("workers")),
     )
 
     # Each option is valid by itself here.
@@ -370,6 +410,10 @@ def fail(
     code: str | None = None,
 ) -> NoReturn:
     raise OptionError(where, what, rule, fix, code=code)
+
+
+def _first_given(given: Mapping[str, object]) -> str | None:
+    return next((name for name, is_given in given.items() if is_given), None)
 
 
 def _listing(names: set[str]) -> str:
@@ -576,6 +620,22 @@ _PAST = ("warn", "raise", "eager")
 
 def _is_axis(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier()
+
+
+def _workers(where: Where | str, value: object) -> int | str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value == AUTO:
+        return AUTO
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MOST_WORKERS:
+        fail(
+            where,
+            f"workers={value!r} is not a number of threads.",
+            f'It is a number from 1 to {MOST_WORKERS}, or "auto" for as many as there are cores to'
+            " be had.",
+            'write workers=2 or workers="auto".',
+        )
+    return value
 
 
 def _remat(where: Where | str, value: object) -> str | None:

@@ -154,6 +154,7 @@ def _check(where: str, core: CompiledFunction, axis: str) -> None:
             core.options.pad,
             "leave it out: a last microbatch that is shorter needs no padding.",
         ),
+        ("workers", core.options.workers, "leave it out: microbatches run one after the other."),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
         (
             "memory",
