@@ -63,7 +63,9 @@ def runner_inside(
         run = checked_calls(body, jitted)
     if options.compiler == "fast":
         run = _fast(jitted, run)
-    return run if options.cache else _without_cache(run)
+    if not options.cache:
+        run = _without_cache(run)
+    return run
 
 
 def around(
