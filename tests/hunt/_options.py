@@ -184,7 +184,7 @@ def vmap_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
 def vmap_workers(rng: Any, fn: Any, program: Program, n: int) -> Way:
     options: dict[str, Any] = {"workers": int(pick(rng, (2, 2, 3)))}
     if rng.random() < 0.4:
-        options["chunk"] = {"b": int(pick(rng, (1, 2)))}
+        options["chunk"] = {"b": "fast" if rng.random() < 0.3 else int(pick(rng, (1, 2)))}
     return _mapped(rng, fn, program, n, **options)
 
 

@@ -1,10 +1,11 @@
-"""Mistakes where a mapped axis is split over threads."""
+"""Mistakes where a mapped axis is split over threads, or cut as it is measured."""
 
 from __future__ import annotations
 
 from tests.mutations._mutation import Mutation
 
 _CALLS = "tests/program/test_worker_calls.py::test_"
+_WIDTHS = "tests/program/test_width_calls.py::test_"
 _THREADS = "tests/program/test_worker_threads.py::test_"
 _SOURCE = "src/jitney/_program"
 
@@ -36,6 +37,20 @@ MUTATIONS = [
         "min((number for number in failed if number), default=0)",
         "failed[0]",
         (f"{_CALLS}a_check_raises_wherever_it_fails",),
+    ),
+    Mutation(
+        "a width that is quick on a sample is not tried on the call",
+        f"{_SOURCE}/width_calls.py",
+        "        if chunked > _GAIN * whole:\n",
+        "        if not chunked:\n",
+        (f"{_WIDTHS}the_whole_stays_if_the_call_itself_is_no_quicker",),
+    ),
+    Mutation(
+        "the call that measures has the result of the whole",
+        f"{_SOURCE}/width_calls.py",
+        "        return self._run(best, arrays), WidthChoice(",
+        "        return out, WidthChoice(",
+        (f"{_WIDTHS}a_width_is_kept_from_the_first_call_on",),
     ),
     Mutation(
         "a call returns before its other threads are done",

@@ -245,6 +245,18 @@ CASES = [
         {"precision": "bf16", "on_trace_error": "eager"},
         {"precision": "bf16"},
     ),
+    of_unit(
+        "",
+        'give a size, or "auto".',
+        {"vmap": "b", "chunk": {"d": "fast"}},
+        {"vmap": "b", "chunk": {"d": 1}},
+    ),
+    of_unit(
+        "",
+        "give a size, or leave out",
+        {"vmap": "b", "chunk": {"b": "fast"}, "donate": "x"},
+        {"vmap": "b", "chunk": {"b": "fast"}},
+    ),
     of_unit("_workers", "write workers=2", {"vmap": "b", "workers": 0}, TWO),
     of_unit("", 'write vmap="batch" with it', {"workers": 2}, TWO),
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),

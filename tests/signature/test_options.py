@@ -91,6 +91,16 @@ REFUSED = [
         "contradict each other",
         'write precision="bf16-all"',
     ),
+    (
+        {"chunk": {"n": "fast"}},
+        'chunk="fast" is of an axis that is not the outermost of `vmap`.',
+        'give a size, or "auto".',
+    ),
+    (
+        {"chunk": {"b": "fast"}, "vmap": "b", "donate": "x"},
+        'chunk="fast" and `donate` together are not supported yet.',
+        "give a size, or leave out the other.",
+    ),
     ({"workers": 0}, "workers=0 is not a number of threads.", "write workers=2"),
     ({"workers": True}, "workers=True is not a number of threads.", "write workers=2"),
     ({"workers": "all"}, "workers='all' is not a number of threads.", 'workers="auto"'),

@@ -23,7 +23,7 @@ from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ArrayHint, ScalarHint
-from .._signature.options import Options
+from .._signature.options import Options, is_measured
 from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
@@ -228,6 +228,7 @@ def _check(program: Program, where: Where, vjp_order: object) -> None:
         "shard": options.shard is not None or options.mesh is not None,
         "debug_nans": options.debug_nans,
         "JITNEY_DISABLE": options.disabled is not None,
+        'chunk="fast"': is_measured(options.chunk),
     }
     for name, is_there in refused.items():
         if is_there:

@@ -67,7 +67,7 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
-    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
@@ -93,7 +93,7 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
-    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
@@ -130,7 +130,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
             which that cannot be proven runs at exact size, with one warning.
         chunk: Axis name -> the number of its elements that are processed at a time, or `"auto"`.
             Sums are accumulated over the chunks, in as many passes as the body needs; an operation
-            that cannot be cut raises an `AxisError` that names the line.
+            that cannot be cut raises an `AxisError` that names the line. `"fast"` measures, at the
+            first call of a size, how many elements of the axis of `vmap` are quickest.
         memory: Limit on the bytes of temporaries and arguments, as the compiler counts them: a
             number, a text such as `"2GiB"`, or `"auto"` for the free memory. A program that exceeds
             it is cut into chunks, along the axis of `chunk` or the longest that can be cut.

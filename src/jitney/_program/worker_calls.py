@@ -193,7 +193,7 @@ class WorkerCalls:
         Raises:
             OptionError: The call cannot be split, and a number of workers was given.
         """
-        key = _key(arrays)
+        key = call_key(arrays)
         program = self._programs.get(key)
         if program is None:
             with self._making:
@@ -268,12 +268,7 @@ def split_of(entry: Specialization, arrays: Sequence[Array]) -> Split:
     count, why = _count(options.workers)
     if count == 1:
         raise Unsplit(f"one worker{f', {why}' if why else ''}")
-    vmap = entry.plan_call(arrays, jit=False).plan.stage("vmap")
-    if not isinstance(vmap, Vmap):
-        raise Unsplit(vmap.why)
-    axis, dims = vmap.axes[0], vmap.levels[0]
-    mapped = zip(arrays, dims, strict=True)
-    size = next(aval_parts(array)[0][dim] for array, dim in mapped if dim is not None)
+    axis, size, dims = mapped_axis(entry, arrays)
 
     # Whole chunks, so that each is as wide as without workers.
     chunk = dict(options.chunk).get(axis)
@@ -289,6 +284,25 @@ def split_of(entry: Specialization, arrays: Sequence[Array]) -> Split:
         width,
     )
     return Split(division, min(count, len(division.parts)), why)
+
+
+def mapped_axis(
+    entry: Specialization,
+    arrays: Sequence[Array],
+) -> tuple[str, int, tuple[int | None, ...]]:
+    """Return the outermost mapped axis of a call, its size, and its position in each array.
+
+    Raises:
+        ContractError: The arrays differ in its size, or do not fit the contract.
+        Unsplit: No array has it.
+    """
+    vmap = entry.plan_call(arrays, jit=False).plan.stage("vmap")
+    if not isinstance(vmap, Vmap):
+        raise Unsplit(vmap.why)
+    axis, dims = vmap.axes[0], vmap.levels[0]
+    mapped = zip(arrays, dims, strict=True)
+    size = next(aval_parts(array)[0][dim] for array, dim in mapped if dim is not None)
+    return axis, size, dims
 
 
 def reason_of(entry: Specialization, unsplit: Unsplit) -> str:
@@ -358,7 +372,7 @@ def _refuse_devices(arrays: Sequence[Array]) -> None:
         raise Unsplit(f"it runs on a device of kind {min(others)!r}", is_refused=True)
 
 
-def _key(arrays: Sequence[Array]) -> Hashable:
+def call_key(arrays: Sequence[Array]) -> Hashable:
     """Return the key of calls that one program serves: all that JAX would compile another one
     for.
     """

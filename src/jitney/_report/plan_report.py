@@ -30,7 +30,7 @@ from .._program.sharded_calls import transfers
 from .._program.worker_calls import Unsplit, reason_of, refuse_effects, split_of
 from .._public import public_in
 from .._shown import Shown
-from .._signature.options import AUTO, Options
+from .._signature.options import AUTO, Options, is_measured
 from .._stages import Chunk, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
@@ -191,6 +191,7 @@ def report(
 
     # Chunks, with the passes over the data and the memory that was measured for them.
     chunk, cut = plan.of(Chunk), None
+    stages = [_width_line(entry, arrays, line) for line in stages]
     if chunk is not None and ready:
         with entry.numbers():
             cut = chunk.cut(entry.body_inside(plan, Chunk))
@@ -640,6 +641,22 @@ def _serialized_line(
         return [
             PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
         ]
+
+
+def _width_line(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    line: PlanLine,
+) -> PlanLine:
+    """Return the line of a stage, which for chunks of a measured width has what was measured."""
+    if line.name != "chunk" or not is_measured(entry.options.chunk):
+        return line
+    if entry.widths is None:
+        return replace(line, why="under an outer trace: all at once")
+    choice = entry.widths.choice(arrays)
+    if choice is None:
+        return replace(line, why="the first call of this size measures which width is quickest")
+    return PlanLine("chunk", choice.width is not None, choice.why)
 
 
 def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:

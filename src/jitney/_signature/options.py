@@ -29,6 +29,8 @@ from .paths import Steps, root_of, stem_of, steps_of
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
+MEASURED = "fast"
+"""Value of `chunk`: the size is measured, of an axis of `vmap`."""
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
 DEFAULT = "default"
 # Factories in `jax.checkpoint_policies` take arguments, so a name alone does not choose a policy.
@@ -273,6 +275,27 @@ _CONTRADICTIONS = (
         'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.',
     ),
     _Contradiction(
+        lambda o: is_measured(o.chunk) and o.chunk[0][0] not in [a.name for a in o.vmap[:1]],
+        'chunk="fast" is of an axis that is not the outermost of `vmap`.',
+        "Widths are measured on a part of the elements, which `vmap` computes each alone.",
+        'give a size, or "auto".',
+    ),
+    _Contradiction(
+        lambda o: (
+            is_measured(o.chunk)
+            and _first_given(
+                {
+                    "donate": o.donate,
+                    "shard": o.shard is not None,
+                    'precision="auto:..."': tolerance_of(o.precision) is not None,
+                }
+            )
+        ),
+        'chunk="fast" and `{}` together are not supported yet.',
+        "What is measured runs several times, on parts of the arguments.",
+        "give a size, or leave out the other.",
+    ),
+    _Contradiction(
         lambda o: o.workers and not o.vmap,
         "`workers` is given, and `vmap` is not.",
         "Threads share an axis that `vmap` adds: each of its elements is computed alone.",
@@ -410,6 +433,11 @@ def fail(
     code: str | None = None,
 ) -> NoReturn:
     raise OptionError(where, what, rule, fix, code=code)
+
+
+def is_measured(chunk: tuple[tuple[str, int | str], ...]) -> bool:
+    """Return whether the size of a chunk is measured."""
+    return any(size == MEASURED for _, size in chunk)
 
 
 def _first_given(given: Mapping[str, object]) -> str | None:
@@ -563,7 +591,7 @@ def _chunk(
         fail(
             where,
             f"chunk={value!r} does not say which axis is cut into chunks of what size.",
-            '`chunk` takes a dict from axis name to a size above 0 or "auto".',
+            '`chunk` takes a dict from axis name to a size above 0, "auto" or "fast".',
             'write chunk={"points": 65536}.',
         )
     if len(value) > 1:
@@ -577,8 +605,8 @@ def _chunk(
 
 
 def _is_chunk_size(value: object) -> bool:
-    if value == AUTO:
-        return True
+    if isinstance(value, str):
+        return value in (AUTO, MEASURED)
     # A bool is an int to Python, but not a size.
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
