@@ -11,6 +11,8 @@ from jax.extend import random as ciphers
 from jitney._axes import Refused, demand, run_chunked, run_padded, trace
 from jitney._axes.interpreter import PaddedInterpreter
 from jitney._axes.rules import RULES
+from jitney._jax.equinox_checks import Insides
+from jitney._jax.jaxprs import draws_jointly
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
 
@@ -79,7 +81,9 @@ def test_elements_are_counted_beyond_32_bits():
     "options", [{"jax_threefry_partitionable": False}, {"jax_default_prng_impl": "rbg"}], ids=str
 )
 def test_other_generators_are_refused(options):
-    """They draw by how many numbers there are."""
+    """They draw by how many numbers there are. Where each element has a key of its own it is alone,
+    but with `rbg`, which JAX maps by drawing for all keys at once.
+    """
     was = {name: getattr(jax.config, name) for name in options}
     try:
         for name, value in options.items():
@@ -93,6 +97,17 @@ def test_other_generators_are_refused(options):
                 ),
                 9,
             )
+        own = [(("n", *jax.random.key_data(jax.random.key(0)).shape), np.uint32)]
+        case = cases.Case(
+            "own",
+            lambda k: jax.vmap(lambda k: jax.random.normal(jax.random.wrap_key_data(k)))(k),
+            own,
+        )
+        if options.get("jax_default_prng_impl") == "rbg":
+            with pytest.raises(Refused, match="draws for all its keys at once"):
+                planned(case, 9)
+        else:
+            planned(case, 9)
     finally:
         for name, value in was.items():
             jax.config.update(name, value)
@@ -120,7 +135,7 @@ def test_keys_of_its_own_for_each_element(name, cipher):
     case = cases.Case("own", body, [(("n", words), np.uint32)])
     keys = np.arange(9 * words, dtype=np.uint32).reshape(9, words)
     if (cipher, name) in OF_THE_FIRST:
-        with pytest.raises(Refused, match="draws for each of its elements from the key of the"):
+        with pytest.raises(Refused, match="draws for all its keys at once"):
             planned(case, 9)
         return
     passes = planned(case, 9)
@@ -161,3 +176,40 @@ def test_what_is_of_another_length_inside_a_loop_is_refused_in_chunks():
         Refused, match=r"makes an array with d0 - 1 elements along it inside `jax.lax.scan`"
     ):
         planned(cases.Case("odd", body, cases.V), 9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda words, key: jax.random.split(key),
+        lambda words, key: jax.random.fold_in(key, words[0]),
+    ],
+)
+def test_keys_that_are_made_from_unsafe_ones_are_refused(make):
+    """`unsafe_rbg` makes those of a map together; `rbg` by a cipher, each alone."""
+
+    def body(words, impl):
+        keys = jax.vmap(lambda k: make(k, jax.random.wrap_key_data(k, impl=impl)))(words)
+        return jax.random.key_data(keys)
+
+    shapes = [(("n", 4), np.uint32)]
+    planned(cases.Case("rbg", lambda words: body(words, "rbg"), shapes), 9)
+    with pytest.raises(Refused, match="draws for all its keys at once"):
+        planned(cases.Case("unsafe", lambda words: body(words, "unsafe_rbg"), shapes), 9)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_what_is_called_joint_depends_on_the_keys_beside_it(impl):
+    """And what is not, does not: rows of a map over six keys, and over the last three of them."""
+    keys = jax.random.split(jax.random.key(7, impl=impl), 6)
+    makes = {
+        "random_bits": lambda key, i: jax.random.bits(key, (2,)),
+        "random_split": lambda key, i: jax.random.key_data(jax.random.split(key)),
+        "random_fold_in": lambda key, i: jax.random.key_data(jax.random.fold_in(key, i)),
+    }
+    rows = np.arange(6, dtype=np.uint32)
+    for name, make in makes.items():
+        whole, part = jax.vmap(make)(keys, rows), jax.vmap(make)(keys[3:], rows[3:])
+        program = jax.make_jaxpr(jax.vmap(make))(keys, rows)
+        joint = any(map(draws_jointly, Insides().equations(program)))
+        assert joint is not bool(jnp.all(whole[3:] == part)), name

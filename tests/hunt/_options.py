@@ -209,6 +209,13 @@ def vmap_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
     )
 
 
+def vmap_workers(rng: Any, fn: Any, program: Program, n: int) -> Way:
+    options: dict[str, Any] = {"workers": int(pick(rng, (2, 2, 3)))}
+    if rng.random() < 0.4:
+        options["chunk"] = {"b": "fast" if rng.random() < 0.3 else int(pick(rng, (1, 2)))}
+    return _mapped(rng, fn, program, n, **options)
+
+
 def shard(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | None:
     if n % DEVICES or n == 0 or len(jax.devices()) < DEVICES:
         return None
@@ -683,6 +690,7 @@ OPTIONS: dict[str, Option] = {
     "vmap": Option(vmap, 0.7),
     "vmap+pad": Option(vmap_pad, 1),
     "vmap+chunk": Option(vmap_chunk, 0.7),
+    "vmap+workers": Option(vmap_workers, 0.5),
     "shard": Option(shard, 3),
     "shard+chunk": Option(shard_chunk, 3),
     "shard optional": Option(shard_optional, 1),

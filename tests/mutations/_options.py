@@ -361,7 +361,7 @@ AROUND = [
     Mutation(
         "cache=False uses the persistent cache",
         "src/jitney/_program/wrappers.py",
-        "        if not options.cache:\n            run = _without_cache(run)\n",
+        "    if not options.cache:\n        run = _without_cache(run)\n",
         "",
         (f"{_WRAPPERS}cache_false_uses_no_persistent_cache",),
     ),
@@ -424,7 +424,7 @@ AROUND = [
     Mutation(
         "debug_nans looks at nothing",
         "src/jitney/_program/wrappers.py",
-        "        if options.debug_nans:\n            run = _finite(body, jitted, run)\n",
+        "    if options.debug_nans:\n        run = _finite(body, jitted, run)\n",
         "",
         (f"{_WRAPPERS}debug_nans_names_operation_and_line",),
     ),

@@ -162,9 +162,9 @@ REFUSALS = [
     ),
     Mutation(
         "a chunk draws from its own first key",
-        "src/jitney/_axes/rules/random.py",
-        '_DRAWN_ALONE = ("key<fry>",)',
-        '_DRAWN_ALONE = ("key<fry>", "key<rbg>")',
+        "src/jitney/_jax/jaxprs.py",
+        '"random_bits": ("key<fry>",),',
+        '"random_bits": ("key<fry>", "key<rbg>"),',
         (f"{_RANDOM}keys_of_its_own_for_each_element[draw-rbg]",),
     ),
     Mutation(

@@ -99,6 +99,7 @@ POW2 = {"points": "pow2"}
 MESH = jitney.mesh(data=1)
 LAID = {"shard": {"points": "data"}, "mesh": MESH}
 MAPPED = {"b": {"x": 0}}
+TWO = {"vmap": "b", "workers": 2}
 
 CASES = [
     of_energy(
@@ -244,6 +245,23 @@ CASES = [
         {"precision": "bf16", "on_trace_error": "eager"},
         {"precision": "bf16"},
     ),
+    of_unit(
+        "",
+        'give a size, or "auto".',
+        {"vmap": "b", "chunk": {"d": "fast"}},
+        {"vmap": "b", "chunk": {"d": 1}},
+    ),
+    of_unit(
+        "",
+        "give a size, or leave out",
+        {"vmap": "b", "chunk": {"b": "fast"}, "donate": "x"},
+        {"vmap": "b", "chunk": {"b": "fast"}},
+    ),
+    of_unit("_workers", "write workers=2", {"vmap": "b", "workers": 0}, TWO),
+    of_unit("", 'write vmap="batch" with it', {"workers": 2}, TWO),
+    of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),
+    of_unit("", "keep one: the whole", {**TWO, "donate": "x"}, TWO),
+    of_unit("", "keep one of the two", {**TWO, "memory": "1GiB"}, {"vmap": "b", "memory": "1GiB"}),
     # Against the signature.
     Remedy(
         "_program/core.py:_check_names",

@@ -40,6 +40,11 @@ def total(x: Float[Array, "n"]):
     return jnp.sum(x**2)
 
 
+def printed(x: Float[Array, "n"]):
+    jax.debug.callback(lambda x: None, x)
+    return x
+
+
 def untyped(x):
     return jnp.sum(x**2)
 
@@ -222,6 +227,14 @@ def mapped_parts(paths):
 
 
 CASES = [
+    Remedy(
+        "_program/worker_calls.py:reason_of",
+        "leave out `workers`, or write",
+        lambda: optimize(vmap="row", workers=2)(printed)(ROWS),
+        lambda: optimize(vmap="row", workers="auto")(printed)(ROWS),
+        TABLE,
+        core=True,
+    ),
     # Values that a trace does not have.
     Remedy(
         DATA,

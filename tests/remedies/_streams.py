@@ -131,6 +131,13 @@ def verified(rows, limit=100):
 
 CASES = [
     Remedy(
+        f"{STREAM}:_check_keywords",
+        "stream a program without `workers`",
+        lambda: stream(ROWS, options={"vmap": {"b": {"rows": 0}}, "workers": 2}),
+        lambda: stream(ROWS),
+        SQUARES,
+    ),
+    Remedy(
         f"{STREAM}:_warn_of_small_chunks",
         'give it more, such as memory="64MiB"',
         lambda: summed("256B"),

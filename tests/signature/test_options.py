@@ -91,6 +91,50 @@ REFUSED = [
         "contradict each other",
         'write precision="bf16-all"',
     ),
+    (
+        {"chunk": {"n": "fast"}},
+        'chunk="fast" is of an axis that is not the outermost of `vmap`.',
+        'give a size, or "auto".',
+    ),
+    (
+        {"chunk": {"b": "fast"}, "vmap": "b", "donate": "x"},
+        'chunk="fast" and `donate` together are not supported yet.',
+        "give a size, or leave out the other.",
+    ),
+    ({"workers": 0}, "workers=0 is not a number of threads.", "write workers=2"),
+    ({"workers": True}, "workers=True is not a number of threads.", "write workers=2"),
+    ({"workers": "all"}, "workers='all' is not a number of threads.", 'workers="auto"'),
+    ({"workers": 2}, "`workers` is given, and `vmap` is not.", 'write vmap="batch" with it'),
+    (
+        {"workers": 2, "vmap": "b", "chunk": {"n": 4}},
+        "`workers` and a chunk of 'n', which the signature has, together",
+        "`shard` divides such an axis",
+    ),
+    (
+        {"workers": 2, "vmap": "b", "donate": "x"},
+        "`workers` and `donate` contradict each other.",
+        "keep one",
+    ),
+    (
+        {"workers": 2, "vmap": "b", "pad": {"n": "pow2"}},
+        "`workers` and `pad` together are not supported yet.",
+        "keep one",
+    ),
+    (
+        {"workers": 2, "vmap": "b", "memory": "1GB"},
+        "`workers` and `memory` together are not supported yet.",
+        "keep one",
+    ),
+    (
+        {"workers": 2, "vmap": "b", "shard": {"n": "data"}},
+        "`workers` and `shard` together are not supported yet.",
+        "keep one",
+    ),
+    (
+        {"workers": 2, "vmap": "b", "precision": "auto:1e-2"},
+        "together are not supported yet.",
+        "keep one",
+    ),
     # Malformed.
     ({"static": 0}, "static=0 does not name parameters.", 'write static="x"'),
     ({"static": ""}, "static='' does not name parameters.", 'write static="x"'),

@@ -15,6 +15,7 @@ from .._lazy import names
 
 if TYPE_CHECKING:
     from .callbacks import demand_no_effects as demand_no_effects
+    from .callbacks import find_effect as find_effect
     from .chunks.chunked import Chunked as Chunked
     from .chunks.chunked import KnownValues as KnownValues
     from .chunks.chunked import StoredCarries as StoredCarries
@@ -52,6 +53,7 @@ else:
         __name__,
         {
             "demand_no_effects": "callbacks",
+            "find_effect": "callbacks",
             "Chunked": "chunks.chunked",
             "StoredCarries": "chunks.chunked",
             "KnownValues": "chunks.chunked",

@@ -47,19 +47,24 @@ def demand_no_effects(jaxpr: AnyJaxpr) -> None:
     Raises:
         Refused: It calls back, or has another effect, in a sub-jaxpr of any depth.
     """
+    effect = find_effect(jaxpr)
+    if effect is not None:
+        place, what = effect
+        verb = "do" if what.startswith("calls") else "have"
+        raise Refused(place, f"{what}, which it may {verb} for elements that are filled in too")
+
+
+def find_effect(jaxpr: object) -> tuple[str, str] | None:
+    """Return the user's line of the first side effect of a program, at any depth, and its
+    description as a predicate; None if there is none. Run-time checks of Equinox are left out.
+    """
     for eqn in Insides().equations(jaxpr):
+        name = eqn.primitive.name
         if is_callback(eqn) and not is_of_check(eqn):
-            raise Refused(
-                source_of(eqn),
-                f"calls Python (`{eqn.primitive.name}`), which it may do for elements that are"
-                " filled in too",
-            )
+            return source_of(eqn), f"calls Python (`{name}`)"
         if any(map(_is_seen_outside, eqn.effects)) and not programs(eqn.params):
-            raise Refused(
-                source_of(eqn),
-                f"has an effect (`{eqn.primitive.name}`), which it may have for elements that are"
-                " filled in too",
-            )
+            return source_of(eqn), f"has an effect (`{name}`)"
+    return None
 
 
 def _is_seen_outside(effect: object) -> bool:

@@ -164,6 +164,7 @@ def depends_on_nesting(options: Options) -> bool:
         options.debug_nans,
         options.runtime_checks == "later",
         options.cache == "program",
+        options.workers is not None,
     )
     return any(map(bool, nested))
 

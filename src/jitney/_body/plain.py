@@ -82,6 +82,7 @@ def plain_options(options: Options) -> Options:
         mesh=None,
         accumulate=False,
         verify=False,
+        workers=None,
     )
 
 
@@ -117,6 +118,8 @@ def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
         changes.append(ProgramChange("memory"))
     if options.shard is not None:
         changes.append(ProgramChange("shard", tuple(name for name, _ in options.shard.axes)))
+    if options.workers is not None:
+        changes.append(ProgramChange("workers", (options.vmap[0].name,)))
     if options.remat is not None or (
         derived is not None and (derived.remat or derived.memory is not None)
     ):

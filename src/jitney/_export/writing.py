@@ -23,7 +23,7 @@ from .._jax.typed import Array, Aval
 from .._program.entry import Specialization
 from .._report.plan_report import report
 from .._signature.hints import ArrayHint, ScalarHint
-from .._signature.options import Options
+from .._signature.options import Options, is_measured
 from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
@@ -50,6 +50,7 @@ _LEFT = {
     "debug_nans": "nothing looks at the results of a loaded program",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
+    "workers": "the whole program is exported, and runs in one call",
     "runtime_checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that determine how calls run, not what they return. They are dropped, and the plan lists
@@ -227,6 +228,7 @@ def _check(program: Program, where: Where, vjp_order: object) -> None:
         "shard": options.shard is not None or options.mesh is not None,
         "debug_nans": options.debug_nans,
         "JITNEY_DISABLE": options.disabled is not None,
+        'chunk="fast"': is_measured(options.chunk),
     }
     for name, is_there in refused.items():
         if is_there:

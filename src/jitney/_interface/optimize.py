@@ -68,7 +68,7 @@ def optimize(
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     ragged: Literal["list", "padded"] = "list",
-    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
@@ -83,6 +83,7 @@ def optimize(
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
+    workers: int | Literal["auto"] | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -94,7 +95,7 @@ def optimize(
     vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
     pad: Mapping[str, Buckets] | None = None,
     ragged: Literal["list", "padded"] = "list",
-    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
@@ -109,6 +110,7 @@ def optimize(
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
+    workers: int | Literal["auto"] | None = None,
 ) -> Program[P, R]: ...
 @public
 def optimize(fn: object = None, /, **options: object) -> object:
@@ -135,7 +137,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
             which zeros stand behind each row, and the lengths.
         chunk: Axis name -> the number of its elements that are processed at a time, or `"auto"`.
             Sums are accumulated over the chunks, in as many passes as the body needs; an operation
-            that cannot be cut raises an `AxisError` that names the line.
+            that cannot be cut raises an `AxisError` that names the line. `"fast"` measures, at the
+            first call of a size, how many elements of the axis of `vmap` are quickest.
         memory: Limit on the bytes of temporaries and arguments, as the compiler counts them: a
             number, a text such as `"2GiB"`, or `"auto"` for the free memory. A program that exceeds
             it is cut into chunks, along the axis of `chunk` or the longest that can be cut.
@@ -175,6 +178,9 @@ def optimize(fn: object = None, /, **options: object) -> object:
             `shard`.
         verify: Whether each new program is also run as plain `jax.jit` and compared. None for the
             setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY`.
+        workers: How many threads share the axis of `vmap` on a CPU, of several the outermost, or
+            `"auto"` for as many as there are cores to be had. Each runs the compiled program on its
+            part; the call waits for all of them.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.

@@ -226,3 +226,18 @@ def source_of(eqn: JaxprEqn, held_at: str = "") -> str:
         return held_at
     file, line, function = frames[0].groups()
     return spelled_place(file, line, function.rpartition("<locals>.")[2], held_at)
+
+
+def draws_jointly(eqn: JaxprEqn) -> bool:
+    """Return whether an equation makes the random numbers of several keys together, so that those
+    of one key may depend on the keys beside it: JAX maps the generators `rbg` and `unsafe_rbg` so.
+    """
+    name = eqn.primitive.name
+    if name in ("rng_bit_generator", "rng_uniform"):
+        return True
+    alone = {
+        "random_bits": ("key<fry>",),
+        "random_split": ("key<fry>", "key<rbg>"),
+        "random_fold_in": ("key<fry>", "key<rbg>"),
+    }
+    return name in alone and str(eqn.invars[0].aval.dtype) not in alone[name]

@@ -38,6 +38,17 @@ def x64_is_on() -> bool:
     return bool(_CONFIG.jax_enable_x64)
 
 
+def looks_for_nans() -> bool:
+    """Return whether JAX itself looks at the results of each program in this thread."""
+    return bool(_CONFIG.jax_debug_nans or _CONFIG.jax_debug_infs)
+
+
+def default_platform() -> str:
+    """Return the platform of arrays that nobody has put elsewhere, in this thread."""
+    device = _CONFIG.jax_default_device
+    return str(getattr(device, "platform", device) or jax.default_backend())
+
+
 def platforms_setting() -> str | None:
     """Return the platforms that JAX is to start, as text, if the setting names any."""
     return _CONFIG.jax_platforms

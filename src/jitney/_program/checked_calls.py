@@ -36,6 +36,8 @@ def waits(options: Options) -> str | None:
     """Return why calls wait for the result of their checks; None if it is looked at later."""
     if options.runtime_checks == "now":
         return 'no `runtime_checks="later"` given'
+    if options.workers is not None:
+        return "with `workers` a call waits for its threads"
     if options.shard is not None:
         return "with `shard` Equinox runs a program that holds checks, and waits"
     if options.debug_nans:

@@ -50,7 +50,7 @@ from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._own_time import OWN_TIME
 from .._signature.attribute_reads import Statics
-from .._signature.options import Options, tolerance_of
+from .._signature.options import Options, is_measured, tolerance_of
 from .._signature.read_hooks import suspend_readers
 from .._stages import Jit, Place
 from .._switches import SETTINGS
@@ -75,6 +75,8 @@ from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
 from .padded_calls import Narrower, PaddedCalls, warn_refusal
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
+from .width_calls import WidthCalls
+from .worker_calls import WorkerCalls
 from .wrappers import Run, lower_as_run, runner
 
 if TYPE_CHECKING:
@@ -199,6 +201,12 @@ class Specialization(CallPlanner):
         self.sharded: ShardedCalls | None = None
         if core.options.shard is not None and not self.request.nested:
             self.sharded = ShardedCalls(self)
+        self.workers: WorkerCalls | None = None
+        if core.options.workers is not None and not self.request.nested:
+            self.workers = WorkerCalls(self)
+        self.widths: WidthCalls | None = None
+        if is_measured(core.options.chunk) and not self.request.nested:
+            self.widths = WidthCalls(self)
 
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
@@ -369,6 +377,10 @@ class Specialization(CallPlanner):
             run = padded
         elif self.sharded is not None:
             run = self.sharded
+        elif self.widths is not None:
+            run = self.widths.runner()
+        elif self.workers is not None:
+            run = self.workers.runner()
         else:
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
@@ -523,6 +535,9 @@ class Specialization(CallPlanner):
             calls = PaddedCalls(self) if pads else None
             while True:
                 try:
+                    part = None if self.workers is None else self.workers.ahead(arrays)
+                    if part is not None:
+                        return part
                     given = arrays if calls is None else calls.ahead(arrays)
                     return self.lower(given, "run").compile()
                 except Refused as refused:

@@ -37,24 +37,46 @@ def runner(
     jitted: Jitted,
 ) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
+    # An outer transform owns the compiler options, the cache and the results of its program.
+    if not (body.request.nested or is_nested_trace(arrays)):
+        return around(body, jitted, runner_inside(body, arrays, jitted))
+    ensure_cache()
+    return _in_x64(body, jitted, jitted) if body.options.precision == "f64" else jitted
+
+
+def runner_inside(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> Run:
+    """Return the function that runs the calls of an outermost program, without what `around`
+    adds.
+    """
     options = body.options
     ensure_cache()
     run: Run = jitted
+    if not body.checked:
+        # A trace that JAX caches: the call itself finds it.
+        with body.numbers():
+            body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
+    if body.checked:
+        run = checked_calls(body, jitted)
+    if options.compiler == "fast":
+        run = _fast(jitted, run)
+    if not options.cache:
+        run = _without_cache(run)
+    return run
 
-    # An outer transform owns the compiler options, the cache and the results of its program.
-    if not (body.request.nested or is_nested_trace(arrays)):
-        if not body.checked:
-            # A trace that JAX caches: the call itself finds it.
-            with body.numbers():
-                body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
-        if body.checked:
-            run = checked_calls(body, jitted)
-        if options.compiler == "fast":
-            run = _fast(jitted, run)
-        if not options.cache:
-            run = _without_cache(run)
-        if options.debug_nans:
-            run = _finite(body, jitted, run)
+
+def around(
+    body: CallPlanner,
+    jitted: Jitted,
+    run: Run,
+) -> Run:
+    """Add to a runner of whole calls what acts on their arguments and results."""
+    options = body.options
+    if options.debug_nans:
+        run = _finite(body, jitted, run)
     return _in_x64(body, jitted, run) if options.precision == "f64" else run
 
 

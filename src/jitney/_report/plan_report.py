@@ -27,9 +27,10 @@ from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._program.worker_calls import Unsplit, reason_of, refuse_effects, split_of
 from .._public import public_in
 from .._shown import Shown
-from .._signature.options import AUTO, Options
+from .._signature.options import AUTO, Options, is_measured
 from .._stages import Chunk, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
@@ -190,6 +191,7 @@ def report(
 
     # Chunks, with the passes over the data and the memory that was measured for them.
     chunk, cut = plan.of(Chunk), None
+    stages = [_width_line(entry, arrays, line) for line in stages]
     if chunk is not None and ready:
         with entry.numbers():
             cut = chunk.cut(entry.body_inside(plan, Chunk))
@@ -225,6 +227,7 @@ def report(
                 entry, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
             ),
             *_serialized_line(core, entry, arrays),
+            *_workers_line(entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(
@@ -638,6 +641,42 @@ def _serialized_line(
         return [
             PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
         ]
+
+
+def _width_line(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    line: PlanLine,
+) -> PlanLine:
+    """Return the line of a stage, which for chunks of a measured width has what was measured."""
+    if line.name != "chunk" or not is_measured(entry.options.chunk):
+        return line
+    if entry.widths is None:
+        return replace(line, why="under an outer trace: all at once")
+    choice = entry.widths.choice(arrays)
+    if choice is None:
+        return replace(line, why="the first call of this size measures which width is quickest")
+    return PlanLine("chunk", choice.width is not None, choice.why)
+
+
+def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+    """Return how the mapped axis is split over threads, if `workers` is given; traces the body."""
+    if entry.options.workers is None:
+        return []
+    taken = False
+    try:
+        split = split_of(entry, arrays)
+        with entry.numbers():
+            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+    except Unsplit as unsplit:
+        why = reason_of(entry, unsplit)
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
+        why = "the body cannot be traced, so nothing says what it does besides computing"
+    else:
+        taken, why = True, str(split)
+    return [PlanLine("workers", taken, why)]
 
 
 def _verify_line(

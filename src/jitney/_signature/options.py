@@ -29,6 +29,8 @@ from .paths import Steps, root_of, stem_of, steps_of
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
+MEASURED = "fast"
+"""Value of `chunk`: the size is measured, of an axis of `vmap`."""
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
 DEFAULT = "default"
 # Factories in `jax.checkpoint_policies` take arguments, so a name alone does not choose a policy.
@@ -41,6 +43,7 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
+MOST_WORKERS = 1024
 Wrt = str | tuple[str, ...] | list[str] | None
 """Names of the arguments to differentiate with respect to."""
 # Keywords of `jax.jit`, similar transforms and `equinox.filter_jit`, and their spelling in jitney.
@@ -152,6 +155,7 @@ class Options:
     shard: Sharding | None = None
     mesh: jax.sharding.Mesh | str | None = None
     verify: bool | None = None
+    workers: int | str | None = None
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
@@ -278,6 +282,64 @@ _CONTRADICTIONS = (
         'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.',
     ),
     _Contradiction(
+        lambda o: is_measured(o.chunk) and o.chunk[0][0] not in [a.name for a in o.vmap[:1]],
+        'chunk="fast" is of an axis that is not the outermost of `vmap`.',
+        "Widths are measured on a part of the elements, which `vmap` computes each alone.",
+        'give a size, or "auto".',
+    ),
+    _Contradiction(
+        lambda o: (
+            is_measured(o.chunk)
+            and _first_given(
+                {
+                    "donate": o.donate,
+                    "shard": o.shard is not None,
+                    'precision="auto:..."': tolerance_of(o.precision) is not None,
+                }
+            )
+        ),
+        'chunk="fast" and `{}` together are not supported yet.',
+        "What is measured runs several times, on parts of the arguments.",
+        "give a size, or leave out the other.",
+    ),
+    _Contradiction(
+        lambda o: o.workers and not o.vmap,
+        "`workers` is given, and `vmap` is not.",
+        "Threads share an axis that `vmap` adds: each of its elements is computed alone.",
+        'write vmap="batch" with it, on a function of one element.',
+    ),
+    _Contradiction(
+        lambda o: (
+            o.workers
+            and next((name for name, _ in o.chunk if name not in {a.name for a in o.vmap}), None)
+        ),
+        "`workers` and a chunk of {!r}, which the signature has, together are not supported yet.",
+        "Threads share the axis that `vmap` adds, and a sum over another one is not theirs.",
+        "keep one; `shard` divides such an axis over the devices of one CPU.",
+    ),
+    _Contradiction(
+        lambda o: o.workers and o.donate,
+        "`workers` and `donate` contradict each other.",
+        "Each thread gets a part of an array, and its result is a part of the whole.",
+        "keep one: the whole result has a buffer of its own.",
+    ),
+    _Contradiction(
+        lambda o: (
+            o.workers
+            and _first_given(
+                {
+                    "pad": o.pad,
+                    "memory": o.memory is not None,
+                    "shard": o.shard is not None,
+                    'precision="auto:..."': tolerance_of(o.precision) is not None,
+                }
+            )
+        ),
+        "`workers` and `{}` together are not supported yet.",
+        _NOT_CARRIED_OUT,
+        "keep one of the two.",
+    ),
+    _Contradiction(
         lambda o: _listing({name for axis in o.vmap for name in axis.arguments} & {*o.static}),
         "{} cannot be static and mapped.",
         "A static value is one value for the whole program.",
@@ -342,6 +404,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=_setting(where, "verify", raw),
+        workers=_workers(where, raw.get("workers")),
     )
 
     # Each option is valid by itself here.
@@ -394,6 +457,15 @@ def fail(
     code: str | None = None,
 ) -> NoReturn:
     raise OptionError(where, what, rule, fix, code=code)
+
+
+def is_measured(chunk: tuple[tuple[str, int | str], ...]) -> bool:
+    """Return whether the size of a chunk is measured."""
+    return any(size == MEASURED for _, size in chunk)
+
+
+def _first_given(given: Mapping[str, object]) -> str | None:
+    return next((name for name, is_given in given.items() if is_given), None)
 
 
 def _listing(names: set[str]) -> str:
@@ -544,7 +616,7 @@ def _chunk(
         fail(
             where,
             f"chunk={value!r} does not say which axis is cut into chunks of what size.",
-            '`chunk` takes a dict from axis name to a size above 0 or "auto".',
+            '`chunk` takes a dict from axis name to a size above 0, "auto" or "fast".',
             'write chunk={"points": 65536}.',
         )
     if len(value) > 1:
@@ -558,8 +630,8 @@ def _chunk(
 
 
 def _is_chunk_size(value: object) -> bool:
-    if value == AUTO:
-        return True
+    if isinstance(value, str):
+        return value in (AUTO, MEASURED)
     # A bool is an int to Python, but not a size.
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -601,6 +673,22 @@ _PAST = ("warn", "raise", "eager")
 
 def _is_axis(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier()
+
+
+def _workers(where: Where | str, value: object) -> int | str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value == AUTO:
+        return AUTO
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MOST_WORKERS:
+        fail(
+            where,
+            f"workers={value!r} is not a number of threads.",
+            f'It is a number from 1 to {MOST_WORKERS}, or "auto" for as many as there are cores to'
+            " be had.",
+            'write workers=2 or workers="auto".',
+        )
+    return value
 
 
 def _remat(where: Where | str, value: object) -> str | None:

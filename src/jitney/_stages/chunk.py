@@ -24,7 +24,7 @@ from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import public_name
 from .._jax.typed import Array
 from .._own_time import OWN_TIME
-from .._signature.options import AUTO
+from .._signature.options import AUTO, is_measured
 from .._view.named_axes import (
     clash_of,
     in_names,
@@ -158,6 +158,9 @@ class Chunk(Stage):
             return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
+
+        if is_measured(options.chunk):
+            return Skip("chunk", "the width is measured around the whole program")
 
         # `chunk={axis: 1}` of a mapped axis is a loop in place of `jax.vmap`.
         one_by_one = OneByOne.of(view, request)

@@ -178,6 +178,7 @@ def _check(
             core.options.pad and not by_rows,
             "leave it out: a last microbatch that is shorter needs no padding.",
         ),
+        ("workers", core.options.workers, "leave it out: microbatches run one after the other."),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
         (
             "memory",

@@ -195,6 +195,14 @@ def _check_keywords(
             "stream a program without `roll`.",
             code="J201",
         )
+    if program.options.workers is not None:
+        raise OptionError(
+            str(program),
+            "`workers` and `jitney.stream` together are not supported yet.",
+            "Threads share the arrays of one call, and a stream reads its data bit by bit.",
+            "stream a program without `workers`.",
+            code="J201",
+        )
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise OptionError(
             str(program),

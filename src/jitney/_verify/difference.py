@@ -75,6 +75,7 @@ TOLERANCES = {
     "accumulate": _SUMS,
     "stream": _SUMS,
     "shard": _SUMS,
+    "workers": _SUMS,
     "jacobian": _SUMS,
     "remat": _SUMS,
     "roll": _SUMS,

@@ -266,6 +266,7 @@ def _option_texts(options: Options) -> dict[str, str]:
         "memory": options.memory,
         "remat": options.remat,
         "roll": options.roll,
+        "workers": options.workers,
     }
     if options.vmap:
         # Without dims the rank rule applies, and the name alone is written.

@@ -5,8 +5,8 @@ JAX's default generator (`jax_threefry_partitionable`) is counter-based: element
 order, is the encryption of the 64-bit number i under the key. `jax.extend.random.threefry2x32_p` is
 that cipher. Padding of the leading axis does not change i; padding of any other axis does, and so
 does a chunk, so there i is computed from the true size and the start of the chunk. Other generators
-depend on the number of draws and are refused. So are keys of theirs along the axis: under `vmap`
-JAX's "rbg" draws the numbers of all elements from the first key, which a chunk does not have.
+depend on the number of draws and are refused, unless each element has a key of its own. Even then
+`rbg` and `unsafe_rbg` are: JAX maps them by drawing for all keys from the first one.
 
     shape (3, n), n = 5 of 8 allocated: element [1, 2] has i = 1 * 5 + 2, not 1 * 8 + 2
 """
@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from jax.extend import random as ciphers
 
+from ..._jax.jaxprs import draws_jointly
 from ..._jax.typed import Values
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter
@@ -31,31 +32,20 @@ from ..typed_jax import jnp, lax
 _WORD, _HALF = 32, 16
 
 
-# Generators whose elements with keys of their own are drawn, split and folded alone.
-_DRAWN_ALONE = ("key<fry>",)
-_SPLIT_ALONE = ("key<fry>", "key<rbg>")
-
-
 def _uses(op: Op) -> Iterator[Use]:
     dims = ragged_dims(op.params["shape"])
     options: Any = jax.config
     if dims and not (options.jax_threefry_partitionable and _key_dtype(op) == "key<fry>"):
         why = "draws random numbers from a generator whose draws depend on how many there are"
         yield refuse(op, dims, why)
-    else:
-        alone = _DRAWN_ALONE if op.name == "random_bits" else _SPLIT_ALONE
-        yield from _uses_of_keys(op, alone)
+    yield from _uses_of_keys(op)
 
 
-def _uses_of_keys(op: Op, alone: Sequence[str]) -> Iterator[Use]:
+def _uses_of_keys(op: Op) -> Iterator[Use]:
     dims = ragged_dims(chain.from_iterable(op.ins))
-    if dims and _key_dtype(op) not in alone:
-        why = "draws for each of its elements from the key of the first, as this generator does"
+    if dims and draws_jointly(op.eqn):
+        why = "draws for all its keys at once, where a draw depends on the keys beside its own"
         yield refuse(op, dims, why)
-
-
-def _fold_uses(op: Op) -> Iterator[Use]:
-    return _uses_of_keys(op, _SPLIT_ALONE)
 
 
 def _key_dtype(op: Op) -> str:
@@ -163,5 +153,5 @@ def _further(
 RULES: dict[str, Rule] = {
     "random_bits": Rule(_uses, _bits, makes=True),
     "random_split": Rule(_uses, _split, makes=True),
-    "random_fold_in": Rule(_fold_uses, evaluate_unchanged),
+    "random_fold_in": Rule(_uses_of_keys, evaluate_unchanged),
 }

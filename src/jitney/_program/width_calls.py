@@ -1,0 +1,234 @@
+"""Calls whose mapped axis is cut into chunks of a width that is measured: `chunk={"fit": "fast"}`.
+
+The first call of a size runs whole. Then each width runs a sample of its elements, the quickest
+runs the whole call too, and whichever of the two whole calls took less time serves all calls of
+that size from then on, and this first one: so no value changes from one call to the next.
+
+    whole                         926 ms
+    1, 16, 64, 256 and 1,024      120, 58, 51, 66 and 97 us an element, on a sample of 1,024
+    64 at a time                  430 ms: it stays
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import jax
+
+from .._errors import AxisError
+from .._jax.equinox_checks import FAILURE
+from .._jax.mesh import is_within_trace
+from .._jax.typed import Array
+from .._view.layout import is_nested_trace, jit_is_off
+from .held_numbers import Redirected
+from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
+from .wrappers import Run, around, runner_inside
+
+if TYPE_CHECKING:
+    from .core import CompiledFunction
+    from .entry import Specialization
+
+WIDTHS = (1, 16, 64, 256, 1024)
+"""Elements at a time that are tried, besides all of them."""
+# A sample is this part of the elements, and as many as the widest chunk.
+_SAMPLE = 16
+# A program is timed until it has run so often and so long, or very long.
+_TIMES, _SECONDS, _LONG = 3, 0.005, 0.5
+# A chunk that is not quicker than the whole by this factor is not taken.
+_GAIN = 0.95
+
+
+@dataclass(frozen=True)
+class WidthChoice:
+    """Width of the chunks of calls of one key.
+
+    Args:
+        width: Elements at a time; None for all of them.
+        why: The reason, with what was measured.
+    """
+
+    width: int | None
+    why: str
+
+
+class WidthCalls:
+    """Runs the calls of an entry whose chunks have a width that is measured."""
+
+    def __init__(self, entry: Specialization):
+        # The entry holds this.
+        self._entry = weakref.ref(entry)
+        self._choices: dict[Hashable, WidthChoice] = {}
+        # Width -> the entry of the same calls in chunks of it.
+        self._entries: dict[int, Specialization] = {}
+        # Runs whole calls, of programs that have or have not run-time checks.
+        self._whole: tuple[bool, Run] | None = None
+        # One thread measures, and others wait for its choice.
+        self._measuring = threading.RLock()
+
+    @property
+    def entry(self) -> Specialization:
+        entry = self._entry()
+        if entry is None:
+            raise ReferenceError("the program of this function has been dropped")
+        return entry
+
+    def runner(self) -> Run:
+        """Return the function that runs calls, with all that options add around it."""
+        return around(self.entry, self.entry.jitted, self)
+
+    def __call__(self, *arrays: Array) -> object:
+        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+            return self._run(None, arrays)
+        key = call_key(arrays)
+        choice = self._choices.get(key)
+        if choice is None:
+            with self._measuring:
+                choice = self._choices.get(key)
+                if choice is None:
+                    out, self._choices[key] = self._measured(arrays)
+                    return out
+        return self._run(choice.width, arrays)
+
+    def choice(self, arrays: Sequence[Array]) -> WidthChoice | None:
+        """Return the choice for a call with these arrays or abstract values, if it has fallen."""
+        return self._choices.get(call_key(arrays))
+
+    def _run(self, width: int | None, arrays: Sequence[Array]) -> object:
+        if width is not None:
+            return self._run_in_chunks(width, arrays)
+        entry = self.entry
+        if entry.workers is not None:
+            return entry.workers(*arrays)
+        if jit_is_off():
+            return entry.jitted(*arrays)
+        if self._whole is None or self._whole[0] != entry.checked:
+            run = runner_inside(entry, arrays, entry.jitted)
+            self._whole = entry.checked, run
+        return self._whole[1](*arrays)
+
+    def _run_in_chunks(self, width: int, arrays: Sequence[Array]) -> object:
+        """Run a call in chunks of one width, as `Program.__call__` runs that of an entry."""
+        entry = self._entry_of(width)
+        while True:
+            try:
+                out = entry.run(*arrays)
+                if entry.flights:
+                    entry.await_missed_checks(out)
+            except Redirected:
+                entry.redirects = False
+            except (FAILURE, ValueError) as error:
+                if not entry.note_missed_check(error):
+                    raise
+            else:
+                return out
+            finally:
+                if entry.flights:
+                    entry.land()
+
+    def _entry_of(self, width: int) -> Specialization:
+        entry = self._entries.get(width)
+        if entry is None:
+            outer = self.entry
+            core = cast("CompiledFunction", outer.core)
+            ((axis, _),) = core.options.chunk
+            # What the outer entry does around a call is not done inside of it once more.
+            options = replace(
+                core.options,
+                chunk=((axis, width),),
+                debug_nans=False,
+                verify=False,
+            )
+            entry = self._entries[width] = type(outer)(
+                core.with_options(options),
+                outer.layout,
+                outer.weak_statics,
+                outer.key,
+            )
+        return entry
+
+    def _measured(self, arrays: Sequence[Array]) -> tuple[object, WidthChoice]:
+        """Run a call, and choose the width of those like it."""
+        out = self._run(None, arrays)
+        try:
+            size, step, sample = self._sample(arrays)
+        except Unsplit as unsplit:
+            return out, WidthChoice(None, f"whole, {unsplit.what}")
+        jax.block_until_ready(out)
+
+        # Each width, on a sample.
+        tried: dict[int, float] = {}
+        texts: list[str] = []
+        elements = -(-size // step)
+        for width in WIDTHS:
+            if width >= size:
+                break
+            try:
+                took = seconds(lambda width=width: self._run(width, sample), width)
+            except AxisError:
+                texts.append(f"{width:,}: it cannot be cut")
+                continue
+            tried[width] = took
+            texts.append(f"{width:,}: {took / elements * 1e6:.3g}")
+        why = f"on {elements:,} elements, in us each: {', '.join(texts)}"
+        if not tried:
+            return out, WidthChoice(None, f"whole; {why}")
+
+        # The quickest of them and the whole, on the call itself.
+        best = min(tried, key=lambda width: tried[width])
+        whole = seconds(lambda: self._run(None, arrays), None)
+        chunked = seconds(lambda: self._run(best, arrays), best)
+        why = f"{best:,} at a time {chunked * 1e3:.3g} ms, whole {whole * 1e3:.3g} ms; {why}"
+        if chunked > _GAIN * whole:
+            return out, WidthChoice(None, f"whole, measured: {why}")
+        return self._run(best, arrays), WidthChoice(best, f"{best:,} at a time, measured: {why}")
+
+    def _sample(self, arrays: Sequence[Array]) -> tuple[int, int, Sequence[Array]]:
+        """Return the size of the axis, and every so many-th of its elements.
+
+        Raises:
+            Unsplit: Nothing is measured.
+        """
+        entry = self.entry
+        if jax.process_count() > 1:
+            raise Unsplit("since each of several processes would choose for itself")
+        on = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
+        if any(len(devices) > 1 for devices in on):
+            raise Unsplit("since its arrays lie on several devices")
+        axis, size, dims = mapped_axis(entry, arrays)
+        step = max(1, min(_SAMPLE, size // max(WIDTHS)))
+        sample = [
+            array if dim is None else array[(*[slice(None)] * dim, slice(None, None, step))]
+            for array, dim in zip(arrays, dims, strict=True)
+        ]
+        if size < 2:
+            raise Unsplit(f"since {axis}={size}")
+        try:
+            with entry.numbers():
+                refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*sample))
+        except Unsplit as unsplit:
+            raise Unsplit(f"since {unsplit.what}") from None
+        return size, step, sample
+
+
+def seconds(run: Callable[[], object], width: int | None) -> float:
+    """Return the seconds of a run that has compiled, the least of some.
+
+    Args:
+        run: Runs a program.
+        width: Elements that it works on at a time.
+    """
+    del width
+    jax.block_until_ready(run())
+    times: list[float] = []
+    while len(times) < _TIMES or sum(times) < _SECONDS:
+        began = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - began)
+        if sum(times) > _LONG:
+            break
+    return min(times)

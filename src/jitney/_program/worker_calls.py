@@ -1,0 +1,389 @@
+"""Calls whose mapped axis is split over threads: each runs one compiled program on its part.
+
+XLA runs a program of small operations on one core, and gives Python's lock free meanwhile. So two
+threads that run the program of half the elements use two cores. With `vmap="fit", workers=2`, for
+`ys: f32[9,400]` and a result `f32[9,3]`:
+
+    divided         two parts of 5: [0:5] and [4:9], of which the second gives up its first element
+    one program     vmap(body): f32[5,400] -> f32[5,3], compiled before any thread runs
+    two threads     each runs the program on its part of `ys`, and writes its own rows of the
+                    result, which lies on the host and becomes an array of the device as it is
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from .. import _axes
+from .._checks import CheckTable, Unflaggable
+from .._errors import OptionError, plural
+from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.compile_cache.cache import pause_cache
+from .._jax.equinox_checks import Insides, has_equinox_checks
+from .._jax.jaxprs import draws_jointly, source_of
+from .._jax.mesh import context, is_within_trace
+from .._jax.settings import (
+    default_platform,
+    looks_for_nans,
+    settings,
+    settings_of_programs,
+    x64_is_on,
+)
+from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.typed import Array
+from .._limits import allowed_cores
+from .._signature.options import AUTO
+from .._stages import Vmap
+from .._view.layout import aval_parts, is_nested_trace, jit_is_off
+from .checked_calls import checked_calls
+from .parts import ArrayType, Division, PartialResult
+from .worker_threads import THREADS
+from .wrappers import Run, around, runner_inside
+
+if TYPE_CHECKING:
+    from .entry import Specialization
+
+
+class Unsplit(Exception):
+    """A call runs whole.
+
+    Args:
+        what: Why.
+        is_refused: Whether `workers=2` asks for what cannot be done.
+        fix: What to do then, besides leaving out `workers`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        is_refused: bool = False,
+        fix: str = "",
+    ):
+        super().__init__(what)
+        self.what, self.is_refused, self.fix = what, is_refused, fix
+
+
+@dataclass(frozen=True)
+class Split:
+    """Division of a call, and the threads that work on its parts.
+
+    Args:
+        division: The parts.
+        workers: How many threads work on them.
+        why: Where this number comes from; "" if the user has given it.
+    """
+
+    division: Division
+    workers: int
+    why: str = ""
+
+    def __str__(self) -> str:
+        parts = self.division
+        count = len(parts.parts)
+        twice = count * parts.width - parts.size
+        again = f"; {twice} of {parts.size} are computed twice, so that one program serves all"
+        return (
+            f"{parts.axis}={parts.size} in {count} parts of {parts.width}, in {self.workers}"
+            f" threads{f' ({self.why})' if self.why else ''}{again if twice else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class PartProgram:
+    """Compiled program of all parts of calls of one key.
+
+    Args:
+        split: How these calls are divided.
+        compiled: The program, which returns the number of a failed check too, if it has a table.
+        results: The types of the arrays of its result.
+        table: Its run-time checks.
+    """
+
+    split: Split
+    compiled: jax.stages.Compiled
+    results: tuple[ArrayType, ...]
+    table: CheckTable | None
+
+    def run(self, arrays: Sequence[Array]) -> object:
+        """Run a call.
+
+        Raises:
+            EquinoxRuntimeError: A run-time check fails.
+        """
+        division = self.split.division
+        parts = division.cut(arrays)
+        results = [PartialResult(division, each) for each in self.results]
+        failed = [0] * len(parts)
+        trees: list[object] = [None] * len(parts)
+        # Threads have settings of their own, and the types of arguments depend on this one.
+        x64 = x64_is_on()
+
+        def work_on(number: int) -> None:
+            with jax.enable_x64(x64):
+                out = self.compiled(*parts[number])
+                if self.table is not None:
+                    out, flag = out
+                    failed[number] = int(np.asarray(flag))
+                leaves, trees[number] = tree_flatten(out)
+                for result, leaf in zip(results, leaves, strict=True):
+                    result.add(number, leaf)
+
+        tasks = [partial(work_on, number) for number in range(len(parts))]
+        THREADS.run(tasks, self.split.workers)
+        # The check that comes first in the program, as where all elements are one call.
+        first = min((number for number in failed if number), default=0)
+        if first and self.table is not None:
+            self.table.fail(first)
+        return tree_unflatten(trees[0], [result.whole() for result in results])
+
+
+class WorkerCalls:
+    """Runs the calls of an entry whose mapped axis is split over threads."""
+
+    def __init__(self, entry: Specialization):
+        # The entry holds this.
+        self._entry = weakref.ref(entry)
+        # Programs of the parts, and why other calls run whole.
+        self._programs: dict[Hashable, PartProgram | str] = {}
+        # Runs whole calls, of programs that have or have not run-time checks.
+        self._whole: tuple[bool, Run] | None = None
+        # One thread makes a program, and others wait for it.
+        self._making = threading.RLock()
+
+    @property
+    def entry(self) -> Specialization:
+        entry = self._entry()
+        if entry is None:
+            raise ReferenceError("the program of this function has been dropped")
+        return entry
+
+    def runner(self) -> Run:
+        """Return the function that runs calls, with all that options add around it."""
+        return around(self.entry, self.entry.jitted, self)
+
+    def __call__(self, *arrays: Array) -> object:
+        if jit_is_off():
+            return self.entry.jitted(*arrays)
+        if is_within_trace() or is_nested_trace(arrays):
+            return self._run_whole(arrays)
+        program = self.program(arrays)
+        return self._run_whole(arrays) if isinstance(program, str) else program.run(arrays)
+
+    def _run_whole(self, arrays: Sequence[Array]) -> object:
+        entry = self.entry
+        if self._whole is None or self._whole[0] != entry.checked:
+            run = runner_inside(entry, arrays, entry.jitted)
+            self._whole = entry.checked, run
+        return self._whole[1](*arrays)
+
+    def program(self, arrays: Sequence[Array]) -> PartProgram | str:
+        """Return the program of the parts of a call with these arrays or abstract values, compiled
+        if there is none yet; or why it runs whole.
+
+        Raises:
+            OptionError: The call cannot be split, and a number of workers was given.
+        """
+        key = call_key(arrays)
+        program = self._programs.get(key)
+        if program is None:
+            with self._making:
+                program = self._programs.get(key) or self._made(arrays)
+                self._programs[key] = program
+        return program
+
+    def ahead(self, arrays: Sequence[Array]) -> jax.stages.Compiled | None:
+        """Compile the program of the parts of a call, and return it; None if the call runs
+        whole.
+        """
+        program = self.program(arrays)
+        return None if isinstance(program, str) else program.compiled
+
+    def _made(self, arrays: Sequence[Array]) -> PartProgram | str:
+        entry = self.entry
+        try:
+            split = split_of(entry, arrays)
+            return self._compiled(split, split.division.first(arrays))
+        except Unsplit as unsplit:
+            return reason_of(entry, unsplit)
+
+    def _compiled(self, split: Split, given: Sequence[object]) -> PartProgram:
+        """Compile for the arrays of a part.
+
+        Raises:
+            Unsplit: The program has effects.
+        """
+        entry = self.entry
+        ensure_cache()
+        with (
+            entry.numbers(),
+            nullcontext() if entry.core.options.cache else pause_cache(),
+        ):
+            traced: jax.stages.Traced = entry.lower(given, "trace")
+            refuse_effects(traced.jaxpr)
+            table, lowered = None, None
+            if has_equinox_checks(traced.jaxpr):
+                entry.checked = True
+                calls = checked_calls(entry, entry.jitted)
+                try:
+                    table, lowered = calls.table, calls.lower(*given)
+                except Unflaggable:
+                    raise Unsplit(
+                        "its run-time checks are callbacks of Equinox's, which call Python",
+                        is_refused=True,
+                    ) from None
+            return PartProgram(
+                split,
+                (lowered or traced.lower()).compile(),
+                tuple(map(aval_parts, traced.jaxpr.out_avals)),
+                table,
+            )
+
+
+def split_of(entry: Specialization, arrays: Sequence[Array]) -> Split:
+    """Divide a call with these arrays or abstract values.
+
+    Raises:
+        ContractError: The arrays differ in the size of the axis, or do not fit the contract.
+        Unsplit: It runs whole.
+    """
+    options = entry.options
+    if options.workers is None:
+        raise Unsplit("no `workers` given")
+    if entry.request.nested:
+        raise Unsplit("under an outer trace the outermost program says how it runs")
+    _refuse_devices(arrays)
+    if looks_for_nans():
+        raise Unsplit("JAX's own `debug_nans` looks at each result in the thread that sets it")
+
+    count, why = _count(options.workers)
+    if count == 1:
+        raise Unsplit(f"one worker{f', {why}' if why else ''}")
+    axis, size, dims = mapped_axis(entry, arrays)
+
+    # Whole chunks, so that each is as wide as without workers.
+    chunk = dict(options.chunk).get(axis)
+    step = chunk if isinstance(chunk, int) else 1
+    width = -(-size // (count * step)) * step
+    if width >= size:
+        chunks = f" of chunks of {step}" if step > 1 else ""
+        raise Unsplit(f"{axis}={size} is one part{chunks}")
+    division = Division(
+        axis,
+        size,
+        dims,
+        width,
+    )
+    return Split(division, min(count, len(division.parts)), why)
+
+
+def mapped_axis(
+    entry: Specialization,
+    arrays: Sequence[Array],
+) -> tuple[str, int, tuple[int | None, ...]]:
+    """Return the outermost mapped axis of a call, its size, and its position in each array.
+
+    Raises:
+        ContractError: The arrays differ in its size, or do not fit the contract.
+        Unsplit: No array has it.
+    """
+    vmap = entry.plan_call(arrays, jit=False).plan.stage("vmap")
+    if not isinstance(vmap, Vmap):
+        raise Unsplit(vmap.why)
+    axis, dims = vmap.axes[0], vmap.levels[0]
+    mapped = zip(arrays, dims, strict=True)
+    size = next(aval_parts(array)[0][dim] for array, dim in mapped if dim is not None)
+    return axis, size, dims
+
+
+def reason_of(entry: Specialization, unsplit: Unsplit) -> str:
+    """Return why a call runs whole.
+
+    Raises:
+        OptionError: A number of workers was given, which is a demand, and they cannot split it.
+    """
+    if unsplit.is_refused and entry.options.workers != AUTO:
+        raise OptionError(
+            entry.core.where,
+            f"workers={entry.options.workers} cannot split this call: {unsplit.what}.",
+            "Each part runs in a thread of its own, at the same time as the others, on the CPU of"
+            " this process.",
+            f"{unsplit.fix}leave out `workers`, or write"
+            ' workers="auto", which runs such a call whole.',
+            code="J201",
+        ) from None
+    return unsplit.what
+
+
+def refuse_effects(jaxpr: object) -> None:
+    """Check that a program does nothing besides computing its result, each element alone.
+
+    Raises:
+        Unsplit: It calls Python, has another effect, or draws for all elements from one key.
+    """
+    for eqn in Insides().equations(jaxpr):
+        if draws_jointly(eqn):
+            raise Unsplit(
+                f"{source_of(eqn) or 'it'} draws for all elements at once (`{eqn.primitive.name}`)",
+                is_refused=True,
+                fix='draw with keys of `jax.random.key(seed, impl="threefry2x32")`, ',
+            )
+    effect = _axes.find_effect(jaxpr)
+    if effect is not None:
+        place, what = effect
+        raise Unsplit(
+            f"{place or 'it'} {what}",
+            is_refused=True,
+            fix="move that line out of the function, ",
+        )
+
+
+def _count(workers: int | str) -> tuple[int, str]:
+    """Return the number of workers, and where it comes from if it was not given."""
+    if workers != AUTO:
+        return int(workers), ""
+    cores = allowed_cores()
+    return cores.value, f"{plural(cores.value, 'core')}, by {cores.by}"
+
+
+def _refuse_devices(arrays: Sequence[Array]) -> None:
+    """Check that a call runs on one CPU device of the only process.
+
+    Raises:
+        Unsplit: It does not.
+    """
+    if jax.process_count() > 1:
+        raise Unsplit("there are several processes", is_refused=True)
+    devices = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
+    if any(len(each) > 1 for each in devices):
+        raise Unsplit("its arrays lie on several devices", is_refused=True)
+    platforms = {device.platform for each in devices for device in each}
+    others = (platforms or {default_platform()}) - {"cpu"}
+    if others:
+        raise Unsplit(f"it runs on a device of kind {min(others)!r}", is_refused=True)
+
+
+def call_key(arrays: Sequence[Array]) -> Hashable:
+    """Return the key of calls that one program serves: all that JAX would compile another one
+    for.
+    """
+    return (
+        settings(),
+        settings_of_programs(),
+        context(),
+        *((aval_parts(array), _put_on(array)) for array in arrays),
+    )
+
+
+def _put_on(array: Array) -> Hashable:
+    """Return where an array was put on purpose; None for others."""
+    return array.sharding if isinstance(array, jax.Array) and array.committed else None

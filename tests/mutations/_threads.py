@@ -1,0 +1,62 @@
+"""Mistakes where a mapped axis is split over threads, or cut as it is measured."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_CALLS = "tests/program/test_worker_calls.py::test_"
+_WIDTHS = "tests/program/test_width_calls.py::test_"
+_THREADS = "tests/program/test_worker_threads.py::test_"
+_SOURCE = "src/jitney/_program"
+
+MUTATIONS = [
+    Mutation(
+        "the last part is written from its first row",
+        f"{_SOURCE}/parts.py",
+        "np.asarray(part)[known:]",
+        "np.asarray(part)[: self._division.width - known]",
+        (f"{_CALLS}any_size_gives_the_rows_of_the_whole",),
+    ),
+    Mutation(
+        "a part ends within a chunk",
+        f"{_SOURCE}/worker_calls.py",
+        "width = -(-size // (count * step)) * step",
+        "width = -(-size // count)",
+        (f"{_CALLS}a_part_is_a_number_of_whole_chunks",),
+    ),
+    Mutation(
+        "threads compute in 32 bits",
+        f"{_SOURCE}/worker_calls.py",
+        "            with jax.enable_x64(x64):\n",
+        "            with nullcontext():\n",
+        (f"{_CALLS}numbers_of_64_bits_stay_so",),
+    ),
+    Mutation(
+        "checks of the first part only are looked at",
+        f"{_SOURCE}/worker_calls.py",
+        "min((number for number in failed if number), default=0)",
+        "failed[0]",
+        (f"{_CALLS}a_check_raises_wherever_it_fails",),
+    ),
+    Mutation(
+        "a width that is quick on a sample is not tried on the call",
+        f"{_SOURCE}/width_calls.py",
+        "        if chunked > _GAIN * whole:\n",
+        "        if not chunked:\n",
+        (f"{_WIDTHS}the_whole_stays_if_the_call_itself_is_no_quicker",),
+    ),
+    Mutation(
+        "the call that measures has the result of the whole",
+        f"{_SOURCE}/width_calls.py",
+        "        return self._run(best, arrays), WidthChoice(",
+        "        return out, WidthChoice(",
+        (f"{_WIDTHS}a_width_is_kept_from_the_first_call_on",),
+    ),
+    Mutation(
+        "a call returns before its other threads are done",
+        f"{_SOURCE}/worker_threads.py",
+        "            helper.result()",
+        "            helper.running()",
+        (f"{_THREADS}an_exception_of_another_thread_is_raised_with_its_traceback",),
+    ),
+]
