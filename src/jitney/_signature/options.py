@@ -352,7 +352,7 @@ def _cuts_rows(options: Options) -> bool:
     """Return whether what is cut is rows: elements of the one axis of `vmap`, which is not
     padded.
     """
-    if len(options.vmap) != 1:
+    if len(options.vmap) != 1 or is_measured(options.chunk):
         return False
     rows = options.vmap[0].name
     is_padded = rows in [name for name, _ in options.pad]

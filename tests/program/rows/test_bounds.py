@@ -88,7 +88,12 @@ def test_a_row_that_takes_more_than_memory_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "options", [{"chunk": {"n": 4}}, {"chunk": {"row": 4}, "pad": {"row": "pow2"}}]
+    "options",
+    [
+        {"chunk": {"n": 4}},
+        {"chunk": {"row": 4}, "pad": {"row": "pow2"}},
+        {"chunk": {"row": "fast"}},
+    ],
 )
 def test_only_rows_are_cut_where_others_are_padded(options):
     with pytest.raises(OptionError, match="`pad` and `chunk` together"):
