@@ -39,6 +39,13 @@ MUTATIONS = [
         (f"{_CALLS}a_check_raises_wherever_it_fails",),
     ),
     Mutation(
+        "threads run LAPACK on any number of numbers",
+        f"{_SOURCE}/worker_calls.py",
+        "            refuse_lapack(traced.jaxpr)\n",
+        "",
+        (f"{_CALLS}lapack_on_many_numbers_is_refused",),
+    ),
+    Mutation(
         "a width that is quick on a sample is not tried on the call",
         f"{_SOURCE}/width_calls.py",
         "        if chunked > _GAIN * whole:\n",

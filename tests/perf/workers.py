@@ -80,7 +80,8 @@ def ways_of(body: Callable[..., Any], width: int) -> dict[str, Callable[..., Any
     return {
         "jax.jit(vmap)": jax.jit(jax.vmap(body)),
         f"chunk={width}": optimize(body, vmap="lane", chunk=chunk),
-        "workers=2": optimize(body, vmap="lane", workers=2),
+        # Of the fits in halves XLA may hang, in LAPACK of many matrices in two threads.
+        'workers="auto"': optimize(body, vmap="lane", workers="auto"),
         f"chunk={width}, workers=2": optimize(body, vmap="lane", chunk=chunk, workers=2),
         f"lax.map of {width} in two threads": by_hand(body, width),
     }

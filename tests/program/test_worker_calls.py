@@ -298,6 +298,26 @@ def test_sizes_share_the_program_of_their_parts():
     assert programs_of(f) == 1
 
 
+def test_lapack_on_many_numbers_is_refused():
+    """XLA may hang there, in two threads of plain JAX too; in narrow chunks it does not."""
+
+    def solved(a: Float[Array, "n n"]) -> Float[Array, "n"]:
+        return jnp.linalg.solve(a, a[0])
+
+    a = RNG.normal(size=(400, 6, 6)).astype(np.float32) + 6 * np.eye(6, dtype=np.float32)
+    with pytest.raises(OptionError, match=r"numbers at once, and above 4,096 XLA may hang"):
+        optimize(vmap="row", workers=2)(solved)(a)
+    with pytest.raises(OptionError, match="narrower chunks"):
+        optimize(vmap="row", workers=2)(solved).plan(a)
+    for options in ({"workers": "auto"}, {"workers": 2, "chunk": {"row": 50}}):
+        f = optimize(vmap="row", **options)(solved)
+        out = f(a)
+        np.testing.assert_allclose(np.einsum("rij,rj->ri", a, out), a[:, 0], rtol=1e-3, atol=1e-3)
+    assert "workers   row=400 in 2 parts of 200" in str(f.plan(a))
+    measured = optimize(vmap="row", workers=2, chunk={"row": "fast"})(solved)(a)
+    np.testing.assert_allclose(measured, out, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("size", [16, 48, 64])
 def test_chunks_are_as_wide_as_without_workers(size):
     """So results are equal to the bit, also those of LAPACK and of matrix products."""

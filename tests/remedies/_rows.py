@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 import jitney
 from jitney import optimize
@@ -67,6 +67,14 @@ def times(w: Float[Array, ""], x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def summed(**keywords):
     return jitney.accumulate(by_row(times), axis="row", microbatch=2, **keywords)
+
+
+def drawn(generator):
+    def draws(key: Key[Array, ""], x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x) + jax.random.normal(key)
+
+    draws.__name__ = generator
+    return draws
 
 
 def by_row(fn, **options):
@@ -258,5 +266,12 @@ CASES = [
         lambda: summed(has_aux=True),
         lambda: (summed(wrt="w")(np.float32(2), ROWS), by_row(times)(np.float32(2), ROWS)),
         ((2 * SUMS.sum(), SUMS.sum()), 2 * SUMS),
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._refuse_joint_draws",
+        "draw with keys of `jax.random.key(seed",
+        lambda: by_row(drawn("rbg"))(jax.random.split(jax.random.key(0, impl="rbg"), 3), ROWS),
+        lambda: by_row(drawn("fry"))(jax.random.split(jax.random.key(0), 3), ROWS) * 0,
+        np.zeros(3, np.float32),
     ),
 ]

@@ -149,6 +149,8 @@ class WidthCalls:
                 outer.weak_statics,
                 outer.key,
             )
+            if entry.workers is not None:
+                entry.workers.is_demanded = False
         return entry
 
     def _measured(self, arrays: Sequence[Array]) -> tuple[object, WidthChoice]:

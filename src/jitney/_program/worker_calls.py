@@ -12,6 +12,7 @@ threads that run the program of half the elements use two cores. With `vmap="fit
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Hashable, Sequence
@@ -41,9 +42,10 @@ from .._jax.settings import (
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._limits import allowed_cores
-from .._signature.options import AUTO
+from .._signature.options import AUTO, is_measured
 from .._stages import Vmap
 from .._view.layout import aval_parts, is_nested_trace, jit_is_off
+from .._view.result import Outcome
 from .checked_calls import checked_calls
 from .parts import ArrayType, Division, PartialResult
 from .worker_threads import THREADS
@@ -51,6 +53,17 @@ from .wrappers import Run, around, runner_inside
 
 if TYPE_CHECKING:
     from .entry import Specialization
+
+
+_LAPACK = (
+    *("cholesky", "cholesky_update", "triangular_solve", "lu", "qr", "geqrf", "geqp3", "ormqr"),
+    *("householder_product", "eig", "eigh", "svd", "schur", "hessenberg", "symmetric_product"),
+    *("tridiagonal", "tridiagonal_solve", "ffi_call"),
+)
+# XLA (jax 0.10.2, CPU) divides a LAPACK kernel of many numbers over its own threads, and two Python
+# threads that run such kernels at once may wait for each other for ever. `lu`, `qr`, `eigh` and
+# `triangular_solve` did so in `jax.jit` alone, from 64,000 numbers on, and none with 13,000.
+_MOST_OF_LAPACK = 4096
 
 
 class Unsplit(Exception):
@@ -155,6 +168,9 @@ class WorkerCalls:
         self._entry = weakref.ref(entry)
         # Programs of the parts, and why other calls run whole.
         self._programs: dict[Hashable, PartProgram | str] = {}
+        # A number of workers is a demand, unless a width is measured too.
+        options = entry.core.options
+        self.is_demanded = options.workers != AUTO and not is_measured(options.chunk)
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
         # One thread makes a program, and others wait for it.
@@ -230,6 +246,7 @@ class WorkerCalls:
         ):
             traced: jax.stages.Traced = entry.lower(given, "trace")
             refuse_effects(traced.jaxpr)
+            refuse_lapack(traced.jaxpr)
             table, lowered = None, None
             if has_equinox_checks(traced.jaxpr):
                 entry.checked = True
@@ -311,7 +328,7 @@ def reason_of(entry: Specialization, unsplit: Unsplit) -> str:
     Raises:
         OptionError: A number of workers was given, which is a demand, and they cannot split it.
     """
-    if unsplit.is_refused and entry.options.workers != AUTO:
+    if unsplit.is_refused and entry.workers is not None and entry.workers.is_demanded:
         raise OptionError(
             entry.core.where,
             f"workers={entry.options.workers} cannot split this call: {unsplit.what}.",
@@ -345,6 +362,44 @@ def refuse_effects(jaxpr: object) -> None:
             is_refused=True,
             fix="move that line out of the function, ",
         )
+
+
+def refuse_lapack(jaxpr: object) -> None:
+    """Check that threads which run a program cannot wait for each other in LAPACK.
+
+    Raises:
+        Unsplit: They could.
+    """
+    for eqn in Insides().equations(jaxpr):
+        atoms = (*eqn.invars, *eqn.outvars)
+        most = max((math.prod(aval_parts(atom.aval)[0]) for atom in atoms), default=0)
+        if eqn.primitive.name in _LAPACK and most > _MOST_OF_LAPACK:
+            raise Unsplit(
+                f"{source_of(eqn) or 'it'} runs `{eqn.primitive.name}` on {most:,} numbers at once,"
+                f" and above {_MOST_OF_LAPACK:,} XLA may hang where two threads do so",
+                is_refused=True,
+                fix="cut the axis into narrower chunks, ",
+            )
+
+
+def refuse_part(
+    entry: Specialization,
+    split: Split,
+    arrays: Sequence[Array],
+) -> None:
+    """Check the program of a part before there is one, by an abstract trace that nobody counts.
+
+    Raises:
+        Unsplit: Threads cannot run it.
+    """
+
+    def inside(*part: object) -> object:
+        return entry.apply_plan(entry.plan_call(part), part, Outcome())
+
+    with entry.numbers():
+        jaxpr = jax.make_jaxpr(inside)(*split.division.first(arrays))
+    refuse_effects(jaxpr)
+    refuse_lapack(jaxpr)
 
 
 def _count(workers: int | str) -> tuple[int, str]:

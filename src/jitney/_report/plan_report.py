@@ -27,7 +27,7 @@ from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
-from .._program.worker_calls import Unsplit, reason_of, refuse_effects, split_of
+from .._program.worker_calls import Unsplit, reason_of, refuse_part, split_of
 from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO, Options, is_measured
@@ -666,8 +666,7 @@ def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLi
     taken = False
     try:
         split = split_of(entry, arrays)
-        with entry.numbers():
-            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+        refuse_part(entry, split, arrays)
     except Unsplit as unsplit:
         why = reason_of(entry, unsplit)
     except CAUGHT as error:

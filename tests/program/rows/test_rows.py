@@ -307,6 +307,21 @@ def test_rows_of_keys_and_integers():
     close(f(keys, ys), want)
 
 
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_rows_that_would_draw_together_are_refused(impl):
+    """A key that all share is drawn from once."""
+
+    def body(key: Int[Array, "k"], y: Float[Array, "n"]):
+        key = jax.random.wrap_key_data(key.astype(jnp.uint32), impl=impl)
+        return jnp.sum(y) * jax.random.normal(key, (2,))
+
+    keys = [np.arange(i, i + 4, dtype=np.int32) for i in range(3)]
+    ys = [np.ones(n, np.float32) for n in (3, 9, 4)]
+    with pytest.raises(AxisError, match="draws for all rows at once"):
+        mapped(body)(keys, ys)
+    close(mapped(body)(keys[0], ys), [body(keys[0], y) for y in ys])
+
+
 # Derivatives.
 
 

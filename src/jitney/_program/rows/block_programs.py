@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec
 from ..._errors import AxisError, OptionError
 from ..._jax.compiler import FAST
 from ..._jax.equinox_checks import has_equinox_checks
+from ..._jax.jaxprs import draws_jointly, equations, source_of
 from ..._jax.memory import budget_of, counted_bytes, text
 from ..._jax.mesh import automatic, current
 from ..._jax.trees import Tracer, tree_map
@@ -188,6 +189,7 @@ class BlockPrograms:
             # The trace has seen one size, and each other one is to be looked at.
             self.groups.forget_members(group)
             raise Changed
+        self._refuse_joint_draws(jaxpr)
         group.has_checks = has_equinox_checks(jaxpr)
         if jaxpr.effects and self.devices is not None:
             raise AxisError(
@@ -205,6 +207,23 @@ class BlockPrograms:
             self._demand_memory(group, program, given, rung)
         group.programs[rung] = program
         return program
+
+    def _refuse_joint_draws(self, jaxpr: object) -> None:
+        """Check that no row draws from the key of another one.
+
+        Raises:
+            AxisError: One may.
+        """
+        for eqn in equations(jaxpr):
+            if draws_jointly(eqn) and eqn.invars[0].aval.shape:
+                raise AxisError(
+                    self.core.where,
+                    f"{source_of(eqn) or 'it'} draws for all rows at once"
+                    f" (`{eqn.primitive.name}`).",
+                    "JAX maps this generator by drawing the numbers of all rows from the key of the"
+                    " first, and a row draws alone.",
+                    'draw with keys of `jax.random.key(seed, impl="threefry2x32")`.',
+                )
 
     def _demand_memory(
         self,
