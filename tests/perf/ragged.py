@@ -1,7 +1,7 @@
 """Ten thousand rows of unlike lengths: a list under `vmap` and `pad`, beside what a competent
 author writes by hand.
 
-    python -m tests.perf.ragged [--rows 10000] [--rounds 5] [--lengths normal uniform bimodal]
+    python -m tests.perf.ragged [--rows 10000] [--rounds 20] [--lengths normal uniform bimodal]
 
 Each row gives the log-likelihood of a Gaussian with its own weights, and its softmax-weighted mean.
 `buckets` is `jax.jit(jax.vmap(...))` with masks, for each power of two; `longest` the same at the
@@ -9,7 +9,7 @@ longest length; `a length` is `jax.jit` called row by row, which compiles each l
 begin with the same list of NumPy arrays (`ragged` with the same in one array, by `jitney.ragged`) and end with one array of results in the caller's order,
 and are compared with float64 NumPy first. `first` holds compiling, with no persistent cache;
 `fresh` is a new mixture of lengths: its seconds, and how many programs it compiled. Warm calls and
-fresh ones are the least of several rounds in turn.
+fresh ones are the least of several rounds, in a random order each.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def measure(kind: str, count: int, rounds: int, sides: Sequence[str]) -> None:
 
     warm = dict.fromkeys(chosen, np.inf)
     for _ in range(rounds):
-        for side, run in chosen.items():
+        # In another order each time: whoever follows the longest rows finds no row in a cache.
+        for side in draw.permutation(list(chosen)).tolist():
+            run = chosen[side]
             warm[side] = min(warm[side], timed(lambda run=run: run(rows, scale)))
     for side, run in chosen.items():
         seconds, programs = [], []
@@ -171,7 +173,7 @@ def _compiles(seen: Watch) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.ragged", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
     parser.add_argument("--lengths", nargs="+", default=list(LENGTHS), choices=LENGTHS)
     options = parser.parse_args()
