@@ -57,11 +57,6 @@ def test_an_axis_that_not_all_buckets_pad_is_cut(body, sizes, before, ragged):
     is_each(f(given), body, given)
 
 
-def test_a_result_that_ends_at_a_size_is_a_list_whatever_ran_first():
-    f = mapped(head)
-    assert isinstance(f(rows(20, 30)), list)
-
-
 def test_results_may_differ_along_an_axis_without_padding():
     given = [*rows(5, 9, shape=(3,)), *rows(5, shape=(2,))]
     is_each(mapped(total)(given), total, given)

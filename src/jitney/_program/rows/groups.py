@@ -335,25 +335,13 @@ class RowGroups:
         self,
         group: RowGroup,
         cuts: Sequence[Cut],
-        ranks: list[int],
     ) -> None:
         """Note the padded axes of the results of a program that has run: if all are padded, no
         trace has to find them.
-
-        A result such as `x[:8]` has one in the smallest bucket alone, so those of other buckets are
-        noted only if all axes of all results are padded.
-
-        Args:
-            group: Its group.
-            cuts: The padded axes of each array of the result of a row.
-            ranks: How many axes each of them has.
         """
         recipe = group.recipe
-        if self._varying is not None or not recipe or len(recipe.fill.axes) != len(self._axes):
-            return
-        found = [_axes_of(cut) for cut in cuts]
-        if list(map(len, found)) == ranks or all(axis.low <= 2 for axis in recipe.fill.axes):
-            self._varying = found
+        if self._varying is None and recipe and len(recipe.fill.axes) == len(self._axes):
+            self._varying = [_axes_of(cut) for cut in cuts]
 
     def _smallest(self, columns: Sequence[Column]) -> Sequence[Cut]:
         entry = self.entry

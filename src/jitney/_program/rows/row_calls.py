@@ -324,12 +324,7 @@ class RowCall:
                 leaves, treedef = tree_flatten(out)
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
-                ranks = [len(leaf.shape) - 1 for leaf in leaves]
-                self.groups.note(
-                    lot.group,
-                    cuts,
-                    ranks,
-                )
+                self.groups.note(lot.group, cuts)
                 yield Part(
                     lot.rows[own],
                     lot.sizes(own),
