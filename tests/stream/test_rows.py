@@ -180,3 +180,9 @@ def test_chunks_may_differ_in_which_results_have_one_length(ragged):
     f = jitney.optimize(vmap="row", pad={"n": "pow2"}, ragged=ragged)(tail)
     out = f.stream(given, chunk={"row": 2}, progress=False).result
     assert [row.shape[0] for row in out] == [0, 0, 12, 4]
+
+
+def test_an_iterable_that_yields_something_else_is_named():
+    f = jitney.optimize(vmap="row", pad={"n": "pow2"})(sums)
+    with pytest.raises(ContractError, match="'x' yields a int behind row 20"):
+        f.stream(iter([ROWS[:20], 7]), progress=False)

@@ -235,6 +235,16 @@ def _chunks(
     begin = 0
     while True:
         items = {i: next(chunks, None) for i, chunks in read.items()}
+        for i, item in items.items():
+            if item is not None and not isinstance(item, Sized):
+                raise ContractError(
+                    core.where,
+                    f"{core.contract.parameters[i].name!r} yields a {type(item).__name__} behind"
+                    f" row {begin}.",
+                    "An iterable for rows yields lists of rows.",
+                    "yield lists: [rows[i:i + 4096] for i in range(0, len(rows), 4096)].",
+                    code="J221",
+                )
         if items and all(item is not None and not len(item) for item in items.values()):
             continue  # chunks without rows, which do not end the stream
         counts = {0 if item is None else len(item) for item in items.values()}
