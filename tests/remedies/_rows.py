@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 
 import jitney
 from jitney import optimize
+from jitney.types import PaddedRows
 
 from ._case import Remedy
 
@@ -51,6 +52,10 @@ def printed(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 def pairs(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.outer(x, x))
+
+
+def unlike(x: Float[Array, "n"]):
+    return (0.0 if x.shape[0] == 0 else 1.0), jnp.sum(x)
 
 
 def one_device():
@@ -273,5 +278,26 @@ CASES = [
         lambda: by_row(drawn("rbg"))(jax.random.split(jax.random.key(0, impl="rbg"), 3), ROWS),
         lambda: by_row(drawn("fry"))(jax.random.split(jax.random.key(0), 3), ROWS) * 0,
         np.zeros(3, np.float32),
+    ),
+    Remedy(
+        f"{COLUMNS}:_demand_sizes",
+        "change the values alone",
+        lambda: by_row(total)(PaddedRows(PADDED, {0: LENGTHS * 2})),
+        lambda: by_row(total)(PaddedRows(PADDED * 2, {0: LENGTHS})),
+        2 * SUMS,
+    ),
+    Remedy(
+        "_program/rows/results.py:demand_like_results",
+        "return the same at each size",
+        lambda: by_row(unlike)([ROWS[0], ROWS[0][:0]]),
+        lambda: by_row(total)([ROWS[0], ROWS[0][:0]]),
+        np.array([3, 0], np.float32),
+    ),
+    Remedy(
+        f"{STREAM}:_chunks",
+        "yield lists",
+        lambda: jitney.stream(by_row(total), iter([ROWS, 5]), progress=False),
+        lambda: jitney.stream(by_row(total), iter([ROWS]), progress=False).result,
+        SUMS,
     ),
 ]

@@ -1,6 +1,7 @@
 """Streams of rows of unlike lengths. References: calls of each row, NumPy."""
 
 import h5py
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -141,3 +142,47 @@ def test_statistics_count_rows_and_chunks():
 def test_what_cannot_be_is_a_sentence(call, error, message):
     with pytest.raises(error, match=message):
         call(mapped())
+
+
+def sums(x: Float[Array, "n"]):
+    return jnp.sum(x), jnp.cumsum(x)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [lambda: [ROWS[:20], ROWS[20:]], lambda: [[], ROWS[:20], [], ROWS[20:], []]],
+    ids=["all", "some are empty"],
+)
+def test_all_arguments_may_be_generators_and_no_row_is_lost(chunks):
+    f = jitney.optimize(vmap="row", pad={"n": "pow2"})(sums)
+    totals, running = f.stream(iter(chunks()), progress=False).result
+    np.testing.assert_allclose(totals, [x.sum() for x in ROWS], rtol=1e-4, atol=1e-5)
+    assert [len(row) for row in running] == SIZES.tolist()
+
+
+def test_a_gradient_goes_through_a_stream_of_padded_results():
+    f = jitney.optimize(vmap="row", pad={"n": "pow2"}, ragged="padded")(sums)
+
+    def loss(s):
+        scaled = [s * x for x in map(jnp.asarray, ROWS[:9])]
+        return jnp.sum(f.stream(scaled, chunk={"row": 4}, progress=False).result[1].values)
+
+    want = sum(np.cumsum(x).sum() for x in ROWS[:9])
+    np.testing.assert_allclose(jax.grad(loss)(1.0), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("ragged", ["list", "padded"])
+def test_chunks_may_differ_in_which_results_have_one_length(ragged):
+    def tail(x: Float[Array, "n"]):
+        return x[8:]
+
+    given = [np.ones(n, np.float32) for n in (3, 4, 20, 12)]
+    f = jitney.optimize(vmap="row", pad={"n": "pow2"}, ragged=ragged)(tail)
+    out = f.stream(given, chunk={"row": 2}, progress=False).result
+    assert [row.shape[0] for row in out] == [0, 0, 12, 4]
+
+
+def test_an_iterable_that_yields_something_else_is_named():
+    f = jitney.optimize(vmap="row", pad={"n": "pow2"})(sums)
+    with pytest.raises(ContractError, match="'x' yields a int behind row 20"):
+        f.stream(iter([ROWS[:20], 7]), progress=False)

@@ -22,7 +22,7 @@ from .._errors import ContractError, OptionError
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
 from .._program.rows.columns import IN_ONE_ARRAY, demand_equal, is_one, is_stack, takes_rows
 from .._program.rows.ragged import is_list_of_rows
-from .._program.rows.results import Gathered, joined
+from .._program.rows.results import Gathered, demand_like_results, joined
 from .._report.streamed import Streamed, StreamStats
 from .sources import is_sliceable
 
@@ -98,7 +98,8 @@ def stream_rows(
         raise OptionError(
             str(program),
             f"{others[0]} does not go with rows of unlike lengths.",
-            "The results of all rows are kept in memory, and no file holds them.",
+            "Results of rows are kept in memory, no file holds them, and a reading that fails is an"
+            " error at once.",
             f"leave {others[0]} out.",
             code="J201",
         )
@@ -114,6 +115,7 @@ def stream_rows(
     size = size or _USUAL
     total = _count(core, values, rows)
     parts: list[tuple[Hashable, list[Gathered]]] = []
+    begins: list[int] = []
     done = 0
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(_nothing)
     if progress and total is not None:
@@ -125,6 +127,7 @@ def stream_rows(
         )
     with shown as advance:
         for count, arguments in _chunks(core, values, rows, size, total):
+            begins.append(done)
             parts.append(core.row_call(arguments).leaves())
             core.counters.calls += 1
             done += count
@@ -137,6 +140,12 @@ def stream_rows(
             "leave the stream out where there is no row.",
             code="J221",
         )
+    demand_like_results(
+        core.where,
+        [structure for structure, _ in parts],
+        [leaves for _, leaves in parts],
+        begins,
+    )
     whole = [joined(leaf) for leaf in zip(*(leaves for _, leaves in parts), strict=True)]
     return Streamed(
         tree_unflatten(parts[0][0], whole),
@@ -202,8 +211,10 @@ def _count(
             counts[name] = len(cast("Sized", value))
         elif i not in rows:
             counts[name] = tree_flatten(value)[0][0].shape[0]
+    if not counts:
+        return None
     demand_equal(core, counts, core.options.vmap[0].name)
-    return next(iter(counts.values()), None)
+    return next(iter(counts.values()))
 
 
 def _chunks(
@@ -225,6 +236,18 @@ def _chunks(
     begin = 0
     while True:
         items = {i: next(chunks, None) for i, chunks in read.items()}
+        for i, item in items.items():
+            if item is not None and not isinstance(item, Sized):
+                raise ContractError(
+                    core.where,
+                    f"{core.contract.parameters[i].name!r} yields a {type(item).__name__} behind"
+                    f" row {begin}.",
+                    "An iterable for rows yields lists of rows.",
+                    "yield lists: [rows[i:i + 4096] for i in range(0, len(rows), 4096)].",
+                    code="J221",
+                )
+        if items and all(item is not None and not len(item) for item in items.values()):
+            continue  # chunks without rows, which do not end the stream
         counts = {0 if item is None else len(item) for item in items.values()}
         if total is not None:
             left = total - begin

@@ -165,7 +165,9 @@ def stream(
     _check_keywords(called, retries, progress)
     by_rows = row_values(called.core, values)
     if by_rows is not None:
-        given = [name for name in ("checkpoint", "checkpoint_every") if own[name] is not None]
+        given = [
+            name for name in ("checkpoint", "checkpoint_every", "retries") if own[name] is not None
+        ]
         streamed = stream_rows(
             called,
             *by_rows,

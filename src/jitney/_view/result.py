@@ -107,20 +107,19 @@ class Outcome:
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
 
+    @property
+    def form(self) -> object:
+        """The structure and the static parts, to be compared with those of another trace."""
+        return _form(self._structure(), self._rest)
+
     def refuse_differences(self) -> None:
         """Check that the static parts of the result are the same at every size.
 
         Raises:
             Refused: They differ, so one program for several sizes cannot return them.
         """
-        forms: list[object] = []
-        has_symbols = False
-        for treedef, rest in self.seen:
-            keys = tuple((i, type(value), _key(value)) for i, value in rest)
-            forms.append((treedef, strict_key([treedef]), keys))
-            has_symbols = has_symbols or any(is_symbolic(value) for _, value in rest)
-
-        first, *others = forms
+        has_symbols = any(is_symbolic(value) for _, rest in self.seen for _, value in rest)
+        first, *others = [_form(treedef, rest) for treedef, rest in self.seen]
         if has_symbols or any(other != first for other in others):
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]
@@ -210,6 +209,11 @@ def is_computed(leaf: object) -> bool:
 def _key(value: object) -> object:
     keyer = keyer_of(type(value))
     return value if keyer is None else keyer(value)
+
+
+def _form(treedef: PyTreeDef, rest: _StaticLeaves) -> object:
+    keys = tuple((i, type(value), _key(value)) for i, value in rest)
+    return treedef, strict_key([treedef]), keys
 
 
 class Mixed:

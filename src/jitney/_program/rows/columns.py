@@ -96,6 +96,18 @@ class Column:
             weak_type=weak,
         )
 
+    @property
+    def rank(self) -> int:
+        """How many axes a row has."""
+        if isinstance(self.values, Ragged):
+            return len(self.values.values.shape)
+        return len(self.arrays[0].shape) - (self.kind == "stack" or self.is_padded)
+
+    @property
+    def is_padded(self) -> bool:
+        """True if its rows are in a padded array."""
+        return isinstance(self.values, PaddedRows)
+
     @cached_property
     def _lengths(self) -> NumPyArray:
         return np.fromiter(map(len, self.values), np.int64, len(self.values))
@@ -138,11 +150,12 @@ class Column:
         )
 
     def signature(self) -> Hashable:
-        """What does not differ between rows: dtype and weak type, and the shape but of rows that
-        have their own.
+        """What does not differ between rows: dtype and weak type, and the shape, or the number of
+        axes of rows that have their own shapes.
         """
         if self.kind == "each":
-            return self.kind, *aval_parts(self.arrays[0])[1:]
+            _, dtype, weak = aval_parts(self.arrays[0])
+            return self.kind, self.rank, dtype, weak
         shape, dtype, weak = aval_parts(self.values)
         return self.kind, shape[1:] if self.kind == "stack" else shape, dtype, weak
 
@@ -250,6 +263,8 @@ def row_arguments(
                 raise _refuse_shared(core, name, axis.name)
             if isinstance(value, PaddedRows) and value.is_traced:
                 raise AxisError(core.where, *INSIDE_JIT)
+            if isinstance(value, PaddedRows):
+                _demand_sizes(core, name, value)
             rows = _rows_of(value)
             counts[name] = len(rows)
             if not len(rows):
@@ -280,6 +295,37 @@ def row_arguments(
         axis.name,
     )
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
+
+
+def _demand_sizes(
+    core: CompiledFunction,
+    name: str,
+    rows: PaddedRows,
+) -> None:
+    """Check that the sizes of rows fit their array: `jax.tree.map` may have changed them.
+
+    Raises:
+        ContractError: They do not.
+    """
+    count, *longest = rows.values.shape
+    for axis, given in rows.sizes.items():
+        sizes = np.asarray(given)
+        is_fit = (
+            0 <= axis < len(longest)
+            and sizes.shape == (count,)
+            and sizes.dtype.kind in "iu"
+            and not (sizes.size and (sizes.min() < 0 or sizes.max() > longest[axis]))
+        )
+        if not is_fit:
+            raise ContractError(
+                core.where,
+                f"{name!r} is an array of shape {tuple(rows.values.shape)}, and the sizes of its"
+                f" rows along axis {axis} are {sizes.tolist()!r:.80}.",
+                "The sizes of PaddedRows are integers, one for each row, and at most as long as the"
+                " array; they are leaves of its tree, so `jax.tree.map` changes them too.",
+                "change the values alone: PaddedRows(change(rows.values), rows.sizes).",
+                code="J221",
+            )
 
 
 def _rows_of(value: object) -> Rows:

@@ -50,9 +50,15 @@ def read_lengths(
             )
         if isinstance(numbers, Tracer):
             raise _misfit(core, f"the lengths of {name!r} are traced")
-        found = np.asarray(numbers)
+        try:
+            found = np.asarray(numbers)
+        except ValueError:  # lists of unlike lengths
+            raise _misfit(core, f"the lengths of {name!r} are no array of one axis") from None
         if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or found.min() < 0)):
             raise _misfit(core, f"the lengths of {name!r} are {found.dtype} of {found.shape}")
+        most = np.iinfo(np.int32).max
+        if found.size and found.max() > most:
+            raise _misfit(core, f"a length of {name!r} is {found.max()}, more than {most}")
         lengths[name] = found.astype(np.int64)
     return lengths
 

@@ -198,6 +198,9 @@ class PaddedRows:
         return self.values.shape[0]
 
     def __getitem__(self, row: int) -> Array:
+        # JAX's arrays have no error beyond their end.
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} rows")
         return self.values[(row, *map(slice, self.shape(row)))]
 
     def __iter__(self) -> Iterator[Array]:
@@ -326,7 +329,10 @@ def _whole(
     what: str,
     numbers: object,
 ) -> NumPyArray:
-    found = np.asarray(numbers)
+    try:
+        found = np.asarray(numbers)
+    except ValueError:
+        raise _misfit(f"{what} are no array of one axis") from None
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
         raise _misfit(f"{what} are {found.dtype} of shape {found.shape}")
     return found.astype(np.int64)

@@ -4,14 +4,17 @@ a list where a result has a padded axis.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import cast
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..._jax.trees import Tracer, device_put, extended, issubdtype
+from ..._errors import ContractError, Where
+from ..._jax.trees import Tracer, device_put, extended, issubdtype, tree_unflatten
 from ..._jax.typed import Array, NumPyArray
+from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
 from .ragged import PaddedRows
 
@@ -38,6 +41,83 @@ class Part:
 Axes = tuple[int, ...]
 """Positions in the result of a row."""
 Gathered = Array | list[Array] | PaddedRows
+
+
+def demand_like_results(
+    where: Where,
+    structures: Sequence[Hashable],
+    leaves: Sequence[Sequence[Gathered]],
+    rows: Sequence[int],
+) -> None:
+    """Check that the results of all rows have one structure, and their arrays one dtype and rank.
+
+    Args:
+        where: The function.
+        structures: Of the result of a row, of each part of the rows.
+        leaves: Its arrays, of all rows of each part.
+        rows: A row of each part.
+
+    Raises:
+        ContractError: Two rows differ: the body looks at the size.
+    """
+    first, kinds = structures[0], _kinds(leaves[0])
+    for structure, others, row in zip(structures, leaves, rows, strict=True):
+        other = _kinds(others)
+        if structure != first and _form(structure, others) != _form(first, leaves[0]):
+            what = f"rows {rows[0]} and {row} have results of unlike structures or other values"
+        elif other != kinds:
+            what = (
+                f"the result of row {rows[0]} has arrays of {', '.join(kinds)}, and that of row"
+                f" {row} of {', '.join(other)}"
+            )
+        else:
+            continue
+        raise ContractError(
+            where,
+            f"{what}.",
+            "The results of all rows are put together: each has the same structure, the same values"
+            " that are no arrays, and each array of it one dtype and number of axes.",
+            "return the same at each size, and what differs as an array.",
+            code="J221",
+        )
+
+
+def _kinds(leaves: Sequence[Gathered]) -> list[str]:
+    arrays = [leaf[0] if isinstance(leaf, list) else leaf for leaf in leaves]
+    values = [array.values if isinstance(array, PaddedRows) else array for array in arrays]
+    ranks = [
+        len(array.shape) - (not isinstance(leaf, list))
+        for array, leaf in zip(values, leaves, strict=True)
+    ]
+    return [f"{array.dtype} with {rank} axes" for array, rank in zip(values, ranks, strict=True)]
+
+
+def _form(structure: Hashable, leaves: Sequence[Gathered]) -> object:
+    """The structure of the result of a row, with its values that are no arrays."""
+    whole = tree_unflatten(structure, leaves)
+    return whole.outcome.form if isinstance(whole, Mixed) else structure
+
+
+def varying(
+    parts: Sequence[Part],
+    known: Sequence[Axes] | None,
+) -> list[Axes]:
+    """Return the axes of unlike lengths of each array of the result of a row.
+
+    Args:
+        parts: The results of all rows.
+        known: Those that the program of a bucket has, whatever the sizes of a call are. In another
+            bucket others may be padded: `x[:8]` is as long as the row, up to 8.
+    """
+    found: list[Axes] = []
+    for leaf in range(len(parts[0].leaves)):
+        shapes = {part.leaves[leaf].shape[1:] for part in parts}
+        unlike = {
+            axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1
+        }
+        padded = {place.axis for part in parts for place in part.cuts[leaf]}
+        found.append(tuple(sorted(unlike.union(padded, known[leaf] if known else ()))))
+    return found
 
 
 def gathered(
@@ -85,10 +165,19 @@ def gathered(
     return whole
 
 
-def totals(parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
+def totals(where: Where, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
     """Return the structure of the result of a row, and each array of it, summed over all rows; each
     part has the sums of its own.
+
+    Raises:
+        ContractError: Results of two rows are of unlike structures or shapes.
     """
+    demand_like_results(
+        where,
+        [part.treedef for part in parts],
+        [[[leaf] for leaf in part.leaves] for part in parts],
+        [int(part.rows[0]) for part in parts],
+    )
     leaves: list[Gathered] = []
     for arrays in zip(*(part.leaves for part in parts), strict=True):
         total = arrays[0]
@@ -100,29 +189,47 @@ def totals(parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
 
 def joined(parts: Sequence[Gathered]) -> Gathered:
     """Join the results of rows that ran in several calls, on the host."""
-    first = parts[0]
-    if isinstance(first, list):
-        return [row for part in parts if isinstance(part, list) for row in part]
-    if isinstance(first, PaddedRows):
-        return _joined_padded([part for part in parts if isinstance(part, PaddedRows)])
+    if any(isinstance(part, list) for part in parts):
+        # Rows of one length in one call may have others in the next.
+        return [row for part in parts for row in part]
+    padded = [part for part in parts if isinstance(part, PaddedRows)]
+    if padded:
+        axes = {axis for part in padded for axis in part.sizes}
+        return _joined_padded([_in_padded(part, axes) for part in parts])
     arrays = [part for part in parts if not isinstance(part, (list, PaddedRows))]
     if not _on_host(arrays):
         return jnp.concatenate(arrays)
     return np.concatenate([np.asarray(array) for array in arrays])
 
 
+def _in_padded(
+    part: Gathered,
+    axes: Set[int],
+) -> PaddedRows:
+    """Rows with sizes along all of these axes."""
+    own = part if isinstance(part, PaddedRows) else PaddedRows(cast("Array", part), {})
+    count, *shape = own.values.shape
+    sizes: dict[int, Array] = {
+        axis: own.sizes[axis] if axis in own.sizes else np.full(count, shape[axis], np.int32)
+        for axis in sorted(axes)
+    }
+    return PaddedRows(own.values, sizes)
+
+
 def _joined_padded(parts: Sequence[PaddedRows]) -> PaddedRows:
-    arrays = [np.asarray(part.values) for part in parts]
+    on_host = _on_host([part.values for part in parts])
+    np_ = np if on_host else jnp
+    arrays = [np.asarray(part.values) if on_host else part.values for part in parts]
     longest = np.max([array.shape[1:] for array in arrays], axis=0)
     wider = [
-        np.pad(array, [(0, 0), *((0, int(k)) for k in longest - array.shape[1:])])
+        np_.pad(array, [(0, 0), *((0, int(k)) for k in longest - array.shape[1:])])
         for array in arrays
     ]
     sizes: dict[int, Array] = {
         axis: np.concatenate([np.asarray(part.sizes[axis]) for part in parts])
         for axis in parts[0].sizes
     }
-    return PaddedRows(np.concatenate(wider), sizes)
+    return PaddedRows(np_.concatenate(wider), sizes)
 
 
 def cut_alike(parts: Sequence[Part]) -> list[Part]:
@@ -266,6 +373,10 @@ def _resized(
     own: NumPyArray,
 ) -> Array:
     """Return the array with another length along an axis, and zeros behind each row's own."""
+    if issubdtype(array.dtype, extended):
+        # Random keys have no zero: behind its own the last one stands.
+        positions = np.minimum(np.arange(length), max(array.shape[axis] - 1, 0))
+        return jnp.take(array, positions, axis=axis)
     np_ = np if isinstance(array, np.ndarray) else jnp
     if array.shape[axis] < length:
         wider = [(0, 0)] * array.ndim

@@ -37,7 +37,16 @@ from .blocks import block, true_sizes
 from .columns import INSIDE_JIT, Column, RowArguments, demand_shared, row_arguments
 from .groups import Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
 from .lengths import cut_columns, read_lengths
-from .results import Gathered, Part, cut_alike, gathered, totals
+from .results import (
+    Axes,
+    Gathered,
+    Part,
+    cut_alike,
+    demand_like_results,
+    gathered,
+    totals,
+    varying,
+)
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -127,7 +136,12 @@ class RowCalls:
         arguments: RowArguments,
     ) -> None:
         """Choose the buckets of `pad={axis: "auto"}` by the lengths of this call, for all calls."""
-        counts = count_lengths(entry, arguments.columns(entry), arguments.count)
+        columns = arguments.columns(entry)
+        if not any(column.kind == "each" for column in columns):
+            return  # rows of one length, which choose none
+        # A call whose rows do not fit chooses nothing.
+        groups_of(entry, columns).lots(columns, np.arange(arguments.count))
+        counts = count_lengths(entry, columns, arguments.count)
         pad = tuple(
             (name, bucket.chosen(counts[name]) if bucket.ladder == AUTO else bucket)
             for name, bucket in core.options.pad
@@ -228,11 +242,11 @@ class RowCall:
             if not core.options.accumulate:
                 return self._whole(written)
             alone = [replace(part, leaves=[leaf[0] for leaf in part.leaves]) for part in written]
-            return totals(alone)
+            return totals(core.where, alone)
         if core.options.accumulate:
             demand_shared(core, self.columns)
         parts, lots = self._computed()
-        whole = totals(parts) if core.options.accumulate else self._whole(parts)
+        whole = totals(core.where, parts) if core.options.accumulate else self._whole(parts)
         if is_verified(core.options) and not self.is_nested and not core.options.accumulate:
             self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
@@ -244,18 +258,13 @@ class RowCall:
         return whole
 
     def _whole(self, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
-        if self.core.options.pad:
-            varies = self.groups.varying(self.columns)
-        else:  # JITNEY_DISABLE: nothing says which axes may
-            shapes = zip(*([leaf.shape[1:] for leaf in part.leaves] for part in parts), strict=True)
-            varies = [
-                tuple(
-                    axis
-                    for axis, sizes in enumerate(zip(*each, strict=True))
-                    if len(set(sizes)) > 1
-                )
-                for each in shapes
-            ]
+        demand_like_results(
+            self.core.where,
+            [part.treedef for part in parts],
+            [part.leaves for part in parts],
+            [int(part.rows[0]) for part in parts],
+        )
+        varies = self._varying(parts)
         if not any(column.kind == "each" for column in self.columns):
             # Arrays that are mapped as ever: all rows are of one length.
             parts = cut_alike(parts)
@@ -267,6 +276,12 @@ class RowCall:
             ragged=self.core.options.ragged,
         )
         return parts[0].treedef, leaves
+
+    def _varying(self, parts: Sequence[Part]) -> list[Axes]:
+        """The axes of unlike lengths of each array of the result of a row."""
+        # JITNEY_DISABLE: nothing says which axes may, but the rows.
+        known = self.groups.varying(self.columns) if self.core.options.pad else None
+        return varying(parts, known)
 
     def _as_written(self) -> Iterator[Part]:
         """Run the function as it was written, row by row."""
@@ -490,7 +505,7 @@ class RowCall:
         Raises:
             VerificationError: One differs.
         """
-        varies = self.groups.varying(self.columns)
+        varies = self._varying(parts)
         for part in parts:
             count = len(part.rows)
             leaves = gathered([replace(part, rows=np.arange(count))], varies, count)
@@ -521,7 +536,7 @@ class RowCall:
             parts, _ = one._computed()
             leaves = gathered(
                 parts,
-                self.groups.varying(self.columns),
+                one._varying(parts),
                 1,
             )
             return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])

@@ -1,0 +1,180 @@
+"""Results of rows whose axes hang on the bucket, on other axes, or on what Python saw. References:
+calls of each row.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney.errors import ContractError
+from jitney.types import PaddedRows
+
+RNG = np.random.default_rng(3)
+
+
+def mapped(body, **options):
+    return jitney.optimize(vmap="row", pad={"t": "pow2"}, **options)(body)
+
+
+def rows(*sizes, shape=()):
+    return [RNG.normal(size=(*shape, n)).astype(np.float32) for n in sizes]
+
+
+def is_each(got, body, given):
+    assert len(got) == len(given)
+    for row, alone in zip(got, map(body, given), strict=True):
+        assert row.shape == alone.shape
+        np.testing.assert_allclose(row, alone, rtol=1e-5)
+
+
+def head(x: Float[Array, "t"]):
+    return x[:8] * 2
+
+
+def tail(x: Float[Array, "t"]):
+    return x[8:] * 2
+
+
+def total(x: Float[Array, "c t"]):
+    return jnp.sum(x, axis=1)
+
+
+def first(x: Float[Array, "*a t"]):
+    return jnp.sum(x, axis=0)
+
+
+@pytest.mark.parametrize("ragged", ["list", "padded"])
+@pytest.mark.parametrize("before", [(20, 30), (3, 4), (20, 3)])
+@pytest.mark.parametrize("sizes", [(20, 5, 12), (5, 6), (12, 13), (1, 20, 0)])
+@pytest.mark.parametrize("body", [head, tail])
+def test_an_axis_that_not_all_buckets_pad_is_cut(body, sizes, before, ragged):
+    f = mapped(body, ragged=ragged)
+    f(rows(*before))
+    given = rows(*sizes)
+    is_each(f(given), body, given)
+
+
+def test_results_may_differ_along_an_axis_without_padding():
+    given = [*rows(5, 9, shape=(3,)), *rows(5, shape=(2,))]
+    is_each(mapped(total)(given), total, given)
+
+
+def test_rows_of_another_number_of_axes_have_results_of_their_own():
+    f = mapped(first)
+    f(rows(3, 4))
+    given = rows(3, 4, shape=(2,))
+    is_each(f(given), first, given)
+
+
+def test_arguments_may_change_their_numbers_of_axes():
+    def both(x: Float[Array, "*a t"], y: Float[Array, "*b t"]):
+        return x * 2, jnp.sum(y)
+
+    flat = rows(1, 3, 4)
+    square = [np.outer(row, row) for row in flat]
+    f = mapped(both)
+    f(flat, square)
+    is_each(f(square, flat)[0], lambda x: x * 2, square)
+
+
+def number(x: Float[Array, "t"]):
+    return (0.0 if x.shape[0] == 0 else 1.0), jnp.sum(x)
+
+
+def names(x: Float[Array, "t"]):
+    return {"none": x} if x.shape[0] == 0 else {"some": x}
+
+
+def dtypes(x: Float[Array, "t"]):
+    return jnp.array(0) if x.shape[0] == 0 else jnp.sum(x)
+
+
+@pytest.mark.parametrize("body", [number, names, dtypes])
+def test_results_that_cannot_be_put_together_are_refused(body):
+    given = rows(3, 0, 5)
+    with pytest.raises(ContractError, match=r"results? of"):
+        mapped(body)(given)
+    with pytest.raises(ContractError, match=r"results? of"):
+        mapped(body).stream(given, chunk={"row": 1}, progress=False)
+
+
+def test_a_value_that_is_no_array_is_the_same_in_all_buckets():
+    def named(x: Float[Array, "t"]):
+        return "sum", jnp.sum(x)
+
+    assert mapped(named)(rows(3, 20, 1))[0] == "sum"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{0: [5, 2]}, {0: [-1, 2]}, {0: [1, 2, 3]}, {1: [1, 2]}, {0: [1.0, 2.0]}],
+)
+def test_padded_rows_have_sizes_that_fit(sizes):
+    padded = PaddedRows(
+        np.ones((2, 3), np.float32),
+        {axis: np.array(each) for axis, each in sizes.items()},
+    )
+    with pytest.raises(ContractError, match="the sizes of its rows along axis"):
+        mapped(head)(padded)
+
+
+def test_a_map_over_the_tree_of_padded_rows_changes_no_number_in_silence():
+    f = mapped(head, ragged="padded")
+    doubled = jax.tree.map(lambda leaf: leaf * 2, f(rows(3, 5)))
+    with pytest.raises(ContractError, match="changes them too"):
+        f(doubled)
+
+
+def test_padded_rows_end():
+    padded = mapped(head, ragged="padded")(rows(3, 5))
+    np.testing.assert_array_equal(padded[-1], padded[1])
+    with pytest.raises(IndexError, match="row 2 of 2 rows"):
+        padded[2]
+
+
+def test_rows_of_one_length_choose_no_buckets():
+    def summed(x: Float[Array, "t"]):
+        return jnp.sum(x)
+
+    f = jitney.optimize(vmap="row", pad={"t": "auto"}, chunk={"row": 4})(summed)
+    f(np.ones((6, 100), np.float32))
+    given = rows(33, 33, 70)
+    is_each(f(given), summed, given)
+    assert "t=2-33" in str(f.plan(given))
+
+
+@pytest.mark.parametrize("given", [[[1], [2, 3]], np.array([2**63 + 1, 2], np.uint64)])
+def test_lengths_that_are_no_sizes_are_refused(given):
+    with pytest.raises(ContractError, match="length"):
+        mapped(head)(np.ones((2, 4), np.float32), lengths={"t": given})
+    with pytest.raises(ContractError, match="length"):
+        jitney.ragged(np.ones((2, 4), np.float32), lengths=given)
+
+
+def test_keys_are_padded_by_the_last_one():
+    """There is no key of zeros; the sizes say where each row ends."""
+
+    def halves(key: jax.Array, x: Float[Array, "t"]):
+        return jax.vmap(lambda y: jax.random.fold_in(key, y.astype(jnp.int32)))(x)
+
+    given = [np.arange(n, dtype=np.float32) for n in (3, 5)]
+    key = jax.random.key(0)
+    out = mapped(halves, ragged="padded")(key, given)
+    assert isinstance(out, PaddedRows)
+    for row, x in zip(out, given, strict=True):
+        np.testing.assert_array_equal(jax.random.key_data(row), jax.random.key_data(halves(key, x)))
+
+
+def test_a_call_that_does_not_fit_chooses_no_buckets():
+    def both(x: Float[Array, "t"], y: Float[Array, "t"]):
+        return jnp.sum(x * y)
+
+    f = jitney.optimize(vmap="row", pad={"t": "auto"})(both)
+    with pytest.raises(ContractError, match="axis 't' has two sizes"):
+        f(rows(500, 400), rows(500, 4))
+    given = rows(5, 6)
+    np.testing.assert_allclose(f(given, given), [np.sum(x * x) for x in given], rtol=1e-5)
+    assert "t=6-6" in str(f.plan(given, given))
