@@ -198,13 +198,6 @@ CONTRACT = [
         (f"{_ENTRY}a_result_that_breaks_its_annotation_is_an_error",),
     ),
     Mutation(
-        "a padded call is compared with its contract at the size of the bucket alone",
-        "src/jitney/_program/padded_calls.py",
-        "view = entry.plan_call(arrays, jit=False).view\n        request",
-        "view = entry.layout.view(entry.core.contract, arrays, entry.statics)\n        request",
-        (f"{_PAD}contracts_hold_at_the_true_size",),
-    ),
-    Mutation(
         "a size of an axis that is not there is ignored",
         "src/jitney/_program/examples.py",
         "        if name not in known:\n",
