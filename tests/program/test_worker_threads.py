@@ -103,7 +103,7 @@ def test_a_call_ends_while_all_threads_are_busy():
 
 
 def run(code):
-    """Run it in a process that loads no program: jax 0.10.0 logs each that it finds in the cache."""
+    """Run it in a process that loads no program: jax 0.10.0 logs each that the cache has."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"},
