@@ -4,11 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, BFloat16, Float
 
 import jitney
-from jitney.errors import ContractError, OptionError
+from jitney._axes.rule import POINTWISE, Rule
+from jitney._axes.rules import RULES
+from jitney.errors import ContractError, OptionError, VerificationError
 from tests._monitor import listening
+from tests._switched import environment
 
 RNG = np.random.default_rng(2)
 SIZES = (3, 8, 1, 20, 5, 0, 3, *range(2, 40), *[7] * 30)
@@ -68,9 +71,40 @@ def test_a_fresh_mixture_compiles_nothing():
     close(got, plain())
 
 
-def test_nothing_is_compiled_where_jit_is_off():
-    with jax.disable_jit():
+@pytest.mark.parametrize(
+    "scope", [jax.disable_jit, lambda: environment(JITNEY_DISABLE="eager")], ids=["jit", "jitney"]
+)
+def test_nothing_is_compiled_where_it_is_switched_off(scope):
+    """It is the sum over rows there too, of a list and of an array of equal rows."""
+    equal = [row for row in ROWS if len(row) == 7]
+    with scope():
         close(summed()(W, ROWS[:4], SCALES[:4]), plain(ROWS[:4], SCALES[:4]))
+        close(
+            summed()(W, np.stack(equal), SCALES[: len(equal)]), plain(equal, SCALES[: len(equal)])
+        )
+
+
+def test_rows_that_are_summed_are_verified(monkeypatch):
+    close(summed(verify=True)(W, ROWS[:6], SCALES[:6]), plain(ROWS[:6], SCALES[:6]))
+    monkeypatch.setitem(RULES, "reduce_sum", Rule(RULES["reduce_sum"].uses, POINTWISE.pad))
+
+    def squares(params: Float[Array, ""], x: Float[Array, "n"]) -> Float[Array, ""]:
+        return params * jnp.sum(x**2)
+
+    with pytest.raises(VerificationError, match="Under pad over 'n'"):
+        summed(squares, verify=True)(np.float32(1), jitney.ragged(np.ones(5, np.float32), [0, 5]))
+
+
+def test_sums_of_a_low_type_are_accumulated_in_a_wider_one():
+    """A thousand rows of one, a row in each program: 256 + 1 is 256 in bfloat16."""
+
+    def mean(params: BFloat16[Array, ""], x: BFloat16[Array, "n"]) -> BFloat16[Array, ""]:
+        return params * jnp.max(x)
+
+    one = np.ones((), jnp.bfloat16)
+    value, slope = summed(mean, microbatch=1)(one, [np.ones(2, jnp.bfloat16)] * 1000)
+    assert value.dtype == slope.dtype == jnp.bfloat16
+    assert float(value) == float(slope) == 1000
 
 
 def test_what_is_no_sum_over_rows_is_a_sentence():

@@ -230,11 +230,10 @@ class CompiledFunction(FunctionInfo):
         """Return keywords without `lengths`, and that; None if the function takes it itself, or it
         is not given.
         """
-        takes = any(
+        if kwargs.get(LENGTHS) is None or any(
             parameter.name == LENGTHS or parameter.kind is parameter.VAR_KEYWORD
             for parameter in self.binder.parameters
-        )
-        if takes or kwargs.get(LENGTHS) is None:
+        ):
             return kwargs, None
         rest = {name: value for name, value in kwargs.items() if name != LENGTHS}
         return rest, kwargs[LENGTHS]

@@ -15,6 +15,7 @@ from .._interface.derivatives import argument_names, check_names
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._owners import public
+from .._program.rows.columns import may_have_rows
 from .._signature.options import Wrt, fail
 from .._stages.derive import Derived
 
@@ -97,7 +98,7 @@ def accumulate(
             "write one.",
             code="J220",
         )
-    by_rows = bool(core.options.pad) and [over.name for over in core.options.vmap] == [axis]
+    by_rows = may_have_rows(core.options) and core.options.vmap[0].name == axis
     _check(
         where,
         core,
@@ -125,8 +126,11 @@ def accumulate(
     )
     options = core.options
 
-    # Under `JITNEY_DISABLE` the options stay as they are: the plain derivative runs.
-    if options.disabled is None:
+    # Under `JITNEY_DISABLE` the options stay as they are: the plain derivative runs, of each row
+    # where rows are summed.
+    if options.disabled is not None:
+        options = replace(options, accumulate=by_rows)
+    else:
         options = replace(
             options,
             donate=(),

@@ -154,18 +154,22 @@ def test_lengths_that_are_no_sizes_are_refused(given):
         jitney.ragged(np.ones((2, 4), np.float32), lengths=given)
 
 
-def test_keys_are_padded_by_the_last_one():
-    """There is no key of zeros; the sizes say where each row ends."""
+@pytest.mark.parametrize("sizes", [(3, 5), (0, 5, 1), (0, 0)])
+def test_keys_are_padded_with_those_of_zeros(sizes):
+    """The sizes say where each row ends; a stream joins them alike."""
 
     def halves(key: jax.Array, x: Float[Array, "t"]):
         return jax.vmap(lambda y: jax.random.fold_in(key, y.astype(jnp.int32)))(x)
 
-    given = [np.arange(n, dtype=np.float32) for n in (3, 5)]
+    given = [np.arange(n, dtype=np.float32) for n in sizes]
     key = jax.random.key(0)
-    out = mapped(halves, ragged="padded")(key, given)
-    assert isinstance(out, PaddedRows)
-    for row, x in zip(out, given, strict=True):
-        np.testing.assert_array_equal(jax.random.key_data(row), jax.random.key_data(halves(key, x)))
+    f = mapped(halves, ragged="padded")
+    streamed = f.stream(key, given, chunk={"row": 1}, progress=False).result
+    for out in (f(key, given), streamed):
+        assert isinstance(out, PaddedRows)
+        for row, x in zip(out, given, strict=True):
+            want = jax.random.key_data(halves(key, x))
+            np.testing.assert_array_equal(jax.random.key_data(row), want)
 
 
 def test_a_call_that_does_not_fit_chooses_no_buckets():

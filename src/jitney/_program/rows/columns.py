@@ -218,10 +218,11 @@ def may_have_rows(options: Options) -> bool:
 
 
 def cuts_rows(options: Options) -> bool:
-    """Return whether a number of rows or their memory is bounded: then all calls are run by
-    rows.
+    """Return whether a number of rows or their memory is bounded, or rows are summed: then all
+    calls are run by rows.
     """
-    return bool(options.pad) and bool(options.chunk or options.memory is not None)
+    is_cut = bool(options.chunk) or options.memory is not None
+    return may_have_rows(options) and (options.accumulate or (bool(options.pad) and is_cut))
 
 
 def has_rows(

@@ -8,12 +8,13 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..._errors import ContractError, Where
 from ..._jax.trees import Tracer, device_put, extended, issubdtype, tree_unflatten
-from ..._jax.typed import Array, NumPyArray
+from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
 from .ragged import PaddedRows
@@ -67,8 +68,8 @@ def demand_like_results(
             what = f"rows {rows[0]} and {row} have results of unlike structures or other values"
         elif other != kinds:
             what = (
-                f"the result of row {rows[0]} has arrays of {', '.join(kinds)}, and that of row"
-                f" {row} of {', '.join(other)}"
+                f"the result of row {rows[0]} has arrays of {_in_words(kinds)}, and that of row"
+                f" {row} of {_in_words(other)}"
             )
         else:
             continue
@@ -82,14 +83,18 @@ def demand_like_results(
         )
 
 
-def _kinds(leaves: Sequence[Gathered]) -> list[str]:
-    arrays = [leaf[0] if isinstance(leaf, list) else leaf for leaf in leaves]
-    values = [array.values if isinstance(array, PaddedRows) else array for array in arrays]
-    ranks = [
-        len(array.shape) - (not isinstance(leaf, list))
-        for array, leaf in zip(values, leaves, strict=True)
-    ]
-    return [f"{array.dtype} with {rank} axes" for array, rank in zip(values, ranks, strict=True)]
+def _kinds(leaves: Sequence[Gathered]) -> list[tuple[DType, int]]:
+    """Dtype and rank of each array of the result of a row."""
+    kinds: list[tuple[DType, int]] = []
+    for leaf in leaves:
+        array = leaf[0] if isinstance(leaf, list) else leaf
+        whole = array.values if isinstance(array, PaddedRows) else array
+        kinds.append((whole.dtype, whole.ndim - (not isinstance(leaf, list))))
+    return kinds
+
+
+def _in_words(kinds: Sequence[tuple[DType, int]]) -> str:
+    return ", ".join(f"{dtype} with {rank} axes" for dtype, rank in kinds)
 
 
 def _form(structure: Hashable, leaves: Sequence[Gathered]) -> object:
@@ -178,13 +183,19 @@ def totals(where: Where, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered
         [[[leaf] for leaf in part.leaves] for part in parts],
         [int(part.rows[0]) for part in parts],
     )
-    leaves: list[Gathered] = []
-    for arrays in zip(*(part.leaves for part in parts), strict=True):
-        total = arrays[0]
-        for array in arrays[1:]:
-            total = jnp.add(total, array)
-        leaves.append(total)
-    return parts[0].treedef, leaves
+    columns = zip(*(part.leaves for part in parts), strict=True)
+    return parts[0].treedef, [_total(arrays) for arrays in columns]
+
+
+def _total(arrays: Sequence[Array]) -> Array:
+    """The sum of arrays of one dtype; of a low one it is accumulated in float32, as XLA does."""
+    dtype = arrays[0].dtype
+    is_low = issubdtype(dtype, jnp.floating) and dtype.itemsize < np.dtype(np.float32).itemsize
+    wide = np.dtype(np.float32) if is_low else dtype
+    total = jnp.asarray(arrays[0], wide)
+    for array in arrays[1:]:
+        total = jnp.add(total, jnp.asarray(array, wide))
+    return jnp.asarray(total, dtype)
 
 
 def joined(parts: Sequence[Gathered]) -> Gathered:
@@ -218,18 +229,23 @@ def _in_padded(
 
 def _joined_padded(parts: Sequence[PaddedRows]) -> PaddedRows:
     on_host = _on_host([part.values for part in parts])
-    np_ = np if on_host else jnp
-    arrays = [np.asarray(part.values) if on_host else part.values for part in parts]
-    longest = np.max([array.shape[1:] for array in arrays], axis=0)
-    wider = [
-        np_.pad(array, [(0, 0), *((0, int(k)) for k in longest - array.shape[1:])])
-        for array in arrays
-    ]
+    longest = np.max([part.values.shape[1:] for part in parts], axis=0)
+    wider: list[Array] = []
+    for part in parts:
+        array = np.asarray(part.values) if on_host else part.values
+        for axis, own in part.sizes.items():
+            array = _resized(
+                array,
+                axis + 1,
+                int(longest[axis]),
+                np.asarray(own),
+            )
+        wider.append(array)
     sizes: dict[int, Array] = {
         axis: np.concatenate([np.asarray(part.sizes[axis]) for part in parts])
         for axis in parts[0].sizes
     }
-    return PaddedRows(np_.concatenate(wider), sizes)
+    return PaddedRows((np if on_host else jnp).concatenate(wider), sizes)
 
 
 def cut_alike(parts: Sequence[Part]) -> list[Part]:
@@ -253,7 +269,12 @@ def _stacked(
     count: int,
 ) -> Array:
     arrays = [part.leaves[leaf] for part in parts]
-    if not _on_host(arrays) and not issubdtype(arrays[0].dtype, extended):
+    if issubdtype(arrays[0].dtype, extended):
+        keys = jnp.concatenate(
+            [array[: len(part.rows)] for array, part in zip(arrays, parts, strict=True)]
+        )
+        return keys[np.argsort(np.concatenate([part.rows for part in parts]))]
+    if not _on_host(arrays):
         # Shapes here depend on the number of rows alone, and not on the mixture of lengths.
         scattered = jnp.zeros((count, *arrays[0].shape[1:]), arrays[0].dtype)
         for part, array in zip(parts, arrays, strict=True):
@@ -261,12 +282,6 @@ def _stacked(
             at = np.concatenate([part.rows, spare])
             scattered = scattered.at[at].set(array, mode="drop")
         return scattered
-    if not _on_host(arrays):
-        joined = jnp.concatenate(
-            [array[: len(part.rows)] for array, part in zip(arrays, parts, strict=True)]
-        )
-        order = np.argsort(np.concatenate([part.rows for part in parts]))
-        return joined[order]
     first = np.asarray(arrays[0])
     out = np.empty(
         (count, *first.shape[1:]),
@@ -374,9 +389,13 @@ def _resized(
 ) -> Array:
     """Return the array with another length along an axis, and zeros behind each row's own."""
     if issubdtype(array.dtype, extended):
-        # Random keys have no zero: behind its own the last one stands.
-        positions = np.minimum(np.arange(length), max(array.shape[axis] - 1, 0))
-        return jnp.take(array, positions, axis=axis)
+        words = _resized(
+            jax.random.key_data(array),
+            axis,
+            length,
+            own,
+        )
+        return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(array))
     np_ = np if isinstance(array, np.ndarray) else jnp
     if array.shape[axis] < length:
         wider = [(0, 0)] * array.ndim

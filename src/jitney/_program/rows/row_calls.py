@@ -247,8 +247,11 @@ class RowCall:
             demand_shared(core, self.columns)
         parts, lots = self._computed()
         whole = totals(core.where, parts) if core.options.accumulate else self._whole(parts)
-        if is_verified(core.options) and not self.is_nested and not core.options.accumulate:
-            self._verify(parts)
+        if is_verified(core.options) and not self.is_nested:
+            if core.options.accumulate:
+                self._verify_alone(lots)
+            else:
+                self._verify(parts)
         for name, (sizes, elements) in count_sizes(lots).items():
             core.counters.count_rows(
                 name,
@@ -373,6 +376,8 @@ class RowCall:
                 with suppress(Changed):
                     for lot in self.lots():
                         self._compile(lot)
+                    if not self.core.options.accumulate:
+                        self.groups.varying(self.columns)
                     return
 
     def _compile(self, lot: Lot) -> None:
@@ -408,7 +413,7 @@ class RowCall:
         given = tuple(filled) if counts is None else (*filled, counts)
         if self.core.options.accumulate:
             # Where the last row is repeated, it does not count again.
-            return (*given, np.int32(len(np.unique(at))))
+            return (*given, np.int32(at[-1] - at[0] + 1))
         return given
 
     def _run_program(
@@ -515,15 +520,28 @@ class RowCall:
                 run = self._runner(given, ours)
                 VerifiedRunner(self.entry, run, None, lambda: None)(*given)
 
+    def _verify_alone(self, lots: Sequence[Lot]) -> None:
+        """Compare rows with the plain function where only their sum is known: one of each shape, by
+        the sum over that row.
+
+        Raises:
+            VerificationError: One differs.
+        """
+        for lot in lots:
+            places = np.unique(lot.member_of, return_index=True)[1]
+            for row in lot.rows[places].tolist():
+                given = tuple(column.of(row) for column in self.columns)
+                VerifiedRunner(self.entry, self._runner(), None, lambda: None)(*given)
+
     def _runner(
         self,
-        given: tuple[object, ...],
-        ours: object,
+        given: tuple[object, ...] | None = None,
+        ours: object = None,
     ) -> Callable[..., object]:
-        """Runner of single rows, which has the result of one."""
+        """Runner of single rows, which has the result of one if that is given."""
 
         def run(*arrays: object) -> object:
-            if all(a is b for a, b in zip(arrays, given, strict=True)):
+            if given and all(a is b for a, b in zip(arrays, given, strict=True)):
                 return ours
             columns = tuple(map(Column.alone, self.columns, arrays))
             one = RowCall(
@@ -534,6 +552,8 @@ class RowCall:
                 1,
             )
             parts, _ = one._computed()
+            if self.core.options.accumulate:
+                return tree_unflatten(*totals(self.core.where, parts))
             leaves = gathered(
                 parts,
                 one._varying(parts),
