@@ -136,6 +136,7 @@ def test_one_array_is_padded_to_a_power_of_two_under_auto():
 
 def test_rows_are_compiled_ahead():
     """By their shapes alone; a call of as many rows or fewer compiles nothing."""
+    mapped(chunk={"row": 2})(W, rows(4))  # what a first call of this process compiles
     f = mapped()
     lengths = (3, 8, 1, 20, 5, 0, *[7] * 9)
     assert f.compile(W, [jax.ShapeDtypeStruct((n,), np.float32) for n in lengths]) is f
