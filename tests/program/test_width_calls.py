@@ -37,12 +37,12 @@ def quickest(monkeypatch):
     def choose(best):
         measured = []
 
-        def seconds(run, width):
-            jax.block_until_ready(run())
+        def seconds(calls, width, arrays):
+            jax.block_until_ready(calls._run(width, arrays))
             measured.append(width)
             return 1.0 if width == best else 2.0
 
-        monkeypatch.setattr(width_calls, "seconds", seconds)
+        monkeypatch.setattr(width_calls.WidthCalls, "seconds", seconds)
         return measured
 
     return choose
@@ -100,11 +100,11 @@ def test_the_whole_stays_if_the_call_itself_is_no_quicker(monkeypatch):
     """A sample may be quick in narrow chunks, and the call not."""
     times = iter([5.0, 1.0, 3.0, 4.0])
 
-    def seconds(run, width):
-        jax.block_until_ready(run())
+    def seconds(calls, width, arrays):
+        jax.block_until_ready(calls._run(width, arrays))
         return next(times)
 
-    monkeypatch.setattr(width_calls, "seconds", seconds)
+    monkeypatch.setattr(width_calls.WidthCalls, "seconds", seconds)
     f = optimize(**FAST)(residual)
     np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
     assert chunk_line(f, W, ROWS).startswith(

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,8 +25,8 @@ from .._jax.mesh import is_within_trace
 from .._jax.typed import Array
 from .._view.layout import is_nested_trace, jit_is_off
 from .held_numbers import Redirected
+from .whole_calls import WholeCalls
 from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
-from .wrappers import Run, around, runner_inside
 
 if TYPE_CHECKING:
     from .core import CompiledFunction
@@ -56,30 +55,16 @@ class WidthChoice:
     why: str
 
 
-class WidthCalls:
+class WidthCalls(WholeCalls):
     """Runs the calls of an entry whose chunks have a width that is measured."""
 
     def __init__(self, entry: Specialization):
-        # The entry holds this.
-        self._entry = weakref.ref(entry)
+        super().__init__(entry)
         self._choices: dict[Hashable, WidthChoice] = {}
         # Width -> the entry of the same calls in chunks of it.
         self._entries: dict[int, Specialization] = {}
-        # Runs whole calls, of programs that have or have not run-time checks.
-        self._whole: tuple[bool, Run] | None = None
         # One thread measures, and others wait for its choice.
         self._measuring = threading.RLock()
-
-    @property
-    def entry(self) -> Specialization:
-        entry = self._entry()
-        if entry is None:
-            raise ReferenceError("the program of this function has been dropped")
-        return entry
-
-    def runner(self) -> Run:
-        """Return the function that runs calls, with all that options add around it."""
-        return around(self.entry, self.entry.jitted, self)
 
     def __call__(self, *arrays: Array) -> object:
         if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
@@ -101,15 +86,8 @@ class WidthCalls:
     def _run(self, width: int | None, arrays: Sequence[Array]) -> object:
         if width is not None:
             return self._run_in_chunks(width, arrays)
-        entry = self.entry
-        if entry.workers is not None:
-            return entry.workers(*arrays)
-        if jit_is_off():
-            return entry.jitted(*arrays)
-        if self._whole is None or self._whole[0] != entry.checked:
-            run = runner_inside(entry, arrays, entry.jitted)
-            self._whole = entry.checked, run
-        return self._whole[1](*arrays)
+        workers = self.entry.workers
+        return self.run_whole(arrays) if workers is None else workers(*arrays)
 
     def _run_in_chunks(self, width: int, arrays: Sequence[Array]) -> object:
         """Run a call in chunks of one width, as `Program.__call__` runs that of an entry."""
@@ -170,7 +148,7 @@ class WidthCalls:
             if width >= size:
                 break
             try:
-                took = seconds(lambda width=width: self._run(width, sample), width)
+                took = self.seconds(width, sample)
             except AxisError:
                 texts.append(f"{width:,}: it cannot be cut")
                 continue
@@ -182,12 +160,24 @@ class WidthCalls:
 
         # The quickest of them and the whole, on the call itself.
         best = min(tried, key=lambda width: tried[width])
-        whole = seconds(lambda: self._run(None, arrays), None)
-        chunked = seconds(lambda: self._run(best, arrays), best)
+        whole = self.seconds(None, arrays)
+        chunked = self.seconds(best, arrays)
         why = f"{best:,} at a time {chunked * 1e3:.3g} ms, whole {whole * 1e3:.3g} ms; {why}"
         if chunked > _GAIN * whole:
             return out, WidthChoice(None, f"whole, measured: {why}")
         return self._run(best, arrays), WidthChoice(best, f"{best:,} at a time, measured: {why}")
+
+    def seconds(self, width: int | None, arrays: Sequence[Array]) -> float:
+        """Return the seconds of a call in chunks of a width, compiled, the least of some."""
+        jax.block_until_ready(self._run(width, arrays))
+        times: list[float] = []
+        while len(times) < _TIMES or sum(times) < _SECONDS:
+            began = time.perf_counter()
+            jax.block_until_ready(self._run(width, arrays))
+            times.append(time.perf_counter() - began)
+            if sum(times) > _LONG:
+                break
+        return min(times)
 
     def _sample(self, arrays: Sequence[Array]) -> tuple[int, int, Sequence[Array]]:
         """Return the size of the axis, and every so many-th of its elements.
@@ -215,22 +205,3 @@ class WidthCalls:
         except Unsplit as unsplit:
             raise Unsplit(f"since {unsplit.what}") from None
         return size, step, sample
-
-
-def seconds(run: Callable[[], object], width: int | None) -> float:
-    """Return the seconds of a run that has compiled, the least of some.
-
-    Args:
-        run: Runs a program.
-        width: Elements that it works on at a time.
-    """
-    del width
-    jax.block_until_ready(run())
-    times: list[float] = []
-    while len(times) < _TIMES or sum(times) < _SECONDS:
-        began = time.perf_counter()
-        jax.block_until_ready(run())
-        times.append(time.perf_counter() - began)
-        if sum(times) > _LONG:
-            break
-    return min(times)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import threading
-import weakref
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -48,8 +47,8 @@ from .._view.layout import aval_parts, is_nested_trace, jit_is_off
 from .._view.result import Outcome
 from .checked_calls import checked_calls
 from .parts import ArrayType, Division, PartialResult
+from .whole_calls import WholeCalls
 from .worker_threads import THREADS
-from .wrappers import Run, around, runner_inside
 
 if TYPE_CHECKING:
     from .entry import Specialization
@@ -160,47 +159,24 @@ class PartProgram:
         return tree_unflatten(trees[0], [result.whole() for result in results])
 
 
-class WorkerCalls:
+class WorkerCalls(WholeCalls):
     """Runs the calls of an entry whose mapped axis is split over threads."""
 
     def __init__(self, entry: Specialization):
-        # The entry holds this.
-        self._entry = weakref.ref(entry)
+        super().__init__(entry)
         # Programs of the parts, and why other calls run whole.
         self._programs: dict[Hashable, PartProgram | str] = {}
         # A number of workers is a demand, unless a width is measured too.
         options = entry.core.options
         self.is_demanded = options.workers != AUTO and not is_measured(options.chunk)
-        # Runs whole calls, of programs that have or have not run-time checks.
-        self._whole: tuple[bool, Run] | None = None
         # One thread makes a program, and others wait for it.
         self._making = threading.RLock()
 
-    @property
-    def entry(self) -> Specialization:
-        entry = self._entry()
-        if entry is None:
-            raise ReferenceError("the program of this function has been dropped")
-        return entry
-
-    def runner(self) -> Run:
-        """Return the function that runs calls, with all that options add around it."""
-        return around(self.entry, self.entry.jitted, self)
-
     def __call__(self, *arrays: Array) -> object:
-        if jit_is_off():
-            return self.entry.jitted(*arrays)
-        if is_within_trace() or is_nested_trace(arrays):
-            return self._run_whole(arrays)
+        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+            return self.run_whole(arrays)
         program = self.program(arrays)
-        return self._run_whole(arrays) if isinstance(program, str) else program.run(arrays)
-
-    def _run_whole(self, arrays: Sequence[Array]) -> object:
-        entry = self.entry
-        if self._whole is None or self._whole[0] != entry.checked:
-            run = runner_inside(entry, arrays, entry.jitted)
-            self._whole = entry.checked, run
-        return self._whole[1](*arrays)
+        return self.run_whole(arrays) if isinstance(program, str) else program.run(arrays)
 
     def program(self, arrays: Sequence[Array]) -> PartProgram | str:
         """Return the program of the parts of a call with these arrays or abstract values, compiled
