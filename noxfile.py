@@ -23,6 +23,8 @@ PROBE = (
     "import ensurepip, sys, sysconfig; sys.exit(sys.version_info[3] != 'final' or"
     " bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
 )
+# Images of containers set it, and each process would then compile all sources that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Two threads that contend for two cores slow LAPACK 40 times.
 ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 # Prints nothing where JAX has the backend, else JAX's own reason.

@@ -115,6 +115,7 @@ def test_what_it_names_is_pinned_and_the_tolerance_holds():
     assert report.to_dict()["policy"] == report.policy
 
 
+@pytest.mark.rest
 def test_the_shadow_follows_loops_branches_draws_and_rules_of_derivatives():
     """Each in float64 with what float32 has seen: the float32 error is rounding, not another
     function.

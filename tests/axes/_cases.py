@@ -1057,7 +1057,6 @@ CORE = {
     "eigenvalues over a batch",
     "normal draws",
     "a key for each",
-    "a key folded for each",
     # reductions, one of each monoid; contractions; scatters
     "mean",
     "max of ints",

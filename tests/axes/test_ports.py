@@ -44,6 +44,7 @@ def test_the_step_of_the_surrogate_is_clean(drawn):
     assert looks(step._fn, model, start(RUN.recipe, model), *given) == []
 
 
+@pytest.mark.rest
 def test_predictions_of_the_surrogate_are_clean(drawn):
     """They are padded in a validation."""
     assert looks(predict._fn, RUN.model(), drawn.x[0], drawn.index[0], drawn.mask[0]) == []

@@ -198,6 +198,7 @@ def test_keys_that_are_made_from_unsafe_ones_are_refused(make):
         planned(cases.Case("unsafe", lambda words: body(words, "unsafe_rbg"), shapes), 9)
 
 
+@pytest.mark.core("unsafe_rbg")
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_what_is_called_joint_depends_on_the_keys_beside_it(impl):
     """And what is not, does not: rows of a map over six keys, and over the last three of them."""

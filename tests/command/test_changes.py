@@ -130,6 +130,7 @@ def test_axes_are_named_as_the_annotations_name_them():
     assert 'w: Float[Array, "points"], other: Float[Array, "n"]' in change.write
 
 
+@pytest.mark.rest
 @jax_explains
 def test_axes_under_a_transform_are_not_named_by_the_annotations():
     """The arrays of a mapped function have one dimension more than its parameters."""
@@ -188,6 +189,7 @@ def test_what_another_transform_has_changed_gets_no_annotation():
     assert 'pad={"n": "pow2"}' in change.write
 
 
+@pytest.mark.rest
 @jax_explains
 def test_a_function_that_is_made_anew_is_found_by_its_program():
     """Four times the same program: three were for nothing. One that closes over another number is
@@ -206,6 +208,7 @@ def test_a_function_that_is_made_anew_is_found_by_its_program():
     assert anew[0].seconds == pytest.approx(sum(each.seconds for each in lambdas))
 
 
+@pytest.mark.rest
 def test_single_operations_outside_of_jit_are_found():
     """By the function that calls them; inside of `jit` they are part of a program."""
 
@@ -344,6 +347,7 @@ def test_what_is_recorded_is_not_said(caplog, capsys):
     assert "MISS" not in caplog.text + capsys.readouterr().err
 
 
+@pytest.mark.rest
 @jax_explains
 def test_functions_that_a_library_wraps_are_told_apart():
     """Equinox defines all it wraps on one line: a second function is no new one of the first, and

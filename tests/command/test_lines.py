@@ -238,6 +238,7 @@ def test_memory_that_a_call_could_take_over_is_named(keyword, tmp_path):
     assert not [each for each in found_in(after, tmp_path) if each.nbytes]
 
 
+@pytest.mark.rest
 @jax_explains
 def test_float32_that_comes_back_as_float64_is_named(tmp_path):
     """The function that is compiled again, and the operation that mixes the two; Python's number

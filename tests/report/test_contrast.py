@@ -186,6 +186,7 @@ def test_the_coloured_text_of_a_table_can_be_read(theme):
 CSS = html_of("")
 
 
+@pytest.mark.rest
 def test_a_picture_has_a_ground_of_its_own_only_as_a_file(drawn):
     """Inside of a page the root is the page's, so the rules of a file do not hold there."""
     for picture in drawn.values():

@@ -47,6 +47,7 @@ def sweep():
     )
 
 
+@pytest.mark.rest
 def test_operations_of_a_device_go_with_its_part_of_the_batch(sweep):
     """Two products, forward and backward, with two operations for each multiplied number."""
     assert [found.products for found in sweep] == [

@@ -329,6 +329,7 @@ USES = {
 }
 
 
+@pytest.mark.rest
 @settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(DTYPES),

@@ -58,7 +58,7 @@ def agrees(f, body, x, pos):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.core("embed", "checked", "gradients")
+@pytest.mark.core("embed", "checked")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_a_bucket_ends_with_the_buffer(body):
     """9 to 12 of 9 to 16 are one program; where the buffer ends, plain JAX's error is raised."""

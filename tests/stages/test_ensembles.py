@@ -16,7 +16,6 @@ from jaxtyping import Array, Float
 from jitney import optimize
 from jitney.errors import AnnotationWarning, ContractError, OptionError
 from tests._arrays import array
-from tests._selection import CORE
 
 X = array(np.linspace(-1, 1, 21).reshape(7, 3), np.float32)
 WHOLE = {"member": {"model": 0}}
@@ -145,12 +144,13 @@ def test_a_stack_in_float64():
         )
 
 
+@pytest.mark.core("whole-{'pad': {'b': 'pow2'}}-fill", "part-{'chunk': {'b': 3}}-chunk")
 @pytest.mark.parametrize(
     ("options", "stage"),
     [
-        pytest.param({"pad": {"b": "pow2"}}, "fill", marks=CORE),
+        ({"pad": {"b": "pow2"}}, "fill"),
         ({"pad": {"member": "pow2"}}, "fill"),
-        pytest.param({"chunk": {"b": 3}}, "chunk", marks=CORE),
+        ({"chunk": {"b": 3}}, "chunk"),
         ({"chunk": {"member": 2}}, "chunk"),
         ({"chunk": {"member": 1}}, "chunk"),
         ({"remat": True}, "remat"),

@@ -142,6 +142,7 @@ def test_a_stack_of_modules_is_mapped():
     )
 
 
+@pytest.mark.rest
 def test_a_stack_of_layers_of_equinox_is_mapped():
     """Their axes are registered, and the signature names none of them."""
     model = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 3, 4, 1, key=key))(

@@ -45,6 +45,7 @@ def close(got, want):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
 
 
+@pytest.mark.core("16")
 @pytest.mark.parametrize("microbatch", [1, 16, 1000])
 def test_value_and_gradient_are_sums_over_rows(microbatch):
     """Whatever the number of rows in a program is; rows that fill a block count once."""
@@ -71,6 +72,7 @@ def test_a_fresh_mixture_compiles_nothing():
     close(got, plain())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "scope", [jax.disable_jit, lambda: environment(JITNEY_DISABLE="eager")], ids=["jit", "jitney"]
 )
@@ -84,6 +86,7 @@ def test_nothing_is_compiled_where_it_is_switched_off(scope):
         )
 
 
+@pytest.mark.rest
 def test_rows_that_are_summed_are_verified(monkeypatch):
     close(summed(verify=True)(W, ROWS[:6], SCALES[:6]), plain(ROWS[:6], SCALES[:6]))
     monkeypatch.setitem(RULES, "reduce_sum", Rule(RULES["reduce_sum"].uses, POINTWISE.pad))

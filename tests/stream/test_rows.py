@@ -45,6 +45,7 @@ class Batches:
         return (ROWS[i : i + 16] for i in range(0, len(ROWS), 16))
 
 
+@pytest.mark.core("list", "offsets", "lengths", "generator")
 @pytest.mark.parametrize(
     "given",
     [
@@ -160,6 +161,7 @@ def test_all_arguments_may_be_generators_and_no_row_is_lost(chunks):
     assert [len(row) for row in running] == SIZES.tolist()
 
 
+@pytest.mark.rest
 def test_a_gradient_goes_through_a_stream_of_padded_results():
     f = jitney.optimize(vmap="row", pad={"n": "pow2"}, ragged="padded")(sums)
 

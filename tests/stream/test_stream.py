@@ -703,6 +703,7 @@ def test_keys_along_the_axis_are_those_of_the_whole(options):
     np.testing.assert_array_equal(noise, want[1])
 
 
+@pytest.mark.rest
 def test_a_checkpoint_of_keys_knows_others(tmp_path):
     """A run that goes on with other keys is refused, since their words are checked."""
 

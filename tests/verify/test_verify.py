@@ -507,6 +507,7 @@ def model_sum(model: eqx.nn.Linear, x: Float[Array, "n 3"]) -> Float[Array, "3"]
     return jnp.sum(jax.vmap(model)(x), axis=0)
 
 
+@pytest.mark.core("the option")
 @pytest.mark.parametrize("by", ["the option", "the setting"])
 def test_the_script_compiles_as_the_program_was_compiled(by, unmasked):
     """By the option or by the setting of the process."""

@@ -73,6 +73,7 @@ def test_a_linear_solution_of_another_model_is_refused(steady):
         perfect_foresight(steady, linear=linearise(steady_state(model, model.params)))
 
 
+@pytest.mark.rest
 def test_an_unknown_end_is_refused(steady):
     """Not read as "steady"."""
     with pytest.raises(ModelError, match=r'terminal is \'end\'\.\nIt is "steady" or "stable"'):

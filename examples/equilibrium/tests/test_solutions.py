@@ -238,6 +238,7 @@ def test_impulse_responses_are_proportional_to_the_shock(solved):
     np.testing.assert_allclose(one["z[3]"], 0.9 ** np.arange(20), rtol=1e-13)
 
 
+@pytest.mark.rest
 # the same ten dates on both sides
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 def test_a_path_is_what_scipy_finds():

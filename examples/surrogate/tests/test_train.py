@@ -97,6 +97,7 @@ def test_the_lasso_is_at_its_minimum():
     assert 0 < np.count_nonzero(weight) < 6
 
 
+@pytest.mark.rest
 def test_correlations_above_a_threshold_are_parents():
     """All that are, up to as many as a set has; none above 1."""
     data = batch(np.random.default_rng(0), 5, 4, samples=40)

@@ -122,6 +122,7 @@ def test_a_step_that_ends_on_a_bound_is_moved_one_rounding_inside():
     np.testing.assert_array_equal(moved, [low, high, 0.5, low, high])
 
 
+@pytest.mark.rest
 def test_scipy_bounds_object():
     """`scipy.optimize.Bounds` says the same as a pair."""
     y = numpy_wave([2.0, 0.4, 1.5], T, 0)

@@ -89,6 +89,7 @@ def test_callable_loss_is_the_named_one(loss):
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_jacobian_carries_the_weights_of_the_loss():
     """As in SciPy `jac` is the weighted Jacobian and `fun` the plain residuals."""
     mine = least_squares(residual, START, loss="cauchy", f_scale=0.1, args=(T, Y), **TIGHT)

@@ -95,6 +95,7 @@ def test_progress_counts_evaluations():
     assert min(cost for _, cost in seen) == found.cost
 
 
+@pytest.mark.rest
 def test_a_limit_stops():
     """With the status that says so."""
     found = least_squares_by_products(gram_of(decay), [1.0, 1.0, 0.8], T.size, max_nfev=2)

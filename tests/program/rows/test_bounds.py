@@ -147,6 +147,7 @@ def test_rows_are_compiled_ahead():
         close(out, given)
 
 
+@pytest.mark.rest
 def test_a_gradient_is_compiled_ahead():
     f = mapped(matrix)
     given = rows(5, 6, 7)

@@ -57,6 +57,7 @@ def holds(rows, want):
 WANT = [*zip(*map(plain, Y), strict=True)]
 
 
+@pytest.mark.core("padded-numpy", "list-jax")
 @pytest.mark.parametrize("made", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
 @pytest.mark.parametrize("ragged", ["list", "padded"])
 def test_lengths_of_a_call_say_how_long_rows_are(made, ragged):
@@ -92,6 +93,7 @@ def test_the_form_of_a_padded_result_hangs_on_no_length(sizes):
     assert steps.lengths.tolist() == [n + 1 for n in sizes]
 
 
+@pytest.mark.rest
 def test_padded_results_are_rows_of_the_next_function():
     """With other arrays beside them, and with gradients."""
 
@@ -191,6 +193,7 @@ def test_lengths_of_a_function_of_its_own_are_its_own():
     np.testing.assert_allclose(got, [2 * y.sum() for y in Y], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_nothing_is_compiled_where_jit_is_off():
     """The form of the results is the same."""
     with jax.disable_jit():
