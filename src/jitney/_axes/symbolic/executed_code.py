@@ -77,9 +77,10 @@ class _CodeObserver:
     ):
         self.report = report
         self.outside = outside
-        self.seen: set[types.CodeType] = set()
+        # By identity: codes of two files may be equal, and hashing one takes a microsecond.
+        self.seen: dict[int, types.CodeType] = {}
         # Code that is not trusted, whose calls are observed too.
-        self.others: set[types.CodeType] = set()
+        self.others: dict[int, types.CodeType] = {}
         self.here = threading.get_ident()
         # Number of finished garbage collections when one last began in this thread.
         self.collections = -1
@@ -88,10 +89,9 @@ class _CodeObserver:
         """Check a function that starts for the first time."""
         code = frame.f_code
         if _is_trusted(code.co_filename) and not _is_typed(frame):
-            self.seen.add(code)
+            self.seen[id(code)] = code
         elif not self._is_aside(frame):
-            self.seen.add(code)
-            self.others.add(code)
+            self.seen[id(code)] = self.others[id(code)] = code
             for what in violations(code, frame.f_globals, frame.f_locals):
                 self._tell(frame, what)
                 return
@@ -188,9 +188,9 @@ class _ProfileFunction:
         what: str,
         value: object,
     ) -> None:
-        if what == "call" and frame.f_code not in self.watch.seen:
+        if what == "call" and id(frame.f_code) not in self.watch.seen:
             self.watch.check_start(frame)
-        elif what == "c_call" and frame.f_code in self.watch.others:
+        elif what == "c_call" and id(frame.f_code) in self.watch.others:
             self.watch.check_call(frame.f_code, value)
         if self.outer is not None:
             self.outer(frame, what, value)
@@ -215,12 +215,12 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
     def start(code: types.CodeType, _: int) -> object:
         if threading.get_ident() != here:
             return None
-        if code not in watch.seen:
+        if id(code) not in watch.seen:
             watch.check_start(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-            if code in watch.others:
+            if id(code) in watch.others:
                 monitoring.set_local_events(tool, code, events.CALL)
         # No more events for code that has been checked; `restart_events` undoes this below.
-        return monitoring.DISABLE if code in watch.seen else None
+        return monitoring.DISABLE if id(code) in watch.seen else None
 
     def call(
         code: types.CodeType,
@@ -240,7 +240,7 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
         yield
     finally:
         monitoring.set_events(tool, 0)
-        for code in watch.others:
+        for code in watch.others.values():
             monitoring.set_local_events(tool, code, 0)
         for event in (events.PY_START, events.CALL):
             monitoring.register_callback(tool, event, None)
