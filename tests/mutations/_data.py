@@ -17,6 +17,7 @@ _STAR = "tests/sparsity/test_star.py::test_"
 _ACCUMULATE = "tests/stream/test_accumulate.py::test_"
 _CHANGED_DATA = "tests/stream/test_changed_data.py::test_"
 _STREAM = "tests/stream/test_stream.py::test_"
+_CHUNK_MEMORY = "tests/stream/test_chunk_memory.py::test_"
 
 DERIVATIVES = [
     Mutation(
@@ -157,6 +158,27 @@ LOOPS = [
 ]
 
 STREAMS = [
+    Mutation(
+        "memory of a chunk is used again though a derivative holds it",
+        "src/jitney/_stream/stream.py",
+        "self.reader.memory.is_used_again = False",
+        "self.reader.memory.is_used_again = True",
+        (f"{_CHUNK_MEMORY}a_derivative_around_a_stream_has_each_chunk",),
+    ),
+    Mutation(
+        "a chunk is read into the memory of the one whose step runs",
+        "src/jitney/_stream/chunk_memory.py",
+        "_CHUNKS = 2",
+        "_CHUNKS = 1",
+        (f"{_CHUNK_MEMORY}memory_of_a_chunk_is_that_before_the_last",),
+    ),
+    Mutation(
+        "what the last step gives is not fetched",
+        "src/jitney/_stream/stream.py",
+        "                    outputs.fetch()\n",
+        "",
+        (f"{_CHUNK_MEMORY}results_along_the_axis_are_each_chunks_own",),
+    ),
     Mutation(
         "the last chunk of a stream is dropped if it is shorter",
         "src/jitney/_stream/resume.py",

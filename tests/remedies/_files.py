@@ -30,9 +30,11 @@ ASKED, CONTAINER, RUNNING, WRITING = (
     "_export/running.py",
     "_export/writing.py",
 )
-STREAM, SOURCES, RESUME, KEPT = (
+STREAM, SOURCES, SLICES, FILES, RESUME, KEPT = (
     "_stream/stream.py",
     "_stream/sources.py",
+    "_stream/slices.py",
+    "_stream/files.py",
     "_stream/resume.py",
     "_processes/checkpoints.py:Checkpoints",
 )
@@ -554,7 +556,7 @@ CASES = [
         lambda: drawn_words(ROWS, jax.random.split(random_key(0), 8)),
     ),
     Remedy(
-        f"{STREAM}:_widest",
+        f"{STREAM}:_suiting",
         "give it memory=…",
         lambda: jitney.stream(optimize(memory="16 B")(energy), ROWS, chunk={"n": "auto"}),
         lambda: (
@@ -582,30 +584,30 @@ CASES = [
         np.zeros(4),
     ),
     Remedy(
-        f"{SOURCES}:Sequential._slice",
+        f"{SLICES}:Sequential._slice",
         "let each iteration give the same chunks",
         lambda: stream(Growing()),
         lambda: stream(Anew()),
         PLAINLY,
     ),
-    Remedy(f"{SOURCES}:_file", "open it, and pass the array", of_csv, of_saved, PLAINLY),
-    Remedy(f"{SOURCES}:_file", "write it again, with np.save", of_broken, of_saved, PLAINLY),
+    Remedy(f"{FILES}:open_file", "open it, and pass the array", of_csv, of_saved, PLAINLY),
+    Remedy(f"{FILES}:open_file", "write it again, with np.save", of_broken, of_saved, PLAINLY),
     Remedy(
-        f"{SOURCES}:_member",
+        f"{FILES}:_member",
         "save it with np.savez(..., …=...)",
         lambda: of_member(columns=ROWS),
         lambda: of_member(rows=ROWS),
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_member",
+        f"{FILES}:_member",
         "save it row by row",
         lambda: of_columns(np.savez_compressed, "F"),
         lambda: of_columns(np.savez_compressed, "C"),
         PLAINLY,
     ),
     Remedy(
-        f"{SOURCES}:_member",
+        f"{FILES}:_member",
         "or not compressed",
         lambda: of_columns(np.savez_compressed, "F"),
         lambda: of_columns(np.savez, "F"),

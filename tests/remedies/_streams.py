@@ -21,7 +21,11 @@ from ._case import Remedy
 
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
 SQUARES = np.sum(ROWS**2, axis=0)
-SOURCES, STREAM = "_stream/sources.py", "_stream/stream.py"
+SOURCES, FILES, STREAM = (
+    "_stream/sources.py",
+    "_stream/files.py",
+    "_stream/stream.py",
+)
 PATH = pathlib.Path("rows.npy")
 
 
@@ -167,14 +171,14 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{SOURCES}:FileSource._check",
+        f"{FILES}:FileSource._check",
         "start again when nobody writes to it",
         written_meanwhile,
         of_saved,
         SQUARES,
     ),
     Remedy(
-        f"{SOURCES}:_check_size",
+        f"{FILES}:_check_size",
         "start again when nobody writes to it",
         lambda: mapped(cut=True),
         begins_anew,

@@ -68,14 +68,16 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
 
 def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     """Its size, number and times say that it is the same."""
-    from jitney._stream.sources import FileSource
+    from jitney._stream.files import FileSource
 
-    monkeypatch.setattr("jitney._stream.sources._SETTLED", -1)
+    monkeypatch.setattr("jitney._stream.files._SETTLED", -1)
     data, path, reads = saved(rows(100), tmp_path), tmp_path / "run", []
     breaks_off(monkeypatch, mean, {"x": data}, path, 6)
-    read = FileSource.__getitem__
+    read = FileSource.read_into
     monkeypatch.setattr(
-        FileSource, "__getitem__", lambda self, where: reads.append(where) or read(self, where)
+        FileSource,
+        "read_into",
+        lambda self, where, out: reads.append(where) or read(self, where, out),
     )
     stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
     assert [where.start for where in reads] == list(range(48, 100, 8))
@@ -98,11 +100,11 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
     data = MAPPED[made](np.load(path, mmap_mode="r"))
     part, times = jitney._stream.reading.ChunkReader._part, []
 
-    def cutting(self, source, where):
+    def cutting(self, source, where, out):
         times.append(1)
         if len(times) == 3:
             os.truncate(path, 5000)
-        return part(self, source, where)
+        return part(self, source, where, out)
 
     monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", cutting)
     with pytest.raises(DataError, match="its file was cut to 5000 bytes; 400128 were mapped"):
@@ -111,16 +113,16 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
 
 def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, monkeypatch):
     """After the look at its size, too: files that are given by their paths are read, not mapped."""
-    from jitney._stream.sources import FileSource
+    from jitney._stream.files import FileSource
 
     path = saved(rows(100_000), tmp_path)
     rows_of, times = FileSource._rows, []
 
-    def cutting(self, where):
+    def cutting(self, where, out):
         times.append(1)
         if len(times) == 3:
             os.truncate(path, 5000)
-        return rows_of(self, where)
+        return rows_of(self, where, out)
 
     monkeypatch.setattr(FileSource, "_rows", cutting)
     with pytest.raises(DataError, match="was changed, replaced or removed"):
@@ -159,7 +161,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
     file = data[0] if kind == "paths" else data
     part, times = jitney._stream.reading.ChunkReader._part, []
 
-    def changing(self, source, where):
+    def changing(self, source, where, out):
         times.append(1)
         if len(times) == 3:
             content = file.read_bytes()
@@ -170,7 +172,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
                 file.unlink()
             else:
                 file.write_bytes(content[:-40] if how == "cut" else content[:-4] + b"abcd")
-        return part(self, source, where)
+        return part(self, source, where, out)
 
     monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", changing)
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):

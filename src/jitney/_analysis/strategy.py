@@ -20,7 +20,7 @@ from .._stages import Chunk
 from .._stages.chunk import SYMBOL, in_chunks
 from .._stages.plan import Plan
 from .._stages.stage import Fn
-from .._stream.steps import longest_chunk_steps
+from .._stream.steps import suiting_steps
 from .._stream.stream_layout import StreamLayout
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def strategy(
 
         def streamed() -> Fit:
             layout = StreamLayout.of(entry, stage)
-            return longest_chunk_steps(entry, stage, layout, budget)[1]
+            return suiting_steps(entry, stage, layout, budget)[1]
 
         # In the order of preference.
         ways = [

@@ -20,7 +20,9 @@ from .._errors import DataError
 from .._jax.settings import x64_is_on
 from .._jax.typed import DType, NumPyArray
 from .._view.fitting import demand_whole_numbers_fit
-from .sources import Rows, check_slice, source_of, stamp_of
+from .chunk_memory import ChunkMemory
+from .slices import Rows, check_slice
+from .sources import read_rows, source_of, stamp_of
 
 T = TypeVar("T")
 
@@ -104,6 +106,7 @@ class ChunkReader:
         where: The function, for messages.
         passes: Number of passes over the data.
         kept: Whether a checkpoint is written.
+        memory: Memory of the chunks.
     """
 
     def __init__(
@@ -115,8 +118,10 @@ class ChunkReader:
         *,
         passes: int,
         kept: bool,
+        memory: ChunkMemory,
     ):
         self.sources = sources
+        self.memory = memory
         self.pieces = pieces
         self.retries = retries
         self.failures = 0
@@ -129,8 +134,7 @@ class ChunkReader:
         self._marked = [kept or (passes > 1 and not _is_fixed(rows)) for rows in data]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
         self._seen = np.zeros(len(pieces), np.bool_)
-        # The setting of the calling thread: `jax_enable_x64` is thread-local, and chunks are read
-        # in a thread of their own.
+        # The caller's setting: chunks are read in the 64-bit context of the schedule.
         self._wide: bool = x64_is_on()
 
     def __call__(self, start: int, count: int) -> dict[int, NumPyArray]:
@@ -143,17 +147,22 @@ class ChunkReader:
         j = self._numbers[start]
         rows = slice(start, start + count)
         parts: dict[int, NumPyArray] = {}
+        self.memory.next_chunk()
         for i, (n, source) in enumerate(self.sources.items()):
-            part = self._part(source, rows)
+            shape = _shape(source, rows)
+            chunk = parts[n] = self.memory.array(n, shape, source.dtype)
+            is_direct = np.dtype(source.data.dtype) == chunk.dtype
+            part = self._part(source, rows, chunk if is_direct else None)
             if self._marked[i]:
                 mark = _mark(part)
                 if self._seen[j] and mark != self._marks[i, j]:
                     raise self._change_error(source, start, count, "in the pass before")
                 self._marks[i, j] = mark
-            if np.dtype(part.dtype) != np.dtype(source.dtype):
+            if not is_direct:
                 self._demand_fit(source, part)
-            # A copy, because an iterator may reuse its buffer for the next chunk.
-            parts[n] = np.array(part, source.dtype)
+            # Copied, because an iterator may reuse its buffer for the next chunk.
+            if part is not chunk:
+                np.copyto(chunk, part, casting="unsafe")
         self._seen[j] = True
         return parts
 
@@ -194,15 +203,21 @@ class ChunkReader:
         self._marks = np.array(marks)
         self._seen = np.array(done)
 
-    def _part(self, source: Source, rows: slice) -> NumPyArray:
-        """Read the rows of one source, with retries."""
+    def _part(
+        self,
+        source: Source,
+        rows: slice,
+        out: NumPyArray | None = None,
+    ) -> NumPyArray:
+        """Read the rows of one source, with retries; into `out` if that saves a copy."""
         data, axis = source.data, source.axis
         place = (*[slice(None)] * axis, rows) if axis else rows
-        shape = (*data.shape[:axis], rows.stop - rows.start, *data.shape[axis + 1 :])
+        shape = _shape(source, rows)
 
         def read() -> NumPyArray:
             with jax.enable_x64(self._wide):
-                return check_slice(data[place], shape, data.dtype, source.name)
+                part = data[place] if out is None else read_rows(data, place, out)
+                return check_slice(part, shape, data.dtype, source.name)
 
         note = f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed"
         return retry(read, self.retries, note, self._count_failure)
@@ -224,6 +239,11 @@ class ChunkReader:
             "start again: without the checkpoint, and with data that do not change between"
             " readings.",
         )
+
+
+def _shape(source: Source, rows: slice) -> tuple[int, ...]:
+    data, axis = source.data, source.axis
+    return (*data.shape[:axis], rows.stop - rows.start, *data.shape[axis + 1 :])
 
 
 def _is_fixed(data: object) -> bool:

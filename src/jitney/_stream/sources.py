@@ -12,35 +12,18 @@
 
 from __future__ import annotations
 
-import math
-import mmap
-import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Sized
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeGuard, overload
+from typing import TypeGuard, overload
 
 import jax
 import numpy as np
 
-from .._errors import ContractError, DataError
+from .._errors import ContractError
 from .._jax.trees import canonicalize_dtype
-from .._jax.typed import DType, NumPyArray
-
-Slice = slice | tuple[slice, ...]
-"""Rows of a source; or a slice of each axis, where another axis than the first is cut."""
-
-
-class Rows(Protocol):
-    """An array, or an object that is sliced like one: a Zarr array, an HDF5 dataset."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> DType: ...
-    def __getitem__(self, where: Any, /) -> object: ...
+from .._jax.typed import NumPyArray
+from .files import FileSource, Mapped, Stamp, map_of, open_file
+from .slices import Rows, Sequential, Slice, check_slice
 
 
 @overload
@@ -56,7 +39,7 @@ def source_of(name: str, value: object, where: str) -> object:
             only once.
     """
     if isinstance(value, (str, Path)):
-        return _file(name, Path(value), where)
+        return open_file(name, Path(value), where)
     if isinstance(value, np.ndarray) and map_of(value) is not None:
         return Mapped(value, name)
     if isinstance(value, (jax.Array, np.ndarray)):
@@ -75,13 +58,12 @@ def source_of(name: str, value: object, where: str) -> object:
     return value
 
 
-def is_sliceable(value: Any) -> TypeGuard[Rows]:
+def is_sliceable(value: object) -> TypeGuard[Rows]:
     """Return whether the value has rows: an array, or an object with the interface of one."""
     return (
-        hasattr(value, "shape")
-        and hasattr(value, "dtype")
+        hasattr(value, "dtype")
         and hasattr(value, "__getitem__")
-        and len(value.shape) > 0
+        and len(getattr(value, "shape", ())) > 0
     )
 
 
@@ -106,28 +88,11 @@ def abstract(value: object) -> object:
     return value
 
 
-def check_slice(
-    part: object,
-    shape: tuple[int, ...],
-    dtype: DType,
-    name: str,
-) -> NumPyArray:
-    """Return the rows that were read, if they have the requested shape and dtype.
-
-    Raises:
-        DataError: There are fewer or more rows, or they have another dtype.
-    """
-    array = np.asarray(part)
-    if array.shape != shape or array.dtype != np.dtype(dtype):
-        requested = f"{np.dtype(dtype)}{list(map(int, shape))}"
-        raise DataError(
-            f"reading {name!r}",
-            f"a slice of {requested} came as {array.dtype}{list(array.shape)}.",
-            "Data keep their shape and dtype while they are read.",
-            "keep them unchanged meanwhile; a reader of your own returns the rows that it is"
-            " asked for.",
-        )
-    return array
+def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
+    """Read rows of a source, into an array of their shape and dtype if that saves a copy."""
+    if isinstance(data, (Mapped, FileSource, ConcatenatedSource)):
+        return data.read_into(where, out)
+    return data[where]
 
 
 def read_whole(value: object, name: str) -> object:
@@ -136,37 +101,6 @@ def read_whole(value: object, name: str) -> object:
         return value
     whole = value[0 : value.shape[0]]
     return check_slice(whole, tuple(value.shape), value.dtype, name)
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """Identity of files by their metadata: device, inode, size and times.
-
-    Args:
-        files: Metadata of each file.
-        settled: Whether every later change of a file would change its times.
-    """
-
-    files: tuple[tuple[int, ...], ...]
-    settled: bool
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp:
-        """Stamp of a file now; unsettled if it was written so recently that a change may keep its
-        times.
-        """
-        status = path.stat()
-        last = max(status.st_mtime_ns, status.st_ctime_ns)
-        # File times advance in steps, of up to two seconds on FAT.
-        settled = time.time_ns() - last > _SETTLED
-        file = (
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
-        return cls((file,), settled)
 
 
 def stamp_of(value: object) -> Stamp | None:
@@ -181,129 +115,6 @@ def stamp_of(value: object) -> Stamp | None:
         return None
     files = tuple(file for stamp in known for file in stamp.files)
     return Stamp(files, all(stamp.settled for stamp in known))
-
-
-def map_of(value: object) -> mmap.mmap | None:
-    """The mapped file under an array, through any number of views."""
-    while isinstance(value, (np.ndarray, memoryview)):
-        value = value.base if isinstance(value, np.ndarray) else value.obj
-    return value if isinstance(value, mmap.mmap) else None
-
-
-def _check_size(array: object, name: str) -> None:
-    """Check that a mapped file is still as long as its mapping.
-
-    Raises:
-        DataError: The file has become shorter.
-    """
-    # Reading a mapped page that is no longer in the file ends the process with SIGBUS.
-    file = map_of(array)
-    if file is not None and file.size() < len(file):
-        raise DataError(
-            f"reading {name!r}",
-            f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
-            "Rows that are no longer there cannot be read.",
-            "start again when nobody writes to it.",
-        )
-
-
-class Mapped:
-    """Array in a mapped file, whose length is checked around each reading.
-
-    Args:
-        array: The rows.
-        name: Name of the argument.
-    """
-
-    def __init__(self, array: NumPyArray, name: str):
-        self.array = array
-        self.name = name
-        self.shape = array.shape
-        self.dtype = array.dtype
-
-    def __getitem__(self, where: Slice) -> NumPyArray:
-        _check_size(self.array, self.name)
-        rows = np.array(self.array[where])
-        # Within the last page, bytes after the new end of a cut file read as zeros without a
-        # signal.
-        _check_size(self.array, self.name)
-        return rows
-
-
-class FileSource:
-    """Array of a file that was given by its path; each reading checks that the file has not
-    changed.
-
-    Args:
-        array: The rows.
-        path: Path of the file.
-        stamp: Stamp of the file, from before it was opened.
-        name: Name of the argument.
-    """
-
-    def __init__(
-        self,
-        array: Rows,
-        path: Path,
-        stamp: Stamp,
-        name: str,
-    ):
-        self.array = array
-        self.path = path
-        self.stamp = stamp
-        self.name = name
-        self.shape = tuple(array.shape)
-        self.dtype = array.dtype
-
-    def __getitem__(self, where: Slice) -> NumPyArray:
-        self._check()
-        if isinstance(where, slice) and isinstance(self.array, np.memmap):
-            rows = self._rows(where)
-        else:
-            rows = np.array(self.array[where])
-        # Check after the reading as well: a file that is cut meanwhile reads as zeros where it is
-        # mapped.
-        self._check()
-        return rows
-
-    def _rows(self, where: slice) -> NumPyArray:
-        """Read contiguous rows from the file instead of through the mapping.
-
-        If the file is cut meanwhile, there are fewer rows, while a mapping would end the process.
-        """
-        array: Any = self.array
-        if not array.flags.c_contiguous:
-            _check_size(array, self.name)
-            return np.array(array[where])
-
-        start, stop, _ = where.indices(self.shape[0])
-        row = math.prod(self.shape[1:])
-
-        # `np.fromfile` takes an offset in bytes and a count of elements.
-        offset = array.offset + start * row * array.itemsize
-        count = max(0, stop - start) * row
-        flat = np.fromfile(
-            self.path,
-            self.dtype,
-            count,
-            offset=offset,
-        )
-        if not row:
-            return np.array(array[where])
-        return flat.reshape(-1, *self.shape[1:])
-
-    def _check(self) -> None:
-        try:
-            same = Stamp.of(self.path).files == self.stamp.files
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise DataError(
-                f"reading {self.name!r}",
-                f"{self.path} was changed, replaced or removed since it was opened.",
-                "Rows of the old file would be mixed with rows of the new one.",
-                "start again when nobody writes to it.",
-            )
 
 
 class ConcatenatedSource:
@@ -340,120 +151,28 @@ class ConcatenatedSource:
         # A tuple cuts another axis than the first: all rows, and a part of each.
         if isinstance(where, tuple):
             return np.concatenate([np.asarray(part[where]) for part in self.parts])
+        return self.read_into(
+            where, np.empty((where.stop - where.start, *self.shape[1:]), self.dtype)
+        )
 
-        row = self.shape[1:]
-        pieces: list[NumPyArray] = []
+    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+        """Read rows into an array of their shape and dtype, and return it."""
+        if isinstance(where, tuple):
+            return self[where]
         for part, start, stop in zip(
             self.parts,
             self.starts,
             self.starts[1:],
             strict=False,
         ):
-            first = max(0, where.start - start)
-            last = min(where.stop, stop) - start
+            first, last = max(where.start, start), min(where.stop, stop)
             if first < last:
-                rows = part[first:last]
-                pieces.append(
-                    check_slice(
-                        rows,
-                        (last - first, *row),
-                        self.dtype,
-                        self.name,
-                    )
-                )
-        if not pieces:
-            return np.empty((0, *row), self.dtype)
-        return np.concatenate(pieces)
-
-
-class Sequential:
-    """Rows that can be read only forwards; reading backwards starts a new iteration.
-
-    Args:
-        begin: Starts an iteration; gives the rows from the first one on, in arrays of any length.
-        shape: Shape of all rows together.
-        dtype: Dtype of the rows.
-        name: Name of the argument.
-    """
-
-    def __init__(
-        self,
-        begin: Callable[[], Iterator[Sized]],
-        shape: tuple[int, ...],
-        dtype: DType,
-        name: str,
-    ):
-        self.begin = begin
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-        self.name = name
-        self._rows: Iterator[Sized] = iter(())
-        # Row number of the first row in `_held`. Past the end, so that the first reading starts an
-        # iteration.
-        self._at = shape[0] + 1
-        self._held: list[NumPyArray] = []
-
-    def __getitem__(self, where: slice) -> NumPyArray:
-        try:
-            return self._slice(where)
-        except OSError:
-            # A failed iterator cannot continue, so the retry starts a new iteration.
-            self._at = self.shape[0] + 1
-            raise
-
-    def _slice(self, where: slice) -> NumPyArray:
-        if where.start < self._at:
-            self._rows = self.begin()
-            self._at = 0
-            self._held = []
-        self._skip_to(where.start)
-
-        missing = where.stop - self._at - sum(map(len, self._held))
-        while missing > 0:
-            # Copy the last part before the next one is taken: an iterator may fill the same buffer
-            # again.
-            if self._held:
-                self._held[-1] = np.array(self._held[-1])
-            part = next(self._rows, None)
-            if part is None:
-                end = self._at + sum(map(len, self._held))
-                raise DataError(
-                    f"reading {self.name!r}",
-                    f"the rows of {self.name!r} end after {end}; there were {self.shape[0]}.",
-                    "Data keep their length while they are read.",
-                    "let each iteration give the same chunks.",
-                )
-            self._held.append(np.asarray(part))
-            missing -= len(part)
-
-        rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
-        # Keep the rows after the slice: the next slice usually starts there.
-        self._held = [rows]
-        count = where.stop - where.start
-        is_last = where.stop == self.shape[0]
-        if is_last and (len(rows) > count or any(map(len, self._rows))):
-            raise DataError(
-                f"reading {self.name!r}",
-                f"it gave more than {self.shape[0]} rows, which it had before.",
-                "Data keep their length while they are read.",
-                "let each iteration give the same chunks.",
-            )
-        return rows[:count]
-
-    def _skip_to(self, row: int) -> None:
-        while self._at < row:
-            if not self._held:
-                part = next(self._rows, None)
-                if part is None:
-                    return
-                self._held = [np.asarray(part)]
-            first = self._held[0]
-            # Drop rows before the slice: a part of the array at hand, or all of it.
-            gone = min(len(first), row - self._at)
-            self._held[0] = first[gone:]
-            self._at += gone
-            if gone == len(first):
-                del self._held[0]
+                place = out[first - where.start : last - where.start]
+                rows = read_rows(part, slice(first - start, last - start), place)
+                rows = check_slice(rows, place.shape, self.dtype, self.name)
+                if rows is not place:
+                    np.copyto(place, rows)
+        return out
 
 
 def is_reversible(value: object) -> bool:
@@ -499,102 +218,6 @@ def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
     return Sequential(lambda: iter(value), shape, first.dtype, name)
 
 
-def _file(name: str, path: Path, where: str) -> FileSource | NumPyArray:
-    if path.suffix in (".npy", ".npz"):
-        stamp = Stamp.of(path)
-        try:
-            if path.suffix == ".npy":
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            else:
-                array = _member(name, path, where)
-        except _DAMAGED as error:
-            raise DataError(
-                f"reading {name!r}",
-                f"{path} is not a whole `{path.suffix}` file of numbers ({error}).",
-                "Rows are read from files as NumPy writes them.",
-                "write it again, with np.save or np.savez.",
-                code="J313",
-            ) from error
-        if not array.shape:
-            # Without rows it is passed whole.
-            return np.array(array[()])
-        return FileSource(array, path.absolute(), stamp, name)
-    raise ContractError(
-        where,
-        f"{path} is of no kind that is read here.",
-        "Paths are of `.npy` and `.npz` files.",
-        "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map.",
-        code="J218",
-    )
-
-
-def _member(name: str, path: Path, where: str) -> Rows:
-    """Array of the argument's name in an `.npz` file: mapped if stored, else read by
-    decompression.
-    """
-    with zipfile.ZipFile(path) as archive:
-        inside = f"{name}.npy"
-        if inside not in archive.namelist():
-            names = ", ".join(other.removesuffix(".npy") for other in archive.namelist())
-            raise ContractError(
-                where,
-                f"{path} holds no array {name!r}; it holds {names}.",
-                "Of an `.npz` file each argument takes the array of its own name.",
-                f"save it with np.savez(..., {name}=...).",
-                code="J218",
-            )
-        info = archive.getinfo(inside)
-        with archive.open(info) as file:
-            shape, by_column, dtype = _header(file)
-            start = file.tell()
-            if not shape:
-                return np.frombuffer(file.read(dtype.itemsize), dtype).reshape(())
-    if info.compress_type == zipfile.ZIP_STORED:
-        # Offset of the data in the archive. The local header has 30 bytes, then the name and an
-        # extra field, whose lengths are at byte 26. The central directory may give another extra
-        # field, so the lengths are read here.
-        with path.open("rb") as raw:
-            raw.seek(info.header_offset + 26)
-            lengths = np.frombuffer(raw.read(4), "<u2")
-        offset = info.header_offset + 30 + int(lengths.sum()) + start
-        order = "F" if by_column else "C"
-        return np.memmap(path, dtype, "r", offset, shape, order)
-    if by_column:
-        raise ContractError(
-            where,
-            f"{name!r} in {path} is compressed and stored column by column.",
-            "Rows are read from the first to the last.",
-            "save it row by row (np.ascontiguousarray), or not compressed.",
-            code="J218",
-        )
-    return Sequential(lambda: _rows_of(path, inside), shape, dtype, name)
-
-
-def _rows_of(path: Path, inside: str) -> Iterator[NumPyArray]:
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(inside) as file:
-            shape, _, dtype = _header(file)
-            total, row = shape[0], shape[1:]
-            width = int(np.prod(row)) * dtype.itemsize
-            many = max(1, _READ // max(1, width))
-
-            for start in range(0, total, many):
-                count = min(many, total - start)
-                # Without a name, nothing here holds the rows while the next ones are read.
-                yield np.frombuffer(file.read(count * width), dtype).reshape(count, *row)
-    # An `OSError`, so that it is retried: a later iteration may read another file.
-    except (*_DAMAGED, KeyError) as error:
-        raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, DType]:
-    """Shape, whether it is stored by columns, and dtype."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    return np.lib.format.read_array_header_2_0(file)
-
-
 def _unlike(
     where: str,
     name: str,
@@ -610,10 +233,3 @@ def _unlike(
         "convert them before.",
         code="J218",
     )
-
-
-_DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-# Nanoseconds; the coarsest step of a file system's times (FAT).
-_SETTLED = 2_000_000_000
-_READ = 2**20
-"""Approximate number of bytes of a compressed array that are read at a time."""

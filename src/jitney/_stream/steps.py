@@ -8,6 +8,7 @@ For `jnp.mean((x - jnp.mean(x)) ** 2)` there are two passes, each with a `begin`
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 
+_READ_BYTES = 4 * 2**20
+"""Bytes of data in a chunk: reading them takes longer than a dispatch, and caches hold them."""
+_TIMES_FIXED = 4
+"""Least number of times that the data of a chunk are as large as what a step takes besides."""
 CHUNK_BYTES = 256 * 2**20
 """Default limit in bytes of a step, and of the values that a stream holds whole, without
 `memory=`.
@@ -330,13 +335,14 @@ class CompiledSteps(StreamProgram):
         return on_all.results(KnownValues(dict(values)), emitted)
 
 
-def longest_chunk_steps(
+def suiting_steps(
     entry: Specialization,
     stage: Chunk,
     laid: StreamLayout,
     budget: int,
 ) -> tuple[CompiledSteps, Fit]:
-    """Steps with the longest chunks that the budget allows, and the fit on one device.
+    """Steps with chunks that are quick to read, or as long as the budget allows if these are
+    shorter; and the fit on one device.
 
     Raises:
         AxisError: The axis cannot be cut.
@@ -351,8 +357,40 @@ def longest_chunk_steps(
         by_width[width] = steps
         return steps.bytes()
 
-    fitting = fit(measure, stage.suiting(first.passes), budget)
+    most = _quick_width(first)
+    measured = measure(most)
+    fitting = Fit(most, None, measured, budget)
+    if measured > budget:
+        fitting = fit(measure, most, budget)
     return by_width[fitting.width], fitting
+
+
+def _quick_width(steps: CompiledSteps) -> int:
+    """Elements of a chunk that is long enough for what each step costs, and not longer."""
+    schedule, stage, passes = steps.schedule, steps.stage, steps.passes
+    data = sum(
+        math.prod(schedule.shapes[n]) * schedule.dtypes[n].itemsize
+        for n in schedule.streamed
+    )
+    whole = [
+        math.prod(leaf.shape) * leaf.dtype.itemsize
+        for n, leaf in zip(schedule.takes, stage.view.leaves, strict=True)
+        if n not in schedule.streamed
+    ]
+    # Each step reads the other arguments, and reads and writes the carry.
+    fixed = sum(whole) + passes.carried_bytes()
+    row = max(1, data // stage.size)
+    width = max(1, max(_READ_BYTES, _TIMES_FIXED * fixed) // row)
+    return _dividing(stage.part, min(width, stage.suiting(passes)))
+
+
+def _dividing(total: int, width: int) -> int:
+    """A width that divides the total, if a somewhat shorter one does: a shorter last chunk is
+    another program.
+    """
+    least = -(-total // width)
+    counts = range(least, least + least // 4 + 1)
+    return next((total // count for count in counts if total % count == 0), width)
 
 
 def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, jax.Array]:

@@ -18,7 +18,6 @@ import hashlib
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,19 +47,22 @@ from .._owners import public, users_level
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
 from .._stages import Chunk
-from .._view.layout import is_nested_trace
+from .._view.layout import is_nested_trace, jit_is_off
 from .._view.result import unmix
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
 from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
+from .chunk_memory import ChunkMemory
+from .outputs import ChunkOutputs
 from .reading import ChunkReader, Source
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
 from .row_stream import row_values, stream_rows
 from .run_key import platform, value_key
 from .serialized_steps import load_or_plan_steps
-from .sources import Rows, is_read, is_reversible, read_whole
-from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, longest_chunk_steps
+from .slices import Rows
+from .sources import is_read, is_reversible, read_whole
+from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, suiting_steps
 from .stream_layout import StreamLayout
 from .verify import verify_stream
 
@@ -107,12 +109,13 @@ def stream(
         chunk: Number of elements that are read at a time, and their axis: `{"n": 4096}`. A size
             alone, or nothing, is for the axis that the program's own `chunk=` names, else for the
             longest named axis that all sources have, or without a source for that of any array.
-            The size `"auto"`, which is the default, is as many as keep a step of the run under the
-            program's `memory=` (256 MiB if it has none), by the compiler's count on one device. If
-            the axis is sharded over a mesh, each device takes its part of a chunk, and the chunk
-            size is rounded up to a multiple of the devices. The rest at the end is one chunk of the
-            largest multiple of the devices, and another of the fewer elements that remain, which
-            one device accumulates.
+            The size `"auto"`, which is the default, reads about 4 MiB at a time, or more where a
+            step takes large other arguments or carries much; and fewer, if a step of the run would
+            exceed the program's `memory=` (256 MiB if it has none), by the compiler's count on one
+            device. If the axis is sharded over a mesh, each device takes its part of a chunk, and
+            the chunk size is rounded up to a multiple of the devices. The rest at the end is one
+            chunk of the largest multiple of the devices, and another of the fewer elements that
+            remain, which one device accumulates.
         checkpoint: Path of a file that stores the accumulated values. If it exists, the run resumes
             from it, to the same bits as an unbroken run; when the run is over, the file is removed.
             It belongs to one computation (comments and line numbers do not count), chunk size and
@@ -432,17 +435,17 @@ def _plan_steps(
 ) -> CompiledSteps:
     if size:
         return CompiledSteps(entry, stage, laid, size)
-    return _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
+    return _suiting(entry, stage, laid, stage.budget or CHUNK_BYTES)
 
 
-def _widest(
+def _suiting(
     entry: Specialization,
     stage: Chunk,
     laid: StreamLayout,
     budget: int,
 ) -> CompiledSteps:
     try:
-        steps, fitting = longest_chunk_steps(entry, stage, laid, budget)
+        steps, fitting = suiting_steps(entry, stage, laid, budget)
     except Misfit as misfit:
         raise AxisError(
             entry.core.where,
@@ -546,6 +549,7 @@ class _StreamRun:
             where,
             passes=len(plan.turns),
             kept=kept,
+            memory=ChunkMemory(is_used_again=not jit_is_off()),
         )
 
     def _refuse_sequential(
@@ -587,12 +591,12 @@ class _StreamRun:
             digests[name] = hashlib.sha256(repr(part).encode()).hexdigest()
         return digests
 
-    def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
+    def __call__(self, kept: Checkpoint | None, *, progress: bool) -> object:
         steps, turns = self.steps, self.schedule.turns
-        emitted = {i: self._empty(n) for turn in turns for i, n in turn.emits}
+        outputs = ChunkOutputs(self.schedule, steps.total)
         carried: dict[int, dict[int, Sequence[Array]]] = {}
         self._check_checkpoint(kept)
-        if kept is not None and emitted:
+        if kept is not None and outputs.results:
             where = steps.entry.core.where
             raise JitneyError(
                 where,
@@ -622,7 +626,7 @@ class _StreamRun:
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
-                    collected = {n: self._empty(n) for n in turn.collects}
+                    outputs.begin(turn)
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
                         # A pass in the other direction starts this chunk with these carries.
@@ -637,15 +641,13 @@ class _StreamRun:
                             np.int32(start),
                             *replayed,
                         )
+                        if is_nested_trace(jax.tree.leaves((state, outs))):
+                            # The derivative of an outer transform holds the chunk.
+                            self.reader.memory.is_used_again = False
                         # Dispatch is asynchronous: wait for the step before, so that at most two
-                        # chunks are on the device.
+                        # chunks are on the device, and its memory may be written again.
                         jax.block_until_ready(before)
-                        for (i, n), out in zip(turn.emits, outs, strict=False):
-                            place = self._place(n, start, count)
-                            emitted[i][place] = np.asarray(out)
-                        for n, out in zip(turn.collects, outs[len(turn.emits) :], strict=True):
-                            place = self._place(n, start, count)
-                            collected[n][place] = np.asarray(out)
+                        outputs.add(turn, outs, start, count)
                         self.chunks += 1
                         self.rows += count
                         advance()
@@ -661,8 +663,10 @@ class _StreamRun:
                                 self._chunk_checksums(p, over),
                             )
                             kept.save_if_due(reached)
+                    outputs.fetch()
                     values.update(turn.final_values(steps.join[p](state)))
-                    values.update({n: jax.numpy.asarray(x) for n, x in collected.items()})
+                    whole = outputs.collected.items()
+                    values.update({n: jax.numpy.asarray(x) for n, x in whole})
                     # Only the first pass of a resumed run starts in the middle.
                     at, state = 0, None
             except KeyboardInterrupt as stop:
@@ -674,7 +678,7 @@ class _StreamRun:
                     )
                 raise
 
-        flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
+        flat = [outputs.results.get(i, x) for i, x in enumerate(steps.end(values))]
         if kept is not None:
             kept.remove()
         return unmix(steps.outcome.output(flat))
@@ -698,21 +702,13 @@ class _StreamRun:
         *,
         back: bool,
     ) -> Iterator[tuple[int, int, dict[int, NumPyArray]]]:
-        """The chunks that are still to do, with start and length; each is read during the step
-        before it.
+        """Read the chunks that are still to do; give start, length and rows of each.
+
+        A chunk is read while the device runs the step of the one before, which JAX dispatches
+        asynchronously.
         """
-        pieces = remaining_pieces(self.steps.pieces, done, back=back)
-        if not pieces:
-            return
-        with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self.reader, *pieces[0])
-            for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-                chunk = coming.result()
-                if following is not None:
-                    # Read the next chunk before this one is handed out, so that reading and the
-                    # step overlap.
-                    coming = reader.submit(self.reader, *following)
-                yield *piece, chunk
+        for start, count in remaining_pieces(self.steps.pieces, done, back=back):
+            yield start, count, self.reader(start, count)
 
     def _check_checkpoint(self, kept: Checkpoint | None) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""
@@ -730,22 +726,6 @@ class _StreamRun:
             "drop checkpoint=....",
             code="J284",
         )
-
-    def _empty(self, n: int) -> NumPyArray:
-        return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
-
-    def _place(
-        self,
-        n: int,
-        start: int,
-        count: int,
-    ) -> tuple[slice, ...]:
-        axis = self.schedule.axes[n]
-        # A dimension may be a multiple of the axis, such as `2 * n`: each element has `times`
-        # entries.
-        times = self.schedule.shapes[n][axis] // self.steps.total
-        cut = slice(start * times, (start + count) * times)
-        return (*[slice(None)] * axis, cut)
 
 
 def _bar(

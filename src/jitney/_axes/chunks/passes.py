@@ -98,6 +98,11 @@ class Passes:
         stored = [node for node in self.flat.nodes if not keys.isdisjoint(node.makes[:1])]
         return chunks * sum(map(_carried_bytes, stored))
 
+    def carried_bytes(self) -> int:
+        """Bytes of the state that is carried through the pass that carries most."""
+        carried = [map(_carried_bytes, work.states(self.streamed)) for work in self.passes]
+        return max(map(sum, carried), default=0)
+
     @property
     def width(self) -> AbstractContextManager[object]:
         """Context manager that enables 64-bit types if the program has such values."""

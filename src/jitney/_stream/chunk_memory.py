@@ -1,0 +1,50 @@
+"""Memory of the chunks of a stream, which is used again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .._jax.typed import DType, NumPyArray
+
+_ALIGNMENT = 64
+"""Bytes at a multiple of which XLA takes an array on the CPU as it lies, without a copy."""
+_CHUNKS = 2
+"""Chunks that are there at one time: one that is read, and one whose step is under way."""
+
+
+class ChunkMemory:
+    """Arrays for the chunks of each source, two in turn.
+
+    Memory that was used before has its pages already, and is in the processor's caches if a chunk
+    is small.
+
+    Attributes:
+        is_used_again: Whether the memory of a chunk may be overwritten when the step after it is
+            done. An outer transform keeps chunks for the derivative, so it is false there.
+    """
+
+    def __init__(self, *, is_used_again: bool):
+        self.is_used_again = is_used_again
+        self._turn = 0
+        self._blocks: dict[tuple[int, int], NumPyArray] = {}
+
+    def next_chunk(self) -> None:
+        """Go on to the memory of the chunk before the last one."""
+        self._turn = (self._turn + 1) % _CHUNKS
+
+    def array(self, source: int, shape: Sequence[int], dtype: DType) -> NumPyArray:
+        """Array for the chunk of a source; what is in it is not defined."""
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        place = source, self._turn
+        block = self._blocks.get(place)
+        if block is None or len(block) < size or not self.is_used_again:
+            block = self._blocks[place] = _aligned(size)
+        return block[:size].view(dtype).reshape(shape)
+
+
+def _aligned(size: int) -> NumPyArray:
+    block = np.empty(size + _ALIGNMENT, np.uint8)
+    return block[-block.ctypes.data % _ALIGNMENT :][:size]

@@ -1,0 +1,150 @@
+"""Streams beside the speed of memory, over files in the system's cache.
+
+    python -m tests.perf.stream_speed [--mib 160]
+
+The floor of each row reads all bytes once and does no more: `np.load(path, mmap_mode="r").sum()`, of
+each file. Beside it the same function by `jax.jit` on arrays that are in memory already, and the loop
+that one writes by hand: a chunk of 4 MiB at a time is copied into one buffer and goes through one
+compiled step. Results are compared first; the sides take turns, and a figure is a median of 15.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import zarr
+from jaxtyping import Array, Float
+
+import jitney
+from examples._figures import record
+
+ROUNDS = 15
+COLUMNS = 64
+CHUNK_BYTES = 4 * 2**20
+
+
+@jitney.optimize
+def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x)
+
+
+@jitney.optimize
+def totals(
+    a: Float[Array, "n"],
+    b: Float[Array, "n"],
+    c: Float[Array, "n"],
+    d: Float[Array, "n"],
+    e: Float[Array, "n"],
+) -> Float[Array, ""]:
+    return jnp.sum(a + b + c + d + e)
+
+
+@jitney.optimize
+def squares(x: Float[Array, "n k"]) -> Float[Array, "k k"]:
+    return x.T @ x
+
+
+def by_hand(body: Callable[..., Any], arrays: list[np.ndarray[Any, Any]]) -> Callable[[], object]:
+    step = jax.jit(lambda carry, *parts: carry + body(*parts))
+    shape = jax.eval_shape(body, *arrays)
+    rows = CHUNK_BYTES // sum(x.nbytes // len(x) for x in arrays)
+    buffers = [np.empty((rows, *x.shape[1:]), x.dtype) for x in arrays]
+
+    def run() -> object:
+        carry = np.zeros(shape.shape, shape.dtype)
+        for start in range(0, len(arrays[0]), rows):
+            parts = [x[start : start + rows] for x in arrays]
+            for buffer, part in zip(buffers, parts, strict=True):
+                buffer[: len(part)] = part
+            filled = [buffer[: len(parts[0])] for buffer in buffers]
+            carry = jax.block_until_ready(step(carry, *filled))
+        return carry
+
+    return run
+
+
+def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path], bool]]:
+    """Name of a row: the program, what it reads, files of the same bytes, and whether in float64."""
+    rng = np.random.default_rng(0)
+    plain = rng.standard_normal(size, np.float32)
+    parts = plain.reshape(5, -1)
+    wide = plain[: size // 2].astype(np.float64)
+    table = plain.reshape(-1, COLUMNS)
+    paths: dict[str, Path] = {}
+    of_parts = {f"part {i}": part for i, part in enumerate(parts)}
+    for name, x in {"plain": plain, "wide": wide, "table": table, **of_parts}.items():
+        paths[name] = folder / f"{name}.npy"
+        np.save(paths[name], x)
+    file = h5py.File(folder / "x.h5", "w")
+    file["x"] = plain
+    blocks = zarr.create_array(
+        str(folder / "x.zarr"), data=plain, chunks=(CHUNK_BYTES // 4,), compressors=None
+    )
+    five = [paths[name] for name in of_parts]
+    return {
+        "sum, .npy": (total, [paths["plain"]], [paths["plain"]], False),
+        "sum of five .npy": (totals, list(five), five, False),
+        "sum in float64, .npy": (total, [paths["wide"]], [paths["wide"]], True),
+        "x.T @ x, .npy": (squares, [paths["table"]], [paths["table"]], False),
+        "sum, HDF5": (total, [file["x"]], [paths["plain"]], False),
+        "sum, Zarr": (
+            total,
+            [blocks],
+            [paths["plain"]],
+            False,
+        ),
+    }
+
+
+def measure(program: Any, data: list[Any], files: list[Path]) -> dict[str, float]:
+    """Milliseconds of each side, after their results were found equal."""
+    arrays = [np.load(path, mmap_mode="r") for path in files]
+    whole, jitted = [jnp.asarray(x) for x in arrays], jax.jit(program.body)
+    sides: dict[str, Callable[[], object]] = {
+        "floor": lambda: [np.load(path, mmap_mode="r").sum() for path in files],
+        "memory": lambda: jax.block_until_ready(jitted(*whole)),
+        "hand": by_hand(program.body, arrays),
+        "stream": lambda: program.stream(*data, progress=False).result,
+    }
+    want = np.asarray(sides["memory"](), np.float64)
+    for side in ("hand", "stream"):
+        got = np.asarray(sides[side](), np.float64)
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUNDS):
+        for name, run in sides.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: 1e3 * float(np.median(taken)) for name, taken in seconds.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--mib", type=int, default=160, help="of each row (default: %(default)s)")
+    size = parser.parse_args().mib * 2**20 // 4 // (5 * COLUMNS) * 5 * COLUMNS
+    found: dict[str, dict[str, float]] = {}
+    print(f"{'ms':22} {'floor':>7} {'in memory':>9} {'by hand':>8} {'stream':>7} {'of floor':>8}")
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        for name, (program, data, files, wide) in cases(Path(folder), size).items():
+            with jax.enable_x64(wide):
+                row = found[name] = measure(program, data, files)
+            print(
+                f"{name:22} {row['floor']:7.1f} {row['memory']:9.1f} {row['hand']:8.1f}"
+                f" {row['stream']:7.1f} {row['stream'] / row['floor']:8.2f}",
+                flush=True,
+            )
+    record(**{name.replace(" ", "_"): row for name, row in found.items()})
+
+
+if __name__ == "__main__":
+    main()
