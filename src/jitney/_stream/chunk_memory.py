@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ class ChunkMemory:
     def array(self, source: int, shape: Sequence[int], dtype: DType) -> NumPyArray:
         """Array for the chunk of a source; what is in it is not defined."""
         dtype = np.dtype(dtype)
-        size = int(np.prod(shape)) * dtype.itemsize
+        size = math.prod(shape) * dtype.itemsize
         place = source, self._turn
         block = self._blocks.get(place)
         if block is None or len(block) < size or not self.is_used_again:
