@@ -281,8 +281,12 @@ class Counters:
     def count_padded_call(self, axes: Iterable[PaddedAxis]) -> None:
         """Count a padded call."""
         for axis in axes:
-            self.sizes.setdefault(axis.name, Counter())[axis.size] += 1
-            self.rows[axis.name] = self.rows.get(axis.name, 0) + axis.high
+            name, size = axis.name, axis.size
+            sizes = self.sizes.get(name)
+            if sizes is None:
+                sizes = self.sizes[name] = Counter()
+            sizes[size] = sizes.get(size, 0) + 1
+            self.rows[name] = self.rows.get(name, 0) + axis.high
 
     def count_rows(self, axis: str, sizes: Counter[int], elements: int) -> None:
         """Count rows of unlike lengths: their sizes, and the elements that programs take for

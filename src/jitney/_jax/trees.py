@@ -74,7 +74,9 @@ def is_key(value: object) -> bool:
     """Return whether a value is an array of random keys, whose extended dtype NumPy does not
     have.
     """
-    return isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key)
+    if not isinstance(value, jax.Array) or isinstance(value.dtype, np.dtype):
+        return False
+    return issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:

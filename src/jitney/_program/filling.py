@@ -21,7 +21,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -93,6 +93,8 @@ class Filling:
         # Seconds spent so far by going through the host, for each size.
         self._spent: dict[Hashable, float] = {}
         self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
+        # Of each sharding, the answers of `_place`.
+        self._places: dict[jax.sharding.Sharding, tuple[bool, bool]] = {}
 
     def fill(
         self,
@@ -120,15 +122,14 @@ class Filling:
             return _fill_on_device(array, shape)
 
         # The padded result that this array was cut from, if it is still there.
-        if takes:
+        if takes and self._beside:
             whole = self._whole(array, shape)
             if whole is not None:
                 self.kept += 1
                 return whole
 
         # Through the host, or by a program on the device.
-        alone = len(array.devices()) == 1
-        near = self.near(array)
+        alone, near = self._place(array)
         if (
             near
             or not _has_its_type(array)
@@ -182,6 +183,16 @@ class Filling:
         ):
             self._beside.append(_PaddedOriginal(part, result))
         return part
+
+    def _place(self, array: jax.Array) -> tuple[bool, bool]:
+        """Return whether an array is on one device, and whether in the host's memory."""
+        sharding = array.sharding
+        place = self._places.get(sharding)
+        if place is None:
+            if len(self._places) >= MAX_ENTRIES:
+                self._places = {}
+            place = self._places[sharding] = len(array.devices()) == 1, self.near(array)
+        return place
 
     def _part(
         self,
@@ -283,14 +294,31 @@ def _stops_at_nan() -> bool:
 def repeat_edges(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
     """Return a NumPy array with its last element along each axis repeated up to a shape."""
     out = np.empty(shape, host.dtype)
-    out[tuple(slice(0, size) for size in host.shape)] = host
-    # One axis after another, so that corners repeat elements that were repeated before.
-    for axis, size in enumerate(host.shape):
-        if size < shape[axis]:
-            before = (slice(None),) * axis
-            last, behind = slice(size - 1, size), slice(size, None)
-            out[(*before, behind)] = out[(*before, last)]
+    leading, edges = _edges(host.shape, tuple(shape))
+    out[leading] = host
+    for behind, last in edges:
+        out[behind] = out[last]
     return out
+
+
+_Place = tuple[slice, ...]
+
+
+@lru_cache(maxsize=MAX_ENTRIES)
+def _edges(
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+) -> tuple[_Place, tuple[tuple[_Place, _Place], ...]]:
+    """Return where an array of the old shape stands in one of the new shape; and for each axis that
+    is longer, what is filled, and the last elements that fill it.
+    """
+    edges: list[tuple[_Place, _Place]] = []
+    # One axis after another, so that corners repeat elements that were repeated before.
+    for axis, (size, length) in enumerate(zip(old, new, strict=True)):
+        if size < length:
+            before = (slice(None),) * axis
+            edges.append(((*before, slice(size, None)), (*before, slice(size - 1, size))))
+    return tuple(slice(0, size) for size in old), tuple(edges)
 
 
 def _leading_on_host(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:

@@ -65,8 +65,8 @@ class PaddingRecipe:
     key: Hashable
     # True sizes, for a trace.
     known: KnownSizes
-    # Which arrays are filled.
-    fills: tuple[bool, ...]
+    # The arrays that are filled.
+    filled: tuple[int, ...]
     # Which arrays may hold anything in their padding.
     takes: tuple[bool, ...]
     # True if arrays stay on their device, since nothing else shards them.
@@ -85,24 +85,15 @@ class PaddingRecipe:
         If no outer transform traces the call (`whole`), an array that another padded program
         returned is taken with its padding.
         """
-        filled: list[object] = []
-        recipe = zip(
-            arrays,
-            self.shapes,
-            self.fills,
-            self.takes,
-            strict=True,
-        )
-        for array, shape, fills, takes in recipe:
-            if fills:
-                array = FILLING.fill(
-                    array,
-                    shape,
-                    stays=self.stays,
-                    takes=whole and takes,
-                )
-            filled.append(array)
-        return filled
+        given = list(arrays)
+        for i in self.filled:
+            given[i] = FILLING.fill(
+                given[i],
+                self.shapes[i],
+                stays=self.stays,
+                takes=whole and self.takes[i],
+            )
+        return given
 
     def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
@@ -148,6 +139,7 @@ class PaddedCalls:
         self.entry = entry
         self.known: dict[Hashable, PaddingRecipe | None] = {}
         self.refused: dict[Hashable, Refused] = {}
+        self._is_wide = entry.core.options.precision == "f64"
         # Key of a program -> its runner.
         self._runs: dict[Hashable, Run] = {}
 
@@ -161,6 +153,8 @@ class PaddedCalls:
         )
         if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
+        if not self._is_wide:
+            return self._run(arrays, whole=not nested)
         # The dtypes under this setting are part of the keys.
         with self.entry.numbers():
             return self._run(arrays, whole=not nested)
@@ -299,7 +293,10 @@ class PaddedCalls:
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
 
-        values = [np.asarray(size, np.int32) for size in sizes.values()]
+        values: list[object] = [np.asarray(size, np.int32) for size in sizes.values()]
+        # JAX takes a number that is on the device sooner; a trace would trace the transfer.
+        if entry.sharded is None and not is_within_trace():
+            values = list(map(jax.device_put, values))
         counts = TrueSizes(
             values,
             tuple(sizes),
@@ -313,7 +310,7 @@ class PaddedCalls:
             counts,
             key,
             KnownSizes(sizes),
-            fills,
+            tuple(i for i, is_filled in enumerate(fills) if is_filled),
             self._takes(fill, len(shapes)),
             entry.sharded is None,
         )

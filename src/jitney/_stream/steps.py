@@ -369,8 +369,7 @@ def _quick_width(steps: CompiledSteps) -> int:
     """Elements of a chunk that is long enough for what each step costs, and not longer."""
     schedule, stage, passes = steps.schedule, steps.stage, steps.passes
     data = sum(
-        math.prod(schedule.shapes[n]) * schedule.dtypes[n].itemsize
-        for n in schedule.streamed
+        math.prod(schedule.shapes[n]) * schedule.dtypes[n].itemsize for n in schedule.streamed
     )
     whole = [
         math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -8,8 +8,7 @@ with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -144,14 +143,19 @@ _NOTHING = KnownSizes()
 _KNOWN: ContextVar[KnownSizes] = ContextVar("known_sizes", default=_NOTHING)
 
 
-@contextmanager
-def knowing(what: KnownSizes) -> Generator[None]:
-    """Scope in which `known_sizes` returns these sizes."""
-    token = _KNOWN.set(what)
-    try:
-        yield
-    finally:
-        _KNOWN.reset(token)
+class knowing:  # noqa: N801 - it is called as a function
+    """Scope in which `known_sizes` returns these sizes; each padded call has one."""
+
+    __slots__ = ("_token", "_what")
+
+    def __init__(self, what: KnownSizes):
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._token = _KNOWN.set(self._what)
+
+    def __exit__(self, *_: object) -> None:
+        _KNOWN.reset(self._token)
 
 
 def known_sizes() -> KnownSizes:
