@@ -252,7 +252,7 @@ def test_small_results_do_not_hold_their_bucket(options, monkeypatch):
 
     f = optimize(one if "vmap" in options else twice, **options)
     results = [f(rows(10)) for _ in range(3)]
-    wholes = [kept.whole for kept in counts._beside]
+    wholes = [kept.whole for kept in counts._beside.values()]
     assert [whole.shape for whole in wholes] == [(100_000,)] * 3
     assert not any(np.shares_memory(np.asarray(a), np.asarray(b)) for a in results for b in wholes)
 

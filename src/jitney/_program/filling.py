@@ -19,7 +19,6 @@ Random keys are filled and cut on their device in each call, as NumPy has no dty
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -39,6 +38,8 @@ PROGRAM = 25e-3
 _CROSSING, _BYTES_A_SECOND = 50e-6, 1e10
 # Seconds that a view takes longer than a copy by a program, for arrays up to this many bytes.
 _VIEW, _SMALL = 60e-6, 2**16
+# Bytes of the types that JAX narrows where it has no numbers of 64 bits.
+_WIDE = 8
 # A view may keep at most this many times its own bytes in memory.
 _HELD = 2
 # How many padded results are kept together with their parts, and the most bytes of one: 256 MiB in
@@ -92,7 +93,8 @@ class Filling:
         self.crossings = self.programs = self.kept = 0
         # Seconds spent so far by going through the host, for each size.
         self._spent: dict[Hashable, float] = {}
-        self._beside: deque[_PaddedOriginal] = deque(maxlen=_KEPT)
+        # The latest padded results, by the `id` of the part that was cut from each.
+        self._beside: dict[int, _PaddedOriginal] = {}
         # Of each sharding, the answers of `_place`.
         self._places: dict[jax.sharding.Sharding, tuple[bool, bool]] = {}
 
@@ -167,22 +169,25 @@ class Filling:
         # An argument from the host, which JAX returns unchanged under an outer transform.
         if not isinstance(result, jax.Array):
             return _leading_on_host(np.asarray(result), shape)
-        alone = len(result.devices()) == 1
+        alone, near = self._place(result)
         if is_key(result):
             part = _cut_in(result, shape)
             return part if alone else device_put(part, adapt_sharding(result.sharding, shape))
 
-        part = self._part(result, shape, alone=alone)
+        part = self._part(result, shape, alone=alone, near=near)
 
         # Weakly typed results are not cached: JAX would trace the next program once more for them.
-        if (
-            keeps
-            and alone
-            and result.size * result.dtype.itemsize <= _LARGEST
-            and not result.weak_type
-        ):
-            self._beside.append(_PaddedOriginal(part, result))
+        if keeps and alone and result.nbytes <= _LARGEST and not result.weak_type:
+            self._keep(part, result)
         return part
+
+    def _keep(self, part: jax.Array, whole: jax.Array) -> None:
+        """Keep a padded result with the part that was cut from it, and drop the oldest."""
+        self._beside[id(part)] = _PaddedOriginal(part, whole)
+        if len(self._beside) > _KEPT:
+            oldest, *_ = self._beside
+            # Another thread may do so meanwhile.
+            self._beside.pop(oldest, None)
 
     def _place(self, array: jax.Array) -> tuple[bool, bool]:
         """Return whether an array is on one device, and whether in the host's memory."""
@@ -200,13 +205,13 @@ class Filling:
         shape: tuple[int, ...],
         *,
         alone: bool,
+        near: bool,
     ) -> jax.Array:
         # An array from the host is never weakly typed.
         if alone and result.weak_type:
             return _cut_in(result, shape)
 
         # What the host would cost: two crossings, or the time of a view.
-        near = self.near(result)
         seconds = _VIEW if result.nbytes <= _SMALL else 0.0
         if not near:
             seconds = self._crossing(result)
@@ -231,16 +236,13 @@ class Filling:
         """Return the padded result that an array was cut from, if it has this shape and can be
         used.
         """
-        for beside in tuple(self._beside):
-            if beside.part() is not part:
-                continue
-            whole = beside.whole
-            if whole is None or whole.shape != shape:
-                return None
-            if part.is_deleted() or whole.is_deleted():
-                return None
-            return whole if _has_its_type(whole) and not _stops_at_nan() else None
-        return None
+        beside = self._beside.get(id(part))
+        whole = None if beside is None or beside.part() is not part else beside.whole
+        if whole is None or whole.shape != shape:
+            return None
+        if part.is_deleted() or whole.is_deleted():
+            return None
+        return whole if _has_its_type(whole) and not _stops_at_nan() else None
 
     def _crossing(self, array: Array) -> float:
         """Seconds to the host and back."""
@@ -280,7 +282,7 @@ def _has_its_type(array: jax.Array) -> bool:
     """Return whether programs take an array in its own type: not an array of 64 bits where JAX has
     32.
     """
-    return array.dtype == canonicalize_dtype(array.dtype)
+    return array.dtype.itemsize < _WIDE or array.dtype == canonicalize_dtype(array.dtype)
 
 
 def _stops_at_nan() -> bool:
