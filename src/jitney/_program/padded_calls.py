@@ -46,12 +46,27 @@ if TYPE_CHECKING:
 _UNKNOWN: Any = object()
 _CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
 """The cuts of a trace, and the true shape of each result."""
-_Filled = tuple[Fill, tuple[tuple[int, ...], ...], tuple[bool, ...], tuple[bool, ...], Hashable]
-"""What is filled; of each array its filled shape, whether it is filled, and whether it was weakly
-typed before; the key of the program.
-"""
 _Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
 """Shape, dtype and weak type of each array."""
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """Arrays of a call, filled.
+
+    Args:
+        fill: The axes that are filled.
+        shapes: Of each array its filled shape.
+        fills: Whether it is filled.
+        weak: Whether it is filled and was weakly typed before.
+        key: Key of the program.
+    """
+
+    fill: Fill
+    shapes: tuple[tuple[int, ...], ...]
+    fills: tuple[bool, ...]
+    weak: tuple[bool, ...]
+    key: Hashable
 
 
 @dataclass(frozen=True)
@@ -277,7 +292,7 @@ class PaddedCalls:
             found = self._filled(view, request)
             if found is None:
                 return None
-            fill, shapes, fills, weak, key = found
+            fill, key = found.fill, found.key
             narrower = entry.narrower.get(key)
             if narrower is None:
                 break
@@ -300,18 +315,18 @@ class PaddedCalls:
         counts = TrueSizes(
             values,
             tuple(sizes),
-            weak,
+            found.weak,
             numbers,
             sizes,
         )
         return PaddingRecipe(
             fill,
-            shapes,
+            found.shapes,
             counts,
             key,
             KnownSizes(sizes),
-            tuple(i for i, is_filled in enumerate(fills) if is_filled),
-            self._takes(fill, len(shapes)),
+            tuple(i for i, is_filled in enumerate(found.fills) if is_filled),
+            self._takes(fill, len(found.shapes)),
             entry.sharded is None,
         )
 
@@ -338,7 +353,13 @@ class PaddedCalls:
         leaves = list(zip(view.leaves, shapes, fills, strict=True))
         weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
         key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
-        return fill, shapes, fills, weak, key
+        return _Filled(
+            fill,
+            shapes,
+            fills,
+            weak,
+            key,
+        )
 
     def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
         """Return which arrays may hold anything in their padding.

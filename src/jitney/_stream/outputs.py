@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from .._jax.typed import Array, NumPyArray
 from .schedule import PassSchedule, ScheduledPass
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """Values of a step that are not fetched yet.
+
+    Args:
+        wholes: Numbers of the values, and the arrays that they belong in.
+        outs: The values.
+        start: First element of the chunk.
+        count: Number of its elements.
+    """
+
+    wholes: Sequence[tuple[int, NumPyArray]]
+    outs: Sequence[Array]
+    start: int
+    count: int
 
 
 class ChunkOutputs:
@@ -26,7 +44,7 @@ class ChunkOutputs:
         """Results, by their positions."""
         self.collected: dict[int, NumPyArray] = {}
         """Values that a later pass takes whole, by their numbers."""
-        self._last: tuple[Sequence[tuple[int, NumPyArray]], Sequence[Array], int, int] | None = None
+        self._pending: _Pending | None = None
 
     def begin(self, turn: ScheduledPass) -> None:
         """Begin a pass."""
@@ -41,20 +59,24 @@ class ChunkOutputs:
     ) -> None:
         """Take what the step of a chunk gives, and fetch what the step before it gave."""
         self.fetch()
-        wholes = [
-            *((n, self.results[i]) for i, n in turn.emits),
-            *((n, self.collected[n]) for n in turn.collects),
-        ]
-        self._last = wholes, outs, start, count
+        wholes = [(n, self.results[i]) for i, n in turn.emits]
+        wholes += [(n, self.collected[n]) for n in turn.collects]
+        self._pending = _Pending(
+            wholes,
+            outs,
+            start,
+            count,
+        )
 
     def fetch(self) -> None:
         """Wait for the last step, and copy what it gives to its place."""
-        if self._last is None:
+        pending = self._pending
+        if pending is None:
             return
-        wholes, outs, start, count = self._last
-        self._last = None
-        for (n, whole), out in zip(wholes, outs, strict=True):
-            whole[self._place(n, start, count)] = np.asarray(out)
+        self._pending = None
+        for (n, whole), out in zip(pending.wholes, pending.outs, strict=True):
+            place = self._place(n, pending.start, pending.count)
+            whole[place] = np.asarray(out)
 
     def _empty(self, n: int) -> NumPyArray:
         return np.empty(self._schedule.shapes[n], self._schedule.dtypes[n])

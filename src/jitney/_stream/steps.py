@@ -359,7 +359,12 @@ def suiting_steps(
 
     most = _quick_width(first)
     measured = measure(most)
-    fitting = Fit(most, None, measured, budget)
+    fitting = Fit(
+        most,
+        None,
+        measured,
+        budget,
+    )
     if measured > budget:
         fitting = fit(measure, most, budget)
     return by_width[fitting.width], fitting
@@ -368,16 +373,14 @@ def suiting_steps(
 def _quick_width(steps: CompiledSteps) -> int:
     """Elements of a chunk that is long enough for what each step costs, and not longer."""
     schedule, stage, passes = steps.schedule, steps.stage, steps.passes
-    data = sum(
-        math.prod(schedule.shapes[n]) * schedule.dtypes[n].itemsize for n in schedule.streamed
-    )
-    whole = [
-        math.prod(leaf.shape) * leaf.dtype.itemsize
-        for n, leaf in zip(schedule.takes, stage.view.leaves, strict=True)
-        if n not in schedule.streamed
-    ]
-    # Each step reads the other arguments, and reads and writes the carry.
-    fixed = sum(whole) + passes.carried_bytes()
+    # Each step reads its chunk and the other arguments, and reads and writes the carry.
+    data, fixed = 0, passes.carried_bytes()
+    for n, leaf in zip(schedule.takes, stage.view.leaves, strict=True):
+        size = math.prod(leaf.shape) * leaf.dtype.itemsize
+        if n in schedule.streamed:
+            data += size
+        else:
+            fixed += size
     row = max(1, data // stage.size)
     width = max(1, max(_READ_BYTES, _TIMES_FIXED * fixed) // row)
     return _dividing(stage.part, min(width, stage.suiting(passes)))
