@@ -39,9 +39,9 @@ MUTATIONS = [
     ),
     Mutation(
         "rows that run at exact size have no axis in their results",
-        f"{_SOURCE}/groups.py",
-        "            self._varying = [_axes_of(cut) for cut in self._smallest(columns)]",
-        "            self._varying = [() for cut in self._smallest(columns)]",
+        f"{_SOURCE}/result_form.py",
+        "            return [tuple(sorted({place.axis for place in cut})) for cut in cuts]",
+        "            return [() for cut in cuts]",
         (f"{_ROWS}the_form_of_a_result_hangs_on_no_length",),
     ),
     Mutation(

@@ -35,6 +35,12 @@ def spectrum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.fft.fft(x).real)
 
 
+def from_three(x: Float[Array, "n"]):
+    if x.shape[0] == 2:
+        raise ValueError("not of two")
+    return x * 2
+
+
 class Curve(eqx.Module):
     x: Float[Array, "n"]
     scale: Float[Array, ""] | float
@@ -103,14 +109,14 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_each",
+        f"{COLUMNS}:each_row",
         "pass rows of one structure",
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0, ("b",))]),
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0)]),
         SUMS[:2],
     ),
     Remedy(
-        f"{COLUMNS}:_of_leaves",
+        f"{COLUMNS}:of_leaves",
         "pass numbers that differ as arrays",
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 2.0)]),
         lambda: by_row(of_curve)(
@@ -119,14 +125,14 @@ CASES = [
         np.array([3, 20]),
     ),
     Remedy(
-        f"{COLUMNS}:_demand_arrays",
+        f"{COLUMNS}:demand_arrays",
         "pass arrays: …=[np.asarray(row) for row in …]",
         lambda: by_row(total)([row.tolist() for row in ROWS]),
         lambda: by_row(total)([np.asarray(row.tolist(), np.float32) for row in ROWS]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_demand_arrays",
+        f"{COLUMNS}:demand_arrays",
         "convert them: …=[np.asarray(row, …) for row in …]",
         lambda: by_row(total)([ROWS[0], ROWS[1].astype(np.int32), ROWS[2]]),
         lambda: by_row(total)([np.asarray(row, "float32") for row in ROWS]),
@@ -140,7 +146,7 @@ CASES = [
         np.array([np.sum(row**2) for row in ROWS]),
     ),
     Remedy(
-        f"{COLUMNS}:_refuse_none",
+        f"{COLUMNS}:refuse_none",
         "leave the call out",
         lambda: by_row(total)([]),
         lambda: None,
@@ -161,6 +167,13 @@ CASES = [
         core=True,
     ),
     Remedy(
+        "_program/rows/result_form.py:_unknown",
+        "call the function row by row",
+        lambda: by_row(from_three)([ROWS[0][:1]] * 2),
+        lambda: np.concatenate([from_three(ROWS[1][1:2])] * 2),
+        np.array([2, 2], np.float32),
+    ),
+    Remedy(
         "_program/rows/ragged.py:_misfit",
         "write jitney.ragged(values, offsets)",
         lambda: jitney.ragged(WHOLE),
@@ -168,7 +181,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{CALLS}:_refuse_options",
+        "_program/rows/block_programs.py:refuse_options",
         "leave it out",
         lambda: by_row(total, donate="x")(ROWS),
         lambda: by_row(total)(ROWS),
@@ -280,7 +293,7 @@ CASES = [
         np.zeros(3, np.float32),
     ),
     Remedy(
-        f"{COLUMNS}:_demand_sizes",
+        f"{COLUMNS}:demand_sizes",
         "change the values alone",
         lambda: by_row(total)(PaddedRows(PADDED, {0: LENGTHS * 2})),
         lambda: by_row(total)(PaddedRows(PADDED * 2, {0: LENGTHS})),

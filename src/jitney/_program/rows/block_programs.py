@@ -81,6 +81,34 @@ class RowDevices:
         )
 
 
+def refuse_options(core: CompiledFunction) -> None:
+    """Check that the options of a function go with rows of unlike lengths.
+
+    Raises:
+        OptionError: One does not.
+    """
+    options = core.options
+    (axis,) = options.vmap
+    clashes = {
+        "donate": bool(options.donate),
+        "debug_nans": options.debug_nans,
+        'runtime_checks="later"': options.runtime_checks == "later",
+        'on_trace_error="eager"': options.on_trace_error != "raise",
+        'cache="program"': options.cache == "program",
+        'precision="auto:..."': str(options.precision).startswith("auto"),
+        "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
+    }
+    found = [what for what, clashes_here in clashes.items() if clashes_here]
+    if found:
+        raise OptionError(
+            core.where,
+            f"rows of unlike lengths do not go with {' and '.join(found)}.",
+            "A list of rows is one call for each bucket, and these act on one call.",
+            "leave it out, or pass one array in which all rows have one length.",
+            code="J201",
+        )
+
+
 def devices_of(core: CompiledFunction) -> RowDevices | None:
     """Return the devices that share the rows of a call; None if it has one.
 

@@ -265,18 +265,18 @@ def row_arguments(
             if isinstance(value, PaddedRows) and value.is_traced:
                 raise AxisError(core.where, *INSIDE_JIT)
             if isinstance(value, PaddedRows):
-                _demand_sizes(core, name, value)
-            rows = _rows_of(value)
+                demand_sizes(core.where, name, value)
+            rows = rows_of(value)
             counts[name] = len(rows)
             if not len(rows):
-                raise _refuse_none(core, name)
+                raise refuse_none(core.where, name)
             first.append(rows[0])
-            columns += _each(core, name, rows, is_array=isinstance(hint, ArrayHint))
+            columns += each_row(core.where, name, rows, is_array=isinstance(hint, ArrayHint))
         elif is_stack(value, hint, is_named=named and axis.dims is not None):
             leaves, treedef = tree_flatten(value)
             counts[name] = leaves[0].shape[0]
             if not counts[name]:
-                raise _refuse_none(core, name)
+                raise refuse_none(core.where, name)
             first.append(jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves]))
             columns += [Column("stack", leaf) for leaf in leaves]
         else:
@@ -291,15 +291,15 @@ def row_arguments(
             code="J210",
         )
     demand_equal(
-        core,
+        core.where,
         counts,
         axis.name,
     )
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
 
 
-def _demand_sizes(
-    core: CompiledFunction,
+def demand_sizes(
+    where: Where,
     name: str,
     rows: PaddedRows,
 ) -> None:
@@ -319,7 +319,7 @@ def _demand_sizes(
         )
         if not is_fit:
             raise ContractError(
-                core.where,
+                where,
                 f"{name!r} is an array of shape {tuple(rows.values.shape)}, and the sizes of its"
                 f" rows along axis {axis} are {sizes.tolist()!r:.80}.",
                 "The sizes of PaddedRows are integers, one for each row, and at most as long as the"
@@ -329,7 +329,7 @@ def _demand_sizes(
             )
 
 
-def _rows_of(value: object) -> Rows:
+def rows_of(value: object) -> Rows:
     if isinstance(value, Ragged):
         return value.in_memory()
     return value if isinstance(value, PaddedRows) else list(cast("Sequence[object]", value))
@@ -354,8 +354,8 @@ def is_stack(
     return is_named and bool(leaves) and all(getattr(leaf, "ndim", 0) for leaf in leaves)
 
 
-def _each(
-    core: CompiledFunction,
+def each_row(
+    where: Where,
     name: str,
     rows: Rows,
     *,
@@ -363,8 +363,8 @@ def _each(
 ) -> list[Column]:
     if is_array or isinstance(rows, IN_ONE_ARRAY):
         if not isinstance(rows, IN_ONE_ARRAY):
-            _demand_arrays(
-                core,
+            demand_arrays(
+                where,
                 name,
                 rows,
             )
@@ -376,24 +376,24 @@ def _each(
     for i, (_, other) in enumerate(flat):
         if other != structure:
             raise ContractError(
-                core.where,
+                where,
                 f"row {i} of {name!r} has another structure than row 0: {other} and {structure}.",
                 "All rows share the programs of their buckets, so they differ in arrays alone.",
                 "pass rows of one structure, with equal static fields.",
                 code="J221",
             )
     columns = [list(column) for column in zip(*(leaves for leaves, _ in flat), strict=True)]
-    return [_of_leaves(core, name, column) for column in columns]
+    return [of_leaves(where, name, column) for column in columns]
 
 
-def _of_leaves(
-    core: CompiledFunction,
+def of_leaves(
+    where: Where,
     name: str,
     column: Sequence[Array],
 ) -> Column:
     if hasattr(column[0], "shape"):
-        _demand_arrays(
-            core,
+        demand_arrays(
+            where,
             name,
             column,
         )
@@ -401,7 +401,7 @@ def _of_leaves(
     differs = next((i for i, leaf in enumerate(column) if leaf != column[0]), None)
     if differs is not None:
         raise ContractError(
-            core.where,
+            where,
             f"row {differs} of {name!r} holds {column[differs]!r}, and row 0 {column[0]!r}.",
             "All rows share the programs of their buckets, so they differ in arrays alone.",
             "pass numbers that differ as arrays.",
@@ -436,8 +436,8 @@ def demand_shared(
             )
 
 
-def _demand_arrays(
-    core: CompiledFunction,
+def demand_arrays(
+    where: Where,
     name: str,
     rows: Sequence[object],
 ) -> None:
@@ -447,7 +447,7 @@ def _demand_arrays(
     if strange:
         i = next(i for i, row in enumerate(rows) if type(row) in strange)
         raise ContractError(
-            core.where,
+            where,
             f"row {i} of {name!r} is a {type(rows[i]).__name__}.",
             "A list for an array is a list of rows, each of which is an array.",
             f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
@@ -463,7 +463,7 @@ def _demand_arrays(
     if at is not None:
         dtype = str(aval_parts(rows[0])[1])
         raise ContractError(
-            core.where,
+            where,
             f"row {at} of {name!r} is {kinds[at]}, and row 0 {kinds[0]}.",
             "All rows of an argument have one dtype and one rank.",
             f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}].",
@@ -477,7 +477,7 @@ def _kind(row: object) -> str:
 
 
 def demand_equal(
-    core: CompiledFunction,
+    where: Where,
     counts: dict[str, int],
     axis: str,
 ) -> None:
@@ -485,7 +485,7 @@ def demand_equal(
     for name, other in others:
         if other != count:
             raise ContractError(
-                core.where,
+                where,
                 f"axis {axis!r} has two sizes, {count} from {first!r} and {other} from {name!r}.",
                 f"Every argument mapped over {axis!r} must agree on it.",
                 "pass as many rows of each.",
@@ -493,12 +493,12 @@ def demand_equal(
             )
 
 
-def _refuse_none(
-    core: CompiledFunction,
+def refuse_none(
+    where: Where,
     name: str,
 ) -> ContractError:
     return ContractError(
-        core.where,
+        where,
         f"{name!r} has no rows.",
         "The shapes of a result are those of its rows, and there are none.",
         "leave the call out where there is no row.",
