@@ -425,7 +425,7 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_portable_data",
+        "_export/parts.py:portable_data",
         "define a function or a class at the top of its module",
         lambda: again(lambda x, f: f(x), X, local()),
         lambda: again(lambda x, f: f(x), X, jnp.sin)(X, jnp.sin),

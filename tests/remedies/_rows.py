@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ LENGTHS = np.array([3, 5, 9])
 PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for row in ROWS])
 STREAM = "_stream/row_stream.py"
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
+LOADED = "_export/loaded_rows.py:LoadedRows"
 
 
 def total(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -54,6 +57,19 @@ def of_curve(curve: Curve) -> Float[Array, ""]:
 def printed(x: Float[Array, "n"]) -> Float[Array, ""]:
     jax.debug.callback(lambda total: None, jnp.sum(x))
     return jnp.sum(x)
+
+
+def counted(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) * (1 - x.shape[0] / (x.shape[0] + 1))
+
+
+def abstract(row):
+    return jax.ShapeDtypeStruct(row.shape, row.dtype)
+
+
+def through_a_file(program, *examples, **more):
+    program.export("f.jitney", *examples, **more)
+    return jitney.load("f.jitney")
 
 
 def pairs(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -312,5 +328,63 @@ CASES = [
         lambda: jitney.stream(by_row(total), iter([ROWS, 5]), progress=False),
         lambda: jitney.stream(by_row(total), iter([ROWS]), progress=False).result,
         SUMS,
+    ),
+    Remedy(
+        "_export/writing.py:_Writer.rows",
+        "leave out `sizes`, and pass a row of each bucket",
+        lambda: through_a_file(by_row(total), ROWS, sizes={"n": 3}),
+        lambda: through_a_file(
+            by_row(total), [jax.ShapeDtypeStruct(row.shape, row.dtype) for row in ROWS]
+        )(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_export/writing.py:_Writer.rows",
+        "write vjp_order=1",
+        lambda: through_a_file(by_row(total), ROWS, vjp_order=2),
+        lambda: through_a_file(by_row(total), ROWS, vjp_order=1)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_export/row_writing.py:RowWriter.parts",
+        "export the function, and pass them when it is loaded",
+        lambda: through_a_file(by_row(functools.partial(scaled, ROWS)), ROWS),
+        lambda: through_a_file(by_row(scaled), ROWS, ROWS)(ROWS, ROWS),
+        np.array([np.sum(row**2) for row in ROWS]),
+    ),
+    Remedy(
+        "_export/row_writing.py:RowWriter._demand_alike",
+        "return the same at each size",
+        lambda: through_a_file(by_row(unlike), [ROWS[0], ROWS[0][:0]]),
+        lambda: through_a_file(by_row(total), [ROWS[0], ROWS[0][:0]])([ROWS[0], ROWS[0][:0]]),
+        np.array([3, 0], np.float32),
+    ),
+    Remedy(
+        f"{LOADED}._demand_stack",
+        "pass a list of rows, also of one",
+        lambda: through_a_file(by_row(total), ROWS)(ROWS[0]),
+        lambda: through_a_file(by_row(total), ROWS)([ROWS[0]]),
+        SUMS[:1],
+    ),
+    Remedy(
+        f"{LOADED}._member",
+        "export it with a row of that length too",
+        lambda: through_a_file(by_row(counted), [ROWS[0], WHOLE[:5]])([WHOLE[:6]]),
+        lambda: through_a_file(by_row(counted), [WHOLE[:6]])([WHOLE[:6]]),
+        np.array([WHOLE[:6].sum() / 7]),
+    ),
+    Remedy(
+        f"{LOADED}._refuse",
+        "export it with such a row too, an array or a jax.ShapeDtypeStruct",
+        lambda: through_a_file(by_row(total), ROWS[:1])(ROWS),
+        lambda: through_a_file(by_row(total), ROWS)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        f"{LOADED}._refuse",
+        "or cut the row",
+        lambda: through_a_file(by_row(total), ROWS[:1])(ROWS),
+        lambda: through_a_file(by_row(total), ROWS[:1])([row[:3] for row in ROWS]),
+        np.array([3, 3, 3], np.float32),
     ),
 ]

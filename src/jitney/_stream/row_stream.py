@@ -213,7 +213,7 @@ def _count(
             counts[name] = tree_flatten(value)[0][0].shape[0]
     if not counts:
         return None
-    demand_equal(core, counts, core.options.vmap[0].name)
+    demand_equal(core.where, counts, core.options.vmap[0].name)
     return next(iter(counts.values()))
 
 

@@ -223,7 +223,7 @@ def weighted(w: Float[Array, "t"], x: Float[Array, "t"]):
 
 
 def test_what_rows_share_may_have_the_padded_axis():
-    """Rows of the length of the shared array, which is filled as they are; its gradient is theirs."""
+    """Rows of the length of the shared array, which is filled as they are; and its gradient."""
     f, given = mapped(weighted), rows(5, 5)
     w = np.arange(5, dtype=np.float32)
     np.testing.assert_allclose(f(w, given), [np.sum(w * x) for x in given], rtol=1e-5)

@@ -85,7 +85,11 @@ class Column:
         """The array of a row by its shape and dtype; a static value as it is."""
         if isinstance(self.values, IN_ONE_ARRAY):
             _, dtype, weak = aval_parts(self.values.values)
-            return jax.ShapeDtypeStruct(self.values.shape(row), dtype, weak_type=weak)
+            return jax.ShapeDtypeStruct(
+                self.values.shape(row),
+                dtype,
+                weak_type=weak,
+            )
         array = self.of(row)
         if not hasattr(array, "shape"):
             return array
@@ -110,7 +114,11 @@ class Column:
 
     @cached_property
     def _lengths(self) -> NumPyArray:
-        return np.fromiter(map(len, self.values), np.int64, len(self.values))
+        return np.fromiter(
+            map(len, self.values),
+            np.int64,
+            len(self.values),
+        )
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -132,8 +140,16 @@ class Column:
         arrays = self.arrays
         if isinstance(arrays[0], np.ndarray) and aval_parts(arrays[0])[1] != arrays[0].dtype:
             paths = [self.path] * len(arrays)
-            demand_whole_numbers_fit(where, paths, arrays)
-            demand_floats_fit(where, paths, arrays)
+            demand_whole_numbers_fit(
+                where,
+                paths,
+                arrays,
+            )
+            demand_floats_fit(
+                where,
+                paths,
+                arrays,
+            )
 
     def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""
@@ -185,7 +201,11 @@ class RowArguments:
         for i, column in zip(entry.layout.dynamic, columns, strict=True):
             leaves[i] = column
             flat[i] = column.of(0)
-        return RowArguments(self.count, jax.tree.unflatten(treedef, flat), tuple(leaves))
+        return RowArguments(
+            self.count,
+            jax.tree.unflatten(treedef, flat),
+            tuple(leaves),
+        )
 
     def columns(self, entry: Specialization) -> tuple[Column, ...]:
         """Columns of the arrays of an entry, which runs the calls of single rows."""
@@ -261,11 +281,19 @@ def row_arguments(
         named = axis.dims is None or name in axis.arguments
         if is_list_of_rows(value) and takes_rows(hint) and not is_one(value, hint):
             if not named:
-                raise _refuse_shared(core, name, axis.name)
+                raise _refuse_shared(
+                    core,
+                    name,
+                    axis.name,
+                )
             if isinstance(value, PaddedRows) and value.is_traced:
                 raise AxisError(core.where, *INSIDE_JIT)
             if isinstance(value, PaddedRows):
-                demand_sizes(core.where, name, value)
+                demand_sizes(
+                    core.where,
+                    name,
+                    value,
+                )
             rows = rows_of(value)
             counts[name] = len(rows)
             if not len(rows):
@@ -361,14 +389,10 @@ def each_row(
     *,
     is_array: bool,
 ) -> list[Column]:
-    if is_array or isinstance(rows, IN_ONE_ARRAY):
-        if not isinstance(rows, IN_ONE_ARRAY):
-            demand_arrays(
-                where,
-                name,
-                rows,
-            )
+    if isinstance(rows, IN_ONE_ARRAY):
         return [Column("each", rows)]
+    if is_array:
+        return [Column("each", demand_arrays(where, name, rows))]
 
     # Trees: the same structure for all, whose leaves are columns.
     flat = [tree_flatten(row) for row in rows]
@@ -392,12 +416,7 @@ def of_leaves(
     column: Sequence[Array],
 ) -> Column:
     if hasattr(column[0], "shape"):
-        demand_arrays(
-            where,
-            name,
-            column,
-        )
-        return Column("each", column)
+        return Column("each", demand_arrays(where, name, column))
     differs = next((i for i, leaf in enumerate(column) if leaf != column[0]), None)
     if differs is not None:
         raise ContractError(
@@ -440,9 +459,16 @@ def demand_arrays(
     where: Where,
     name: str,
     rows: Sequence[object],
-) -> None:
-    """Check that rows are arrays of one rank and dtype."""
+) -> list[Array]:
+    """Return rows as arrays, which they are of one rank and dtype.
+
+    Raises:
+        ContractError: They are not.
+    """
     types = set(map(type, rows))
+    if any(issubclass(kind, np.generic) for kind in types):
+        rows = [np.asarray(row) if isinstance(row, np.generic) else row for row in rows]
+        types = set(map(type, rows))
     strange = [kind for kind in types if not issubclass(kind, _ARRAYS)]
     if strange:
         i = next(i for i, row in enumerate(rows) if type(row) in strange)
@@ -453,11 +479,11 @@ def demand_arrays(
             f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
             code="J221",
         )
-    arrays = cast("Sequence[Array]", rows)
+    arrays = cast("list[Array]", rows)
     is_alike = len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1
     # NumPy's arrays are never weakly typed.
     if is_alike and types == {np.ndarray}:
-        return
+        return arrays
     kinds = list(map(_kind, rows))
     at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if at is not None:
@@ -469,6 +495,7 @@ def demand_arrays(
             f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}].",
             code="J221",
         )
+    return arrays
 
 
 def _kind(row: object) -> str:

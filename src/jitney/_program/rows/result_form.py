@@ -38,7 +38,12 @@ def axes_near(call: RowCall, row: int) -> list[Axes]:
         except JitneyError:
             raise
         except Exception as error:
-            explained = trace_error(error, call.core.where, call.paths, near.arrays)
+            explained = trace_error(
+                error,
+                call.core.where,
+                call.paths,
+                near.arrays,
+            )
             raise explained or _unknown(call.core.where, sizes, error) from error
     return known[key]
 

@@ -35,7 +35,7 @@ from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
 from .blocks import block, shared_array, true_sizes
 from .columns import INSIDE_JIT, Column, RowArguments, demand_shared, row_arguments
 from .groups import Axes, Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
-from .lengths import cut_columns, read_lengths
+from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .result_form import axes_near
 from .results import (
     Gathered,
@@ -99,17 +99,22 @@ class RowCalls:
         arguments = row_arguments(core, values)
         entry = self._entry(arguments)
         if lengths is not None:
+            columns = arguments.columns(entry)
             cut = cut_columns(
-                core,
-                entry,
-                arguments.columns(entry),
-                read_lengths(core, lengths),
+                core.where,
+                columns,
+                row_shapes(entry, columns),
+                read_lengths(core.where, padded_axes(core), lengths),
                 arguments.count,
             )
             arguments = arguments.with_columns(entry, cut)
             entry = self._entry(arguments)
         if self._is_open:
-            self._choose_buckets(core, entry, arguments)
+            self._choose_buckets(
+                core,
+                entry,
+                arguments,
+            )
             entry = self._entry(arguments)
         return RowCall(
             self,
@@ -140,7 +145,11 @@ class RowCalls:
             return  # rows of one length, which choose none
         # A call whose rows do not fit chooses nothing.
         groups_of(entry, columns).lots(columns, np.arange(arguments.count))
-        counts = count_lengths(entry, columns, arguments.count)
+        counts = count_lengths(
+            entry,
+            columns,
+            arguments.count,
+        )
         pad = tuple(
             (name, bucket.chosen(counts[name]) if bucket.ladder == AUTO else bucket)
             for name, bucket in core.options.pad
@@ -185,7 +194,12 @@ class RowCall:
         self.reads = entry.reads
         self.groups = groups_of(entry, columns)
         devices = None if self.is_nested else devices_of(core)
-        self._programs = BlockPrograms(core, self.groups, columns, devices)
+        self._programs = BlockPrograms(
+            core,
+            self.groups,
+            columns,
+            devices,
+        )
         with entry.numbers():
             for column in columns:
                 column.demand_fit(core.where)
@@ -225,7 +239,11 @@ class RowCall:
         Raises:
             AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
         """
-        unfit = no_number(self.core.where, self.arrays, self.paths)
+        unfit = no_number(
+            self.core.where,
+            self.arrays,
+            self.paths,
+        )
         if unfit is not None:
             raise unfit
         refusal = self._outside()

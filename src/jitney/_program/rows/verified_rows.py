@@ -30,7 +30,11 @@ def verify_rows(call: RowCall, parts: Sequence[Part]) -> None:
         for place, row in enumerate(part.rows.tolist()):
             given = tuple(column.of(row) for column in call.columns)
             ours = tree_unflatten(part.treedef, [leaf[place] for leaf in leaves])
-            run = _runner(call, given, ours)
+            run = _runner(
+                call,
+                given,
+                ours,
+            )
             VerifiedRunner(call.entry, run, None, lambda: None)(*given)
 
 
@@ -61,7 +65,11 @@ def _runner(
         parts, _ = call.alone(arrays).computed()
         if call.core.options.accumulate:
             return tree_unflatten(*totals(call.core.where, parts))
-        leaves = gathered(parts, varying(parts), 1)
+        leaves = gathered(
+            parts,
+            varying(parts),
+            1,
+        )
         return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])
 
     return run
