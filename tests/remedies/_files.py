@@ -404,7 +404,7 @@ CASES = [
         3 * HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_Writer.part",
+        f"{WRITING}:_Writer._demand_untraced",
         "export it outside of `jit`",
         inside_of_jit,
         lambda: again(total, X)(X),

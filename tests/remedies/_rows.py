@@ -63,6 +63,27 @@ def counted(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x) * (1 - x.shape[0] / (x.shape[0] + 1))
 
 
+def wide(x: Float[Array, "n"]):
+    with jax.enable_x64(True):
+        return jnp.sum(x.astype(jnp.float64))
+
+
+def in_64_bits():
+    with jax.enable_x64(True):
+        return by_row(wide)(ROWS)
+
+
+def multiplied(x: Float[Array, "n"], a: float):
+    return jnp.sum(x) * a
+
+
+def donated(*, copies=False, donate="x"):
+    """A row after a call that took it, and what the call returned."""
+    x = jnp.asarray(ROWS[0])
+    out = optimize(donate=donate)(lambda x: x * 2)(jnp.copy(x) if copies else x)
+    return x, out
+
+
 def abstract(row):
     return jax.ShapeDtypeStruct(row.shape, row.dtype)
 
@@ -386,5 +407,47 @@ CASES = [
         lambda: through_a_file(by_row(total), ROWS[:1])(ROWS),
         lambda: through_a_file(by_row(total), ROWS[:1])([row[:3] for row in ROWS]),
         np.array([3, 3, 3], np.float32),
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._refuse_wide",
+        'decorate with precision="f64"',
+        lambda: by_row(wide)(ROWS),
+        lambda: by_row(wide, precision="f64")(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._refuse_wide",
+        "or call it inside `with jax.enable_x64(True):`",
+        lambda: by_row(wide)(ROWS),
+        in_64_bits,
+        SUMS,
+    ),
+    Remedy(
+        f"{COLUMNS}:_refuse_numbers",
+        "pass an array: …=np.asarray(…)",
+        lambda: by_row(multiplied)(ROWS, [1.0, 2.0, 3.0]),
+        lambda: by_row(multiplied)(ROWS, np.asarray([1.0, 2.0, 3.0])),
+        SUMS * np.array([1, 2, 3]),
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "use what that call returned",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated()[1]]),
+        SUMS[:1] * 2,
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "pass a copy (jnp.copy)",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated(copies=True)[0]]),
+        SUMS[:1],
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "or take the name out of `donate`",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated(donate=None)[0]]),
+        SUMS[:1],
     ),
 ]

@@ -47,9 +47,9 @@ from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
-from .rows.columns import cuts_rows, has_rows, may_have_rows
 from .rows.lengths import LENGTHS, takes_lengths
 from .rows.ragged import is_list_of_rows
+from .rows.row_kinds import cuts_rows, has_rows, may_have_rows
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls

@@ -20,9 +20,10 @@ import numpy as np
 
 from .._errors import ContractError, OptionError
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
-from .._program.rows.columns import IN_ONE_ARRAY, demand_equal, is_one, is_stack, takes_rows
+from .._program.rows.columns import IN_ONE_ARRAY, demand_equal
 from .._program.rows.ragged import is_list_of_rows
 from .._program.rows.results import Gathered, demand_like_results, joined
+from .._program.rows.row_kinds import is_one, is_stack, takes_rows
 from .._report.streamed import Streamed, StreamStats
 from .sources import is_sliceable
 

@@ -229,3 +229,42 @@ def test_what_rows_share_may_have_the_padded_axis():
     np.testing.assert_allclose(f(w, given), [np.sum(w * x) for x in given], rtol=1e-5)
     slope = jax.grad(lambda w: jnp.sum(f(w, given)))(w)
     np.testing.assert_allclose(slope, np.sum(given, axis=0), rtol=1e-5)
+
+
+def wide_dot(x: Float[Array, "t"]):
+    with jax.enable_x64(True):
+        return jnp.linspace(0.0, 1.0, x.shape[0]) @ x.astype(jnp.float64)
+
+
+def test_a_body_of_64_bits_in_a_program_of_32_is_refused():
+    """JAX would truncate the product where it maps it."""
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(wide_dot)
+    with pytest.raises(AxisError, match=r"test_results.py:\d+ \(wide_dot\) computes in 64 bits"):
+        f(given)
+    expected = [np.linspace(0, 1, len(x)) @ x.astype(np.float64) for x in given]
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(f(given), expected, rtol=1e-12)
+
+
+def either(x: Float[Array, "t"], w: Float[Array, "t"] | None = None):
+    return jnp.sum(x) if w is None else jnp.sum(x * w)
+
+
+def test_rows_of_an_optional_argument_are_rows():
+    """A list for `Float[Array, "t"] | None`, and none."""
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(either)
+    np.testing.assert_allclose(f(given), [np.sum(x) for x in given], rtol=1e-5)
+    np.testing.assert_allclose(f(given, given), [np.sum(x * x) for x in given], rtol=1e-5)
+
+
+def scaled(x: Float[Array, "t"], a: Float[Array, ""]):
+    return jnp.sum(x) * a
+
+
+def test_scalars_of_numpy_are_rows():
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(scaled)
+    out = f(given, [np.float32(2), np.asarray(3, np.float32)])
+    np.testing.assert_allclose(out, [2 * np.sum(given[0]), 3 * np.sum(given[1])], rtol=1e-5)

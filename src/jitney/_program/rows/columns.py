@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import jax
 import numpy as np
 
-from ..._errors import AxisError, ContractError, Where
+from ..._errors import AxisError, ContractError, DonationError, Where
 from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
-from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
-from ..._signature.options import Options
+from ..._signature.hints import (
+    ArrayHint,
+    ScalarHint,
+)
 from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
+from .row_kinds import is_one, is_stack, takes_rows
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -220,49 +223,6 @@ class RowArguments:
         )
 
 
-def takes_rows(hint: Hint) -> bool:
-    """Return whether a list for an argument of this annotation is a list of rows, and no value of
-    its own.
-    """
-    if isinstance(hint, ContainerHint):
-        return bool(hint.keys)  # a TypedDict or a NamedTuple
-    return isinstance(hint, (ArrayHint, ModuleHint))
-
-
-def may_have_rows(options: Options) -> bool:
-    """Return whether calls may have lists of rows: there is an axis for them, and sizes are padded,
-    or nothing is compiled (JITNEY_DISABLE, which leaves `vmap` alone).
-    """
-    is_open = bool(options.pad) or options.disabled is not None
-    return len(options.vmap) == 1 and is_open
-
-
-def cuts_rows(options: Options) -> bool:
-    """Return whether a number of rows or their memory is bounded, or rows are summed: then all
-    calls are run by rows.
-    """
-    is_cut = bool(options.chunk) or options.memory is not None
-    return may_have_rows(options) and (options.accumulate or (bool(options.pad) and is_cut))
-
-
-def has_rows(
-    core: CompiledFunction,
-    values: Sequence[object],
-) -> bool:
-    """Return whether a call is run by rows: it has a list of them among its arguments."""
-    return cuts_rows(core.options) or any(
-        is_list_of_rows(value) and takes_rows(parameter.hint) and not is_one(value, parameter.hint)
-        for parameter, value in zip(core.contract.parameters, values, strict=True)
-    )
-
-
-def is_one(
-    value: object,
-    hint: Hint,
-) -> bool:
-    return isinstance(hint, ModuleHint) and isinstance(value, hint.cls)
-
-
 def row_arguments(
     core: CompiledFunction,
     values: Sequence[object],
@@ -300,6 +260,8 @@ def row_arguments(
                 raise refuse_none(core.where, name)
             first.append(rows[0])
             columns += each_row(core.where, name, rows, is_array=isinstance(hint, ArrayHint))
+        elif isinstance(hint, ScalarHint) and is_list_of_rows(value):
+            raise _refuse_numbers(core, name, hint.kind)
         elif is_stack(value, hint, is_named=named and axis.dims is not None):
             leaves, treedef = tree_flatten(value)
             counts[name] = leaves[0].shape[0]
@@ -363,25 +325,6 @@ def rows_of(value: object) -> Rows:
     return value if isinstance(value, PaddedRows) else list(cast("Sequence[object]", value))
 
 
-def is_stack(
-    value: object,
-    hint: Hint,
-    *,
-    is_named: bool,
-) -> bool:
-    """Return whether `vmap` maps an argument that is no list."""
-    if isinstance(hint, (ArrayHint, ScalarHint)):
-        shape = getattr(
-            value,
-            "shape",
-            None,
-        )
-        rank = hint.rank if isinstance(hint, ArrayHint) else 0
-        return shape is not None and rank is not None and len(shape) == rank + 1
-    leaves = tree_flatten(value)[0]
-    return is_named and bool(leaves) and all(getattr(leaf, "ndim", 0) for leaf in leaves)
-
-
 def each_row(
     where: Where,
     name: str,
@@ -391,7 +334,7 @@ def each_row(
 ) -> list[Column]:
     if isinstance(rows, IN_ONE_ARRAY):
         return [Column("each", rows)]
-    if is_array:
+    if is_array or isinstance(rows[0], (*_ARRAYS, np.generic)):
         return [Column("each", demand_arrays(where, name, rows))]
 
     # Trees: the same structure for all, whose leaves are columns.
@@ -453,6 +396,28 @@ def demand_shared(
                 'name what they share: wrt="params".',
                 code="J221",
             )
+
+
+def donated_row(
+    where: Where,
+    columns: Sequence[Column],
+) -> DonationError | None:
+    """Error for a row whose buffer another call has taken; None if there is none."""
+    for column in columns:
+        for row, array in enumerate(column.arrays):
+            if isinstance(array, Tracer) or not isinstance(array, jax.Array):
+                continue
+            if not array.is_deleted():
+                continue
+            which = f"of row {row} " if len(column.arrays) > 1 else ""
+            return DonationError(
+                where,
+                f"the buffer {which}of {column.path!r} has been donated to an earlier call.",
+                "A donated buffer is gone once the call that took it has started.",
+                "use what that call returned, pass a copy (jnp.copy), or take the name out of"
+                " `donate`.",
+            )
+    return None
 
 
 def demand_arrays(
@@ -518,6 +483,20 @@ def demand_equal(
                 "pass as many rows of each.",
                 code="J210",
             )
+
+
+def _refuse_numbers(
+    core: CompiledFunction,
+    name: str,
+    kind: str,
+) -> ContractError:
+    return ContractError(
+        core.where,
+        f"{name!r} is a list, and its annotation is `{kind}`.",
+        "A number is the same for all rows, or an element of an array with one for each.",
+        f"pass an array: {name}=np.asarray({name}).",
+        code="J221",
+    )
 
 
 def refuse_none(

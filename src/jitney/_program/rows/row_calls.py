@@ -33,7 +33,14 @@ from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
 from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
 from .blocks import block, shared_array, true_sizes
-from .columns import INSIDE_JIT, Column, RowArguments, demand_shared, row_arguments
+from .columns import (
+    INSIDE_JIT,
+    Column,
+    RowArguments,
+    demand_shared,
+    donated_row,
+    row_arguments,
+)
 from .groups import Axes, Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .result_form import axes_near
@@ -249,8 +256,14 @@ class RowCall:
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(self.core.where, *refusal)
-        with self.entry.numbers():
-            return self._run_here()
+        try:
+            with self.entry.numbers():
+                return self._run_here()
+        except (RuntimeError, ValueError) as error:
+            donated = donated_row(self.core.where, self.columns)
+            if donated is None:
+                raise
+            raise donated from error
 
     def _run_here(self) -> tuple[Hashable, list[Gathered]]:
         core = self.core
