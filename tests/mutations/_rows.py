@@ -127,4 +127,14 @@ MUTATIONS = [
             "tests/export/test_rows.py::test_numbers_of_a_size_that_the_file_lacks_are_a_sentence",
         ),
     ),
+    Mutation(
+        "products of 64 bits are truncated where rows are mapped",
+        f"{_SOURCE}/block_programs.py",
+        "        if wide:\n",
+        "        if not wide and wide:\n",
+        (
+            "tests/program/rows/test_results.py::"
+            "test_a_body_of_64_bits_in_a_program_of_32_is_refused",
+        ),
+    ),
 ]
