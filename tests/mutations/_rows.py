@@ -39,9 +39,9 @@ MUTATIONS = [
     ),
     Mutation(
         "rows that run at exact size have no axis in their results",
-        f"{_SOURCE}/groups.py",
-        "            self._varying = [_axes_of(cut) for cut in self._smallest(columns)]",
-        "            self._varying = [() for cut in self._smallest(columns)]",
+        f"{_SOURCE}/result_form.py",
+        "            return [tuple(sorted({place.axis for place in cut})) for cut in cuts]",
+        "            return [() for cut in cuts]",
         (f"{_ROWS}the_form_of_a_result_hangs_on_no_length",),
     ),
     Mutation(
@@ -102,5 +102,39 @@ MUTATIONS = [
         "            own = (steps < count).reshape",
         "            own = (steps >= 0 * count).reshape",
         ("tests/stream/test_accumulate_rows.py::test_value_and_gradient_are_sums_over_rows",),
+    ),
+    Mutation(
+        "the form of a result hangs on the program that ran before",
+        f"{_SOURCE}/row_calls.py",
+        "        if not self.core.options.pad or any(part.is_filled for part in parts):",
+        "        if not self.core.options.pad or self.groups.groups:",
+        ("tests/program/rows/test_results.py::test_the_form_of_a_result_hangs_on_no_call_before",),
+    ),
+    Mutation(
+        "a file gives all rows of a block the size of its first",
+        "src/jitney/_export/loaded_rows.py",
+        "    sizes = lot.sizes(at)",
+        "    sizes = lot.sizes(at[:1].repeat(len(at)))",
+        ("tests/export/test_rows.py::test_loaded_rows_give_what_the_function_gives",),
+    ),
+    Mutation(
+        "a file gives a row the numbers of another size",
+        "src/jitney/_export/loaded_rows.py",
+        "        values = next((values for sizes, values in numbers if sizes == own), None)",
+        "        values = numbers[0][1]",
+        (
+            "tests/export/test_rows.py::test_rows_of_all_kinds_go_through_a_file",
+            "tests/export/test_rows.py::test_numbers_of_a_size_that_the_file_lacks_are_a_sentence",
+        ),
+    ),
+    Mutation(
+        "products of 64 bits are truncated where rows are mapped",
+        f"{_SOURCE}/block_programs.py",
+        "        if wide:\n",
+        "        if not wide and wide:\n",
+        (
+            "tests/program/rows/test_results.py::"
+            "test_a_body_of_64_bits_in_a_program_of_32_is_refused",
+        ),
     ),
 ]

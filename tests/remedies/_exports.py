@@ -304,7 +304,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        f"{WRITING}:_bound_arrays",
+        "_export/parts.py:bound_arrays",
         "bind it to arrays",
         lambda: saved(of_shape().apply, X),
         lambda: saved(Linear(X).apply, X)(X),
@@ -312,14 +312,14 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{WRITING}:_bound_arrays",
+        "_export/parts.py:bound_arrays",
         "or export the function and pass them when it is loaded",
         lambda: saved(of_shape().apply, X),
         lambda: loaded(of_linear, of_shape(), X)(Linear(X), X),
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_bound_arrays",
+        "_export/parts.py:bound_arrays",
         "leave that axis out of `sizes`",
         lambda: saved(optimize(functools.partial(dot, X)), X, sizes={"n": 5}),
         lambda: saved(optimize(functools.partial(dot, X)), X)(X),
@@ -333,14 +333,14 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_serialize_program",
+        "_export/parts.py:serialize_program",
         "export it without vjp_order",
         lambda: loaded(until, X, vjp_order=1),
         lambda: loaded(until, X)(X),
         8 * HOST.sum(),
     ),
     Remedy(
-        f"{WRITING}:_serialize_program",
+        "_export/parts.py:serialize_program",
         "or change what cannot be differentiated",
         lambda: loaded(until, X, vjp_order=1),
         lambda: jax.grad(loaded(for_three, X, vjp_order=1))(X),

@@ -406,7 +406,7 @@ CASES = [
         3 * HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_Writer.part",
+        f"{WRITING}:_Writer._demand_untraced",
         "export it outside of `jit`",
         inside_of_jit,
         lambda: again(total, X)(X),
@@ -427,7 +427,7 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_portable_data",
+        "_export/parts.py:portable_data",
         "define a function or a class at the top of its module",
         lambda: again(lambda x, f: f(x), X, local()),
         lambda: again(lambda x, f: f(x), X, jnp.sin)(X, jnp.sin),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ LENGTHS = np.array([3, 5, 9])
 PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for row in ROWS])
 STREAM = "_stream/row_stream.py"
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
+LOADED = "_export/loaded_rows.py:LoadedRows"
 
 
 def total(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -33,6 +36,12 @@ def scaled(x: Float[Array, "n"], w: Float[Array, "n"]) -> Float[Array, ""]:
 
 def spectrum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.fft.fft(x).real)
+
+
+def from_three(x: Float[Array, "n"]):
+    if x.shape[0] == 2:
+        raise ValueError("not of two")
+    return x * 2
 
 
 class Curve(eqx.Module):
@@ -48,6 +57,40 @@ def of_curve(curve: Curve) -> Float[Array, ""]:
 def printed(x: Float[Array, "n"]) -> Float[Array, ""]:
     jax.debug.callback(lambda total: None, jnp.sum(x))
     return jnp.sum(x)
+
+
+def counted(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) * (1 - x.shape[0] / (x.shape[0] + 1))
+
+
+def wide(x: Float[Array, "n"]):
+    with jax.enable_x64(True):
+        return jnp.sum(x.astype(jnp.float64))
+
+
+def in_64_bits():
+    with jax.enable_x64(True):
+        return by_row(wide)(ROWS)
+
+
+def multiplied(x: Float[Array, "n"], a: float):
+    return jnp.sum(x) * a
+
+
+def donated(*, copies=False, donate="x"):
+    """A row after a call that took it, and what the call returned."""
+    x = jnp.asarray(ROWS[0])
+    out = optimize(donate=donate)(lambda x: x * 2)(jnp.copy(x) if copies else x)
+    return x, out
+
+
+def abstract(row):
+    return jax.ShapeDtypeStruct(row.shape, row.dtype)
+
+
+def through_a_file(program, *examples, **more):
+    program.export("f.jitney", *examples, **more)
+    return jitney.load("f.jitney")
 
 
 def pairs(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -103,14 +146,14 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_each",
+        f"{COLUMNS}:each_row",
         "pass rows of one structure",
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0, ("b",))]),
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 1.0)]),
         SUMS[:2],
     ),
     Remedy(
-        f"{COLUMNS}:_of_leaves",
+        f"{COLUMNS}:of_leaves",
         "pass numbers that differ as arrays",
         lambda: by_row(of_curve)([Curve(ROWS[0], 1.0), Curve(ROWS[1], 2.0)]),
         lambda: by_row(of_curve)(
@@ -119,14 +162,14 @@ CASES = [
         np.array([3, 20]),
     ),
     Remedy(
-        f"{COLUMNS}:_demand_arrays",
+        f"{COLUMNS}:demand_arrays",
         "pass arrays: …=[np.asarray(row) for row in …]",
         lambda: by_row(total)([row.tolist() for row in ROWS]),
         lambda: by_row(total)([np.asarray(row.tolist(), np.float32) for row in ROWS]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_demand_arrays",
+        f"{COLUMNS}:demand_arrays",
         "convert them: …=[np.asarray(row, …) for row in …]",
         lambda: by_row(total)([ROWS[0], ROWS[1].astype(np.int32), ROWS[2]]),
         lambda: by_row(total)([np.asarray(row, "float32") for row in ROWS]),
@@ -140,7 +183,7 @@ CASES = [
         np.array([np.sum(row**2) for row in ROWS]),
     ),
     Remedy(
-        f"{COLUMNS}:_refuse_none",
+        f"{COLUMNS}:refuse_none",
         "leave the call out",
         lambda: by_row(total)([]),
         lambda: None,
@@ -161,6 +204,13 @@ CASES = [
         core=True,
     ),
     Remedy(
+        "_program/rows/result_form.py:_unknown",
+        "call the function row by row",
+        lambda: by_row(from_three)([ROWS[0][:1]] * 2),
+        lambda: np.concatenate([from_three(ROWS[1][1:2])] * 2),
+        np.array([2, 2], np.float32),
+    ),
+    Remedy(
         "_program/rows/ragged.py:_misfit",
         "write jitney.ragged(values, offsets)",
         lambda: jitney.ragged(WHOLE),
@@ -168,7 +218,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{CALLS}:_refuse_options",
+        "_program/rows/block_programs.py:refuse_options",
         "leave it out",
         lambda: by_row(total, donate="x")(ROWS),
         lambda: by_row(total)(ROWS),
@@ -280,7 +330,7 @@ CASES = [
         np.zeros(3, np.float32),
     ),
     Remedy(
-        f"{COLUMNS}:_demand_sizes",
+        f"{COLUMNS}:demand_sizes",
         "change the values alone",
         lambda: by_row(total)(PaddedRows(PADDED, {0: LENGTHS * 2})),
         lambda: by_row(total)(PaddedRows(PADDED * 2, {0: LENGTHS})),
@@ -299,5 +349,105 @@ CASES = [
         lambda: jitney.stream(by_row(total), iter([ROWS, 5]), progress=False),
         lambda: jitney.stream(by_row(total), iter([ROWS]), progress=False).result,
         SUMS,
+    ),
+    Remedy(
+        "_export/writing.py:_Writer.rows",
+        "leave out `sizes`, and pass a row of each bucket",
+        lambda: through_a_file(by_row(total), ROWS, sizes={"n": 3}),
+        lambda: through_a_file(
+            by_row(total), [jax.ShapeDtypeStruct(row.shape, row.dtype) for row in ROWS]
+        )(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_export/writing.py:_Writer.rows",
+        "write vjp_order=1",
+        lambda: through_a_file(by_row(total), ROWS, vjp_order=2),
+        lambda: through_a_file(by_row(total), ROWS, vjp_order=1)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_export/row_writing.py:RowWriter.parts",
+        "export the function, and pass them when it is loaded",
+        lambda: through_a_file(by_row(functools.partial(scaled, ROWS)), ROWS),
+        lambda: through_a_file(by_row(scaled), ROWS, ROWS)(ROWS, ROWS),
+        np.array([np.sum(row**2) for row in ROWS]),
+    ),
+    Remedy(
+        "_export/row_writing.py:RowWriter._demand_alike",
+        "return the same at each size",
+        lambda: through_a_file(by_row(unlike), [ROWS[0], ROWS[0][:0]]),
+        lambda: through_a_file(by_row(total), [ROWS[0], ROWS[0][:0]])([ROWS[0], ROWS[0][:0]]),
+        np.array([3, 0], np.float32),
+    ),
+    Remedy(
+        f"{LOADED}._demand_stack",
+        "pass a list of rows, also of one",
+        lambda: through_a_file(by_row(total), ROWS)(ROWS[0]),
+        lambda: through_a_file(by_row(total), ROWS)([ROWS[0]]),
+        SUMS[:1],
+    ),
+    Remedy(
+        f"{LOADED}._member",
+        "export it with a row of that length too",
+        lambda: through_a_file(by_row(counted), [ROWS[0], WHOLE[:5]])([WHOLE[:6]]),
+        lambda: through_a_file(by_row(counted), [WHOLE[:6]])([WHOLE[:6]]),
+        np.array([WHOLE[:6].sum() / 7]),
+    ),
+    Remedy(
+        f"{LOADED}._refuse",
+        "export it with such a row too, an array or a jax.ShapeDtypeStruct",
+        lambda: through_a_file(by_row(total), ROWS[:1])(ROWS),
+        lambda: through_a_file(by_row(total), ROWS)(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        f"{LOADED}._refuse",
+        "or cut the row",
+        lambda: through_a_file(by_row(total), ROWS[:1])(ROWS),
+        lambda: through_a_file(by_row(total), ROWS[:1])([row[:3] for row in ROWS]),
+        np.array([3, 3, 3], np.float32),
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._refuse_wide",
+        'decorate with precision="f64"',
+        lambda: by_row(wide)(ROWS),
+        lambda: by_row(wide, precision="f64")(ROWS),
+        SUMS,
+    ),
+    Remedy(
+        "_program/rows/block_programs.py:BlockPrograms._refuse_wide",
+        "or call it inside `with jax.enable_x64(True):`",
+        lambda: by_row(wide)(ROWS),
+        in_64_bits,
+        SUMS,
+    ),
+    Remedy(
+        f"{COLUMNS}:_refuse_numbers",
+        "pass an array: …=np.asarray(…)",
+        lambda: by_row(multiplied)(ROWS, [1.0, 2.0, 3.0]),
+        lambda: by_row(multiplied)(ROWS, np.asarray([1.0, 2.0, 3.0])),
+        SUMS * np.array([1, 2, 3]),
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "use what that call returned",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated()[1]]),
+        SUMS[:1] * 2,
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "pass a copy (jnp.copy)",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated(copies=True)[0]]),
+        SUMS[:1],
+    ),
+    Remedy(
+        f"{COLUMNS}:donated_row",
+        "or take the name out of `donate`",
+        lambda: by_row(total)([donated()[0]]),
+        lambda: by_row(total)([donated(donate=None)[0]]),
+        SUMS[:1],
     ),
 ]

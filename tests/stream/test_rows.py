@@ -188,3 +188,11 @@ def test_an_iterable_that_yields_something_else_is_named():
     f = jitney.optimize(vmap="row", pad={"n": "pow2"})(sums)
     with pytest.raises(ContractError, match="'x' yields a int behind row 20"):
         f.stream(iter([ROWS[:20], 7]), progress=False)
+
+
+def test_files_of_numpy_beside_rows_are_read(tmp_path):
+    """One with an element for each row is cut with them, and one without is shared."""
+    np.save(tmp_path / "s.npy", SCALES)
+    np.save(tmp_path / "w.npy", W)
+    for s, w in ((tmp_path / "s.npy", W), (str(tmp_path / "s.npy"), tmp_path / "w.npy")):
+        holds(jitney.stream(mapped(), w, ROWS, s, chunk={"row": 32}, progress=False))

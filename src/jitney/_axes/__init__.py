@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .symbolic.symbolic_trace import trace as trace
     from .uses import demand as demand
     from .uses import uses_of as uses_of
+    from .x64 import is_wide as is_wide
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -80,6 +81,7 @@ else:
             "partition_safe": "partitioner_fixes",
             "demand": "uses",
             "uses_of": "uses",
+            "is_wide": "x64",
             "Choices": "symbolic.symbolic_trace",
             "SymbolicProgram": "symbolic.symbolic_trace",
             "at_any_size": "symbolic.scope",

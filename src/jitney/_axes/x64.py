@@ -23,15 +23,16 @@ def x64_scope(*eqns: JaxprEqn) -> AbstractContextManager[object]:
     """Context manager for the evaluation of equations: `enable_x64` if any of them has 64-bit
     values, else none.
     """
-    if x64_is_on() or not any(map(_is_wide, eqns)):
+    if x64_is_on() or not any(map(is_wide, eqns)):
         return nullcontext()
     return jax.enable_x64(True)  # noqa: FBT003
 
 
-def _is_wide(eqn: JaxprEqn) -> bool:
+def is_wide(eqn: JaxprEqn) -> bool:
+    """Return whether an equation has 64-bit values."""
     if any(_has_64_bits(atom) for atom in (*eqn.invars, *eqn.outvars)):
         return True
-    return any(any(map(_is_wide, open_jaxpr(program)[0].eqns)) for program in programs(eqn.params))
+    return any(any(map(is_wide, open_jaxpr(program)[0].eqns)) for program in programs(eqn.params))
 
 
 def _has_64_bits(atom: Atom) -> bool:

@@ -26,6 +26,11 @@ FORMAT = 1
 """Version of the file format and of the header. It changes whenever an older jitney would misread a
 file.
 """
+OF_ROWS = 2
+"""The same of a file that takes rows of unlike lengths, which the first jitney with files does not
+know.
+"""
+_FORMATS = (FORMAT, OF_ROWS)
 _MAGIC = b"jitney program "
 # four digits and the end of the line
 _LINE = len(_MAGIC) + 5
@@ -91,7 +96,8 @@ def write(
     """
     listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
     head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
-    line = _MAGIC + f"{FORMAT:04}\n".encode()
+    known = FORMAT if header.get("rows") is None else OF_ROWS
+    line = _MAGIC + f"{known:04}\n".encode()
     body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
     try:
         _replace(path, line + hashlib.sha256(line + body).digest() + body)
@@ -178,10 +184,11 @@ def _check_line(line: bytes, where: str) -> None:
             "correct the path.",
             code="J290",
         )
-    if int(number) != FORMAT:
+    if int(number) not in _FORMATS:
         raise ExportError(
             where,
-            f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
+            f"it has format {int(number)}, and this jitney reads formats"
+            f" {' and '.join(map(str, _FORMATS))}.",
             "A file is read by the jitney that wrote it, and by later ones of the same format.",
             "load it with that jitney, or export it again with this one.",
             code="J291",

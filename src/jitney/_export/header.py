@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeGuard, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeGuard, TypeVar
 
 from .._errors import ExportError, JitneyError, format_error
 from .contract_data import Json
 from .trees import Tree
+from .values import Data
 
 T = TypeVar("T")
 Symbol = Sequence[Any]
@@ -35,8 +36,49 @@ class BoundEntry(TypedDict):
     impl: str | None
 
 
+class BlockEntry(TypedDict):
+    """A block of rows as its program takes them.
+
+    Args:
+        rows: How many there are.
+        shapes: Shapes of the arrays of a row in the program, of which `arrays` has the true ones.
+        takes: Of each array, whether its padding may hold anything.
+        axes: The filled axes, whose true sizes follow the arrays.
+        cuts: The filled axes of each result.
+        near: The axes of unlike lengths of each result, of rows that run at exact size.
+        numbers: True sizes, and the numbers that Python computes from them, which follow the sizes;
+            None if the program takes none.
+    """
+
+    rows: int
+    shapes: list[list[int]]
+    takes: list[bool]
+    axes: list[str]
+    cuts: list[object]
+    near: list[list[int]]
+    numbers: list[list[Data]] | None
+
+
+class RowsEntry(TypedDict):
+    """Rows of unlike lengths, which a file takes.
+
+    Args:
+        axis: The axis of `vmap`.
+        arguments: The parameters that have rows.
+        ragged: The option.
+        symbols: Symbol -> padded axis.
+        shapes: Shapes of the arrays of a row, in which symbols stand for sizes.
+    """
+
+    axis: str
+    arguments: list[str]
+    ragged: str
+    symbols: Mapping[str, str]
+    shapes: list[Sequence[int | str]]
+
+
 class ProgramEntry(TypedDict):
-    """A lowered program, for one set of sizes or for all sizes of a range."""
+    """A lowered program, for one set of sizes, for all sizes of a range, or for a block of rows."""
 
     sizes: Mapping[str, int | list[int]]
     symbols: Mapping[str, Symbol]
@@ -49,6 +91,7 @@ class ProgramEntry(TypedDict):
     x64: bool
     plan: Mapping[str, object]
     plan_text: str
+    block: NotRequired[BlockEntry]
 
 
 class Header(TypedDict):
@@ -68,6 +111,7 @@ class Header(TypedDict):
     vjp_order: int
     left: list[list[str]]
     settings: list[list[str]]
+    rows: NotRequired[RowsEntry | None]
 
 
 class _Row(tuple[object, ...]):
@@ -112,6 +156,16 @@ _HEADER = {
     "left": [_Row((str, str))],
     "settings": [_Row((str, str))],
 }
+_BLOCK = {
+    "rows": int,
+    "shapes": [[int]],
+    "takes": [bool],
+    "axes": [str],
+    "cuts": [[_Row((int, dict, str))]],
+    "near": [[int]],
+    "numbers": (list, type(None)),
+}
+_ROWS = {"axis": str, "arguments": [str], "ragged": str, "symbols": dict, "shapes": [[(int, str)]]}
 _SYMBOL = _Row((str, int, int))
 _RANGE = _Row((int, int))
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, re.error)
@@ -154,6 +208,28 @@ def check_header(header: Header, where: str) -> None:
         raise ExportError(_foreign(where), code="J290")
     if not all(isinstance(size, int) or _is(size, _RANGE) for size in sizes):
         raise ExportError(_foreign(where), code="J290")
+    if header.get("rows") is not None and not _are_rows(header):
+        raise ExportError(_foreign(where), code="J290")
+
+
+def _are_rows(header: Header) -> bool:
+    """Return whether the programs of a file are those of rows."""
+    blocks = [program.get("block") for program in header["programs"]]
+    if not _is(header.get("rows"), _ROWS) or not _is(blocks, [_BLOCK]):
+        return False
+    counts = [len(program["arrays"]) for program in header["programs"]]
+    return all(
+        len(block["shapes"]) == len(block["takes"]) == count
+        for block, count in zip(map(block_of, header["programs"]), counts, strict=True)
+    )
+
+
+def block_of(program: ProgramEntry) -> BlockEntry:
+    """Return how a program of rows takes them; `check_header` has seen that it has this entry."""
+    block = program.get("block")
+    if block is None:
+        raise AssertionError("a program of rows without a block")
+    return block
 
 
 def is_members(listed: Any) -> TypeGuard[list[list[Any]]]:

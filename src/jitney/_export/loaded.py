@@ -18,6 +18,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
 from .._owners import public, shorten
+from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in
 from .._shown import Shown
 from .._signature.binding import Binder
@@ -25,7 +26,8 @@ from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import BoundEntry, ProgramEntry, check_header, made_of_header
-from .running import Run, check_x64, guard_call, runner
+from .loaded_rows import LoadedRows
+from .running import Run, RunFlat, check_x64, flat_runner, guard_call, runner
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
 from .values import Find, find_nothing, import_object
@@ -108,6 +110,18 @@ class Loaded(Shown, metaclass=CompletedType):
             for i, data in enumerate(header["bound"])
         ]
         self._runs: dict[Hashable, Run] = {}
+        self._rows: LoadedRows | None = None
+        rows = header.get("rows")
+        if rows is not None:
+            self._rows = LoadedRows(
+                rows,
+                header,
+                self.contract,
+                self._arguments,
+                self._bound,
+                results[0],
+                self._run_flat,
+            )
 
     def _program(
         self,
@@ -130,6 +144,9 @@ class Loaded(Shown, metaclass=CompletedType):
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         try:
             with self._numbers():
+                if self._rows is not None:
+                    given, lengths = self._without_lengths(kwargs)
+                    return self._rows.call(self._binder.bind(args, given), lengths)
                 taken = self._take_arguments(self._binder.bind(args, kwargs))
                 # Once per shapes and dtypes a program is chosen, checked and deserialised.
                 key = (x64_is_on(), *map(aval_parts, taken.arrays))
@@ -140,6 +157,15 @@ class Loaded(Shown, metaclass=CompletedType):
         except Exception as error:
             shorten(error)
             raise
+
+    def _without_lengths(
+        self,
+        kwargs: Mapping[str, object],
+    ) -> tuple[Mapping[str, object], object]:
+        """Return keywords without `lengths`, and that; None if there is none."""
+        if LENGTHS not in kwargs or takes_lengths(self.contract.parameters):
+            return kwargs, None
+        return {name: kwargs[name] for name in kwargs if name != LENGTHS}, kwargs[LENGTHS]
 
     def _numbers(self) -> AbstractContextManager[object]:
         # The function was exported with `precision="f64"`, which includes 64-bit types while it is
@@ -156,7 +182,11 @@ class Loaded(Shown, metaclass=CompletedType):
         for number, array in self._bound:
             taking.arrays[number] = array
         for (name, tree), value in zip(self._arguments.items(), values, strict=True):
-            taking.take(tree, value, name)
+            taking.take(
+                tree,
+                value,
+                name,
+            )
         return taking
 
     def _that_fits(self, arrays: Sequence[object]) -> int:
@@ -188,6 +218,9 @@ class Loaded(Shown, metaclass=CompletedType):
         )
 
     def _run(self, number: int) -> Run:
+        return runner(self._run_flat(number), self.programs[number].result)
+
+    def _run_flat(self, number: int) -> RunFlat:
         """Deserialise one program and return the function that runs it."""
         told, where = self._header["programs"][number], f"{self._where}"
         check_platform(told["platforms"], where)
@@ -200,7 +233,12 @@ class Loaded(Shown, metaclass=CompletedType):
             self._members[f"program {number}"], self._header, told, where
         )
         call = guard_call(exported.call, where, derivatives=self._header["vjp_order"])
-        return runner(call, told, self.programs[number].result, self.__name__, where)
+        return flat_runner(
+            call,
+            told,
+            self.__name__,
+            where,
+        )
 
     @property
     def plan(self) -> str:
@@ -244,7 +282,9 @@ class Loaded(Shown, metaclass=CompletedType):
             )
             where = " and ".join(program.platforms)
             arguments = ", ".join(program.arguments)
-            line = f"{sizes}: {arguments}; {where}, {text(program.bytes)}"
+            block = program.told.get("block")
+            count = "" if block is None else f"{plural(block['rows'], 'row')} of "
+            line = f"{count}{sizes}: {arguments}; {where}, {text(program.bytes)}"
             rows.append([("program", "green"), (line, "")])
             rows += [[("check", ""), (message, "")] for message in program.checks]
         order = self._header["vjp_order"]

@@ -54,6 +54,11 @@ def trace_program(entry: Specialization, arrays: Sequence[Array]) -> ExportTrace
         made = with_policy(entry, arrays, lambda: entry.lower(arrays, "trace"))
     finally:
         entry.land()
+    return traced_program(made)
+
+
+def traced_program(made: jax.stages.Traced) -> ExportTrace:
+    """Return what JAX has traced, as a program of flat arrays."""
     return ExportTrace(
         made.jaxpr, _result(jax.tree.structure(made.out_info), len(made.jaxpr.out_avals))
     )

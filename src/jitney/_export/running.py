@@ -25,21 +25,38 @@ Gradients = tuple[Array, ...]
 """Cotangents of the arguments of a program."""
 _convert = primitives.convert_element_type_p
 Run = Callable[[Taking], object]
+RunFlat = Callable[[Sequence[object]], Sequence[jax.Array]]
 
 
-def runner(
+def runner(run_flat: RunFlat, result: Tree) -> Run:
+    """Return the function from the arrays of a call to its result.
+
+    Args:
+        run_flat: The program.
+        result: Tree of its result.
+    """
+
+    def run(taken: Taking) -> object:
+        return build_tree(
+            result,
+            run_flat(taken.arrays),
+            taken.functions,
+        )
+
+    return run
+
+
+def flat_runner(
     call: Callable[..., Any],
     told: ProgramEntry,
-    result: Tree,
     name: str,
     where: str,
-) -> Run:
-    """Return the function from the arrays of a call to its result.
+) -> RunFlat:
+    """Return the function from the arrays of a call to those of its result.
 
     Args:
         call: JAX's exported program.
         told: Its entry in the header.
-        result: Tree of its result.
         name: Name shown by profiles.
         where: Beginning of messages.
     """
@@ -58,10 +75,10 @@ def runner(
     flat.__name__ = flat.__qualname__ = name
     jitted = jax.jit(flat)
 
-    def run(taken: Taking) -> object:
+    def run(arrays: Sequence[object]) -> Sequence[jax.Array]:
         # Errors of JAX's own, in cases that the rules of `guard_call` do not cover.
         try:
-            out = jitted(*taken.arrays)
+            out = jitted(*arrays)
         except NotImplementedError as error:
             if "Batching rule" not in str(error):
                 raise
@@ -72,15 +89,24 @@ def runner(
             raise _not_forward(where) from error
         if checks:
             *out, flag = out
-            _look_at(flag, checks, where)
-        return build_tree(result, out, taken.functions)
+            _look_at(
+                flag,
+                checks,
+                where,
+            )
+        return out
 
     return run
 
 
 def _restore_weak_type(x: jax.Array) -> jax.Array:
     """Restore the weak type of a result: an exported program does not record it."""
-    return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
+    return _convert.bind(
+        x,
+        new_dtype=x.dtype,
+        weak_type=True,
+        sharding=None,
+    )
 
 
 def guard_call(
@@ -100,7 +126,12 @@ def guard_call(
         where: Beginning of messages.
         derivatives: Order of the highest exported derivative.
     """
-    return _guard_derivatives(call, where, derivatives, lambda: _no_gradient(where))
+    return _guard_derivatives(
+        call,
+        where,
+        derivatives,
+        lambda: _no_gradient(where),
+    )
 
 
 def _guard_derivatives(
@@ -111,7 +142,12 @@ def _guard_derivatives(
 ) -> Callable[..., T]:
     plain = _refuse_vmap(call, where)
     return (
-        _with_gradient(plain, call, where, derivatives)
+        _with_gradient(
+            plain,
+            call,
+            where,
+            derivatives,
+        )
         if derivatives
         else _refuse_derivative(plain, error)
     )
@@ -163,7 +199,12 @@ def _with_gradient(
         return jax.vjp(call, *given[:-1])[1](given[-1])
 
     # The gradient is a call of an exported program too, with one derivative less.
-    once = _guard_derivatives(gradient, where, derivatives - 1, lambda: _no_further(where))
+    once = _guard_derivatives(
+        gradient,
+        where,
+        derivatives - 1,
+        lambda: _no_further(where),
+    )
     called.defvjp(forward, backward)
     return called
 

@@ -75,6 +75,10 @@ def deserialize_program(
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
     arguments_of_header = [aval["dtype"] for aval in told["arrays"]]
+    if "block" in told:
+        # True sizes and numbers follow the arrays of rows.
+        behind = arguments[len(arguments_of_header) :]
+        arguments_of_header += behind if len(behind) >= len(told["block"]["axes"]) else []
     results_of_header = [aval["dtype"] for aval in told["results"]]
     # A program with run-time checks has one result more: the number of the check that failed.
     if told["checks"]:

@@ -11,23 +11,21 @@ from importlib import metadata
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
-from .._errors import ContractError, ExportError, Where
+from .._errors import ExportError, Where
 from .._jax.settings import settings, x64_is_on
-from .._jax.stand_ins import unflatten_stand_ins
-from .._jax.trees import extended, issubdtype, words_of_keys
-from .._jax.typed import Array, Aval
+from .._jax.typed import Array
 from .._program.entry import Specialization
-from .._report.plan_report import report
-from .._signature.hints import ArrayHint, ScalarHint
+from .._program.rows.lengths import LENGTHS
+from .._program.rows.ragged import is_list_of_rows
+from .._report.plan_report import PlanLine, Report, report
+from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
 from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
-from .._view.view import LeafHint
 from .container import path_of, write
 from .contract_data import contract_data
 from .export_sizes import (
@@ -38,10 +36,18 @@ from .export_sizes import (
     resizing,
     size_combinations,
 )
-from .header import ArrayEntry, BoundEntry, ProgramEntry
+from .header import ProgramEntry, RowsEntry
 from .lowering import ExportLowered, ExportTrace, lower_program, trace_for
 from .lowering import trace_program as traced_at
-from .trees import Slot, StaticLeaf, Tree, Unportable, tree_to_data
+from .parts import (
+    Part,
+    argument_trees,
+    array_entry,
+    bound_arrays,
+    portable_data,
+    serialize_program,
+)
+from .row_writing import RowWriter
 
 _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
@@ -76,14 +82,39 @@ def export(
     """Export a program to a file; implements `Program.export`."""
     where = replace(program.core.where, name=f"{program.core.where.name}.export")
     path = path_of(file, where)
-    _check(program, where, vjp_order)
+    _check(
+        program,
+        where,
+        vjp_order,
+    )
 
     # Reset these options before anything is traced, so that the program does not depend on them.
-    program, left = _without_ways(program)
-    writer = _Writer(program, where, _bound_names(program, where), vjp_order, platforms)
+    has_rows = _has_rows(
+        program,
+        args,
+        kwargs,
+    )
+    program, left = _without_ways(program, keeps=("pad",) if has_rows else ())
+    writer = _Writer(
+        program,
+        where,
+        _bound_names(program, where),
+        vjp_order,
+        platforms,
+    )
 
     # Arguments and bound arrays are the same in all parts, so those of the first are written.
-    parts = [writer.part(args, kwargs, at) for at in size_combinations(sizes, where)]
+    rows: RowsEntry | None = None
+    if has_rows:
+        of_rows = writer.rows(
+            args,
+            kwargs,
+            sizes,
+        )
+        parts = of_rows.parts()
+        rows = of_rows.entry()
+    else:
+        parts = [writer.part(args, kwargs, at) for at in size_combinations(sizes, where)]
     first = parts[0]
     members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)}
     members |= {f"program {i}": part.content for i, part in enumerate(parts)}
@@ -93,7 +124,7 @@ def export(
         "jaxlib": metadata.version("jaxlib"),
         "name": program.core.name,
         "doc": getattr(program, "__doc__", None),
-        "checks_contract": _checks(program),
+        "checks_contract": _checks(program, has_rows=has_rows),
         "contract": contract_data(program.core.contract, writer.bound),
         "f64": program.options.precision == "f64",
         "arguments": first.arguments,
@@ -102,25 +133,14 @@ def export(
         "vjp_order": vjp_order,
         "left": [[name, _LEFT[name]] for name in left],
         "settings": [[name, str(value)] for name, value in settings()],
+        "rows": rows,
     }
-    write(path, header, members, where)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A lowered program with the data that a file has for it.
-
-    Args:
-        told: Its entry in the header.
-        arguments: Trees of its arguments, by name.
-        bound: Arrays that it is bound to: the header entry and the bytes of each.
-        content: JAX's serialised bytes.
-    """
-
-    told: ProgramEntry
-    arguments: dict[str, Tree]
-    bound: list[tuple[BoundEntry, bytes]]
-    content: bytes
+    write(
+        path,
+        header,
+        members,
+        where,
+    )
 
 
 @dataclass(frozen=True)
@@ -138,7 +158,7 @@ class _Writer:
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         at: ExportSizes,
-    ) -> _Part:
+    ) -> Part:
         """Build the part for one set of sizes."""
         entry, examples = self.program.abstract(
             args,
@@ -146,65 +166,138 @@ class _Writer:
             missing_sizes(self.program, at, args, kwargs, self.where),
             warn=False,
         )
-        if is_nested_trace(examples) or jit_is_off():
+        self._demand_untraced(examples)
+        try:
+            with entry.numbers():
+                return self._lower_part(
+                    entry,
+                    examples,
+                    at,
+                )
+        except CAUGHT as error:
+            explained = trace_error(
+                error,
+                self.program.core.where,
+                entry.paths,
+                examples,
+            )
+            if explained is None:
+                raise
+            raise explained from error
+
+    def rows(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        sizes: Mapping[str, object] | None,
+    ) -> RowWriter:
+        """Return the builder of the parts of a call with rows.
+
+        Raises:
+            ExportError: Sizes or a second derivative are asked for.
+        """
+        if sizes:
+            raise ExportError(
+                self.where,
+                f"it is given rows, and sizes={dict(sizes)!r}.",
+                "A file has the programs of the buckets of the rows that it is exported with.",
+                "leave out `sizes`, and pass a row of each bucket: an array or a"
+                " jax.ShapeDtypeStruct.",
+                code="J292",
+            )
+        if self.vjp_order > 1:
+            raise ExportError(
+                self.where,
+                f"it is given rows, and vjp_order={self.vjp_order}.",
+                "The derivative of a padded program is proven, and not that of its derivative.",
+                "write vjp_order=1, or export `f.hessian` or `f.hvp`.",
+                code="J292",
+            )
+        bound_args, bound_kwargs = self.program.bound
+        call = self.program.core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs})
+        self._demand_untraced([array for column in call.columns for array in column.arrays])
+        whole = report_rows(self.program.core, call)
+        plan = replace(whole, lines=_lines_of_programs(whole))
+        return RowWriter(
+            call.differentiable() if self.vjp_order else call,
+            self.where,
+            self.bound,
+            self.platforms,
+            lambda known: serialize_program(known, self.vjp_order, self.where),
+            (plan.to_dict(), str(plan)),
+        )
+
+    def _demand_untraced(self, arrays: Sequence[Array | jax.ShapeDtypeStruct]) -> None:
+        if is_nested_trace(arrays) or jit_is_off():
             raise ExportError(
                 self.where,
                 "it is called while something is traced, or `jit` is off.",
                 "What is exported is a whole program.",
                 "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.",
             )
-        try:
-            with entry.numbers():
-                return self._lower_part(entry, examples, at)
-        except CAUGHT as error:
-            explained = trace_error(error, self.program.core.where, entry.paths, examples)
-            if explained is None:
-                raise
-            raise explained from error
 
     def _lower_part(
         self,
         entry: Specialization,
         examples: Sequence[Array | jax.ShapeDtypeStruct],
         at: ExportSizes,
-    ) -> _Part:
-        resized = resizing(entry, examples, at, self.where)
-        arrays = arrays_at(resized, examples, at.representative(), self.where)
+    ) -> Part:
+        resized = resizing(
+            entry,
+            examples,
+            at,
+            self.where,
+        )
+        arrays = arrays_at(
+            resized,
+            examples,
+            at.representative(),
+            self.where,
+        )
         if at.ranges:
-            trace = trace_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges)
+            trace = trace_for(
+                entry,
+                lambda sizes: resized({**at.exact, **sizes}),
+                at.ranges,
+            )
         else:
             trace = traced_at(entry, arrays)
-        program = lower_program(trace, self.program.core.where, self.platforms)
-        return _Part(
+        program = lower_program(
+            trace,
+            self.program.core.where,
+            self.platforms,
+        )
+        return Part(
             _program_entry(self.program, entry, arrays, at, trace, program, self.where),
-            _arguments(entry, arrays, self.bound, self.where),
-            _bound_arrays(entry, examples, arrays, self.bound, self.where),
-            _serialize_program(program, self.vjp_order, self.where),
+            argument_trees(entry, arrays, self.bound, self.where),
+            bound_arrays(entry, examples, arrays, self.bound, self.where),
+            serialize_program(program, self.vjp_order, self.where),
         )
 
 
-def _serialize_program(known: ExportLowered, vjp_order: int, where: Where) -> bytes:
-    """Serialise a program with its derivatives, which JAX computes here.
-
-    Raises:
-        ExportError: It cannot be differentiated or serialised.
-    """
-    try:
-        return bytes(known.exported.serialize(vjp_order=vjp_order))
-    except (ValueError, NotImplementedError) as error:
-        raise ExportError(
-            where,
-            f"JAX cannot write it: {str(error).strip().splitlines()[0]}",
-            f"With vjp_order={vjp_order} a file holds what `jax.grad` of the loaded function is.",
-            "export it without vjp_order, or change what cannot be differentiated.",
-        ) from error
+def _has_rows(
+    program: Program,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> bool:
+    """Return whether rows of unlike lengths are among the examples of a program."""
+    bound_args, bound_kwargs = program.bound
+    given = (*bound_args, *args, *bound_kwargs.values(), *kwargs.values())
+    core = program.core
+    if not core.may_have_rows or not (LENGTHS in kwargs or any(map(is_list_of_rows, given))):
+        return False
+    return core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs}) is not None
 
 
-def _checks(program: Program) -> bool:
+def _checks(program: Program, *, has_rows: bool) -> bool:
     """Return whether a loaded call is checked against the annotations. With `vmap` it is not, since
-    the annotations describe the arguments of the body.
+    the annotations describe the arguments of the body; those of rows do so too, one by one.
     """
-    return program.options.contracts and not program.options.vmap
+    return program.options.contracts and (has_rows or not program.options.vmap)
+
+
+def _lines_of_programs(whole: Report) -> tuple[PlanLine, ...]:
+    return tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS)
 
 
 def _check(program: Program, where: Where, vjp_order: object) -> None:
@@ -240,13 +333,24 @@ def _check(program: Program, where: Where, vjp_order: object) -> None:
             )
 
 
-def _without_ways(program: Program) -> tuple[Program, list[str]]:
+def _without_ways(
+    program: Program,
+    keeps: Sequence[str],
+) -> tuple[Program, list[str]]:
     """Return the program without options that are not exported, and their names. It has counters of
     its own.
+
+    Args:
+        program: The program.
+        keeps: Options that are exported all the same.
     """
     # Settings of the process are left behind as options are.
     options, usual = program.options.settled(), replace(Options(), **_NO_SETTINGS)
-    left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
+    left = [
+        name
+        for name in _LEFT
+        if name not in keeps and getattr(options, name) != getattr(usual, name)
+    ]
 
     # A file can hold neither an eager fallback nor a second program to verify against.
     changed = replace(
@@ -276,52 +380,6 @@ def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
     return names
 
 
-def _arguments(
-    entry: Specialization,
-    arrays: Sequence[Array],
-    bound: Sequence[str],
-    where: Where,
-) -> dict[str, Tree]:
-    """Return the trees of the arguments that are not bound, by name."""
-    layout = entry.layout
-    view = layout.view(entry.core.contract, arrays, entry.statics)
-
-    # Rebuild the argument structure with slots for arrays and held values for static leaves.
-    leaves: list[Slot | StaticLeaf | None] = [None] * (len(layout.dynamic) + len(layout.static))
-    arrays_of = zip(layout.dynamic, view.leaves, strict=True)
-    for number, (i, leaf) in enumerate(arrays_of):
-        leaves[i] = Slot(number, _scalar(leaf.hint, is_number=i in layout.numbers))
-    for i, value in zip(layout.static, entry.statics, strict=True):
-        leaves[i] = StaticLeaf(value)
-
-    names = [parameter.name for parameter in entry.core.contract.parameters]
-    arguments = unflatten_stand_ins(layout.treedef, leaves)
-    trees = zip(names, arguments, strict=True)
-    return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
-
-
-def _scalar(hint: LeafHint, *, is_number: bool) -> str | None:
-    if isinstance(hint, ScalarHint):
-        return hint.kind
-    if not is_number:
-        return None
-    converts = isinstance(hint, ArrayHint) and not hint.allows(np.dtype(np.int32))
-    return "float" if converts else "number"
-
-
-def _portable_data(tree: object, path: str, where: Where) -> Tree:
-    try:
-        return tree_to_data(tree, path)
-    except Unportable as part:
-        raise ExportError(
-            where,
-            f"{part.path!r} is or holds {part.what}, which a file cannot hold.",
-            "It holds arrays, plain values, what has a name, and tuples, lists, dicts, named tuples"
-            " and Equinox modules of these.",
-            "pass and return such, or define a function or a class at the top of its module.",
-        ) from part
-
-
 def _program_entry(
     program: Program,
     entry: Specialization,
@@ -332,10 +390,18 @@ def _program_entry(
     where: Where,
 ) -> ProgramEntry:
     """Return the header entry of one program."""
-    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
-    whole = report(program.core, entry, arrays, compiles=False)
-    lines = [line for line in whole.lines if line.name not in _OF_THE_PROCESS]
-    plan = replace(whole, lines=tuple(lines))
+    view = entry.layout.view(
+        entry.core.contract,
+        arrays,
+        entry.statics,
+    )
+    whole = report(
+        program.core,
+        entry,
+        arrays,
+        compiles=False,
+    )
+    plan = replace(whole, lines=_lines_of_programs(whole))
 
     ranges = {name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}
     # The names of JAX's symbolic dimensions, in the order of the ranges.
@@ -344,11 +410,11 @@ def _program_entry(
         "sizes": {**at.exact, **ranges},
         "symbols": symbols,
         "arrays": [
-            _aval(aval, leaf.path)
+            array_entry(aval, leaf.path)
             for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
         ],
-        "results": [_aval(aval, "") for aval in made.closed.out_avals],
-        "result": _portable_data(made.result, "result", where),
+        "results": [array_entry(aval, "") for aval in made.closed.out_avals],
+        "result": portable_data(made.result, "result", where),
         "checks": [list(messages) for messages in known.checks],
         "platforms": list(known.exported.platforms),
         "calling_convention": known.exported.calling_convention_version,
@@ -356,57 +422,3 @@ def _program_entry(
         "plan": plan.to_dict(),
         "plan_text": str(plan),
     }
-
-
-def _aval(aval: Aval, path: str) -> ArrayEntry:
-    shape = [int(size) if isinstance(size, (int, np.integer)) else str(size) for size in aval.shape]
-    return {
-        "path": path,
-        "shape": shape,
-        "dtype": str(aval.dtype),
-        "weak": bool(aval.weak_type),
-    }
-
-
-def _bound_arrays(
-    entry: Specialization,
-    examples: Sequence[Array | jax.ShapeDtypeStruct],
-    arrays: Sequence[Array],
-    bound: Sequence[str],
-    where: Where,
-) -> list[tuple[BoundEntry, bytes]]:
-    """Return the arrays that the program is bound to, which the file holds by value."""
-    entries: list[tuple[BoundEntry, bytes]] = []
-    pairs = zip(entry.layout.dynamic, examples, arrays, strict=True)
-    for number, (i, array, taken) in enumerate(pairs):
-        argument, path = entry.layout.names[i]
-        if argument not in bound:
-            continue
-        # `arrays_at` returns the example itself only if its shape is unchanged.
-        if taken is not array:
-            raise ContractError(
-                where,
-                f"{path!r}, to which it is bound, has another size than was asked for.",
-                "What a program is bound to goes into the file as it is.",
-                "leave that axis out of `sizes`.",
-                code="J216",
-            )
-        if isinstance(array, jax.ShapeDtypeStruct):
-            raise ExportError(
-                where,
-                f"{path!r}, to which it is bound, has no values.",
-                "What a program is bound to goes into the file.",
-                "bind it to arrays, or export the function and pass them when it is loaded.",
-            )
-        is_key = isinstance(array, jax.Array) and issubdtype(array.dtype, extended)
-        # with the dtype that JAX gives it
-        host = words_of_keys(array) if is_key else np.asarray(jax.numpy.asarray(array))
-        impl = str(jax.random.key_impl(array)) if is_key else None
-        data: BoundEntry = {
-            "number": number,
-            "dtype": host.dtype.name,
-            "shape": list(host.shape),
-            "impl": impl,
-        }
-        entries.append((data, host.tobytes()))
-    return entries

@@ -426,7 +426,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
 
         Args:
             file: Path of the file, which is replaced as a whole.
-            args: Examples, as for `compile`.
+            args: Examples, as for `compile`. Of rows of unlike lengths the file has the buckets.
             sizes: Axis -> its size; a tuple of sizes, each of which is a program; or a `range` for
                 one program of all its sizes.
             vjp_order: How often `jax.grad` can be applied to the loaded function. The derivative

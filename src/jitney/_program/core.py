@@ -47,9 +47,9 @@ from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
-from .rows.columns import cuts_rows, has_rows, may_have_rows
-from .rows.lengths import LENGTHS
+from .rows.lengths import LENGTHS, takes_lengths
 from .rows.ragged import is_list_of_rows
+from .rows.row_kinds import cuts_rows, has_rows, may_have_rows
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls
@@ -230,10 +230,7 @@ class CompiledFunction(FunctionInfo):
         """Return keywords without `lengths`, and that; None if the function takes it itself, or it
         is not given.
         """
-        if kwargs.get(LENGTHS) is None or any(
-            parameter.name == LENGTHS or parameter.kind is parameter.VAR_KEYWORD
-            for parameter in self.binder.parameters
-        ):
+        if LENGTHS not in kwargs or takes_lengths(self.contract.parameters):
             return kwargs, None
         rest = {name: value for name, value in kwargs.items() if name != LENGTHS}
         return rest, kwargs[LENGTHS]

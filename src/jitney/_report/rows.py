@@ -21,7 +21,8 @@ _SHOWN = 8  # buckets, by name
 
 def report_rows(core: CompiledFunction, call: RowCall) -> Report:
     """Return the report of a call with rows."""
-    lots = sorted(call.lots(), key=lambda lot: -_elements(lot))
+    with call.entry.numbers():
+        lots = sorted(call.lots(), key=lambda lot: -_elements(lot))
     row = int(lots[0].rows[0])
     one = report(call.calls.row, call.entry, [column.of(row) for column in call.columns])
     lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *one.lines]

@@ -208,6 +208,12 @@ class Bucket:
 
         return None if above is None else (2, above)
 
+    def nearest(self, size: int) -> int:
+        """The size nearest to this one that has a bucket."""
+        if size < 2:
+            return 2
+        return size if self.range(size) else next(self._down_from(size), 2)
+
     def _down_from(self, size: int) -> Iterator[int]:
         """Buckets in descending order, from the bucket of this size."""
         low, high = self._size_bounds(size)

@@ -15,7 +15,7 @@ from .._interface.derivatives import argument_names, check_names
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._owners import public
-from .._program.rows.columns import may_have_rows
+from .._program.rows.row_kinds import may_have_rows
 from .._signature.options import Wrt, fail
 from .._stages.derive import Derived
 

@@ -13,18 +13,21 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 import jax
 import numpy as np
 
+from .._contract.contract import Parameter
 from .._errors import ContractError, OptionError
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
-from .._program.rows.columns import IN_ONE_ARRAY, demand_equal, is_one, is_stack, takes_rows
+from .._program.rows.columns import IN_ONE_ARRAY, demand_equal
 from .._program.rows.ragged import is_list_of_rows
 from .._program.rows.results import Gathered, demand_like_results, joined
+from .._program.rows.row_kinds import is_one, is_stack, takes_rows
 from .._report.streamed import Streamed, StreamStats
-from .sources import is_sliceable
+from .sources import is_sliceable, source_of
 
 if TYPE_CHECKING:
     from .._interface.program import AnyProgram
@@ -62,7 +65,26 @@ def row_values(
                 found[i] = chain([first], chunks)
             elif chunks is value:
                 found[i] = chain([] if first is None else [first], chunks)
-    return (tuple(found), frozenset(rows)) if rows else None
+    if not rows:
+        return None
+    for i, (parameter, value) in enumerate(zip(core.contract.parameters, values, strict=True)):
+        if isinstance(value, (str, Path)) and takes_rows(parameter.hint):
+            found[i] = _opened(core, parameter, value)
+    return tuple(found), frozenset(rows)
+
+
+def _opened(
+    core: CompiledFunction,
+    parameter: Parameter,
+    path: str | Path,
+) -> object:
+    """Open the array of a file beside the rows: `vmap` maps it, or all rows share it."""
+    opened = source_of(parameter.name, path, str(core.where))
+    (axis,) = core.options.vmap
+    is_named = axis.dims is not None and parameter.name in axis.arguments
+    return (
+        opened if is_stack(opened, parameter.hint, is_named=is_named) else np.asarray(opened[...])
+    )
 
 
 def stream_rows(
@@ -213,7 +235,7 @@ def _count(
             counts[name] = tree_flatten(value)[0][0].shape[0]
     if not counts:
         return None
-    demand_equal(core, counts, core.options.vmap[0].name)
+    demand_equal(core.where, counts, core.options.vmap[0].name)
     return next(iter(counts.values()))
 
 

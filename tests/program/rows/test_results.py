@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney.errors import ContractError
+from jitney.errors import AxisError, ContractError
 from jitney.types import PaddedRows
 
 RNG = np.random.default_rng(3)
@@ -182,3 +182,89 @@ def test_a_call_that_does_not_fit_chooses_no_buckets():
     given = rows(5, 6)
     np.testing.assert_allclose(f(given, given), [np.sum(x * x) for x in given], rtol=1e-5)
     assert "t=6-6" in str(f.plan(given, given))
+
+
+@pytest.mark.parametrize("before", [(20, 30), (3, 30), (1, 1)])
+def test_the_form_of_a_result_hangs_on_no_call_before(before):
+    """`x[:8]` is an array where all rows are longer, a list for rows at exact size, as if they were
+    of the nearest length that is padded.
+    """
+    f = mapped(head)
+    f(rows(*before))
+    forms = [type(f(rows(*sizes))) for sizes in ((20, 30), (3, 30), (1, 1), (0, 0))]
+    assert [form is list for form in forms] == [False, True, True, True]
+
+
+def from_five(x: Float[Array, "t"]):
+    if x.shape[0] != 1 and x.shape[0] < 5:
+        raise ValueError("at least 5")
+    return x * 2
+
+
+def test_rows_above_the_buckets_have_the_form_of_the_largest():
+    """The body raises at 2, and is not traced there."""
+    f = jitney.optimize(vmap="row", pad={"t": (64, 128)})(from_five)
+    given = rows(150, 150)
+    assert isinstance(f(given), list)
+    is_each(f(given), from_five, given)
+
+
+def test_a_form_that_no_trace_shows_is_a_sentence():
+    """Rows of 1 run, and the body raises at 2, the nearest length that is padded."""
+    f = mapped(from_five)
+    with pytest.raises(AxisError, match=r"at t=2 it raises ValueError: at least 5\."):
+        f(rows(1, 1))
+    (alone,) = rows(1)
+    np.testing.assert_array_equal(f(alone), alone * 2)
+
+
+def weighted(w: Float[Array, "t"], x: Float[Array, "t"]):
+    return jnp.sum(w * x)
+
+
+def test_what_rows_share_may_have_the_padded_axis():
+    """Rows of the length of the shared array, which is filled as they are; and its gradient."""
+    f, given = mapped(weighted), rows(5, 5)
+    w = np.arange(5, dtype=np.float32)
+    np.testing.assert_allclose(f(w, given), [np.sum(w * x) for x in given], rtol=1e-5)
+    slope = jax.grad(lambda w: jnp.sum(f(w, given)))(w)
+    np.testing.assert_allclose(slope, np.sum(given, axis=0), rtol=1e-5)
+
+
+def wide_dot(x: Float[Array, "t"]):
+    with jax.enable_x64(True):
+        return jnp.linspace(0.0, 1.0, x.shape[0]) @ x.astype(jnp.float64)
+
+
+def test_a_body_of_64_bits_in_a_program_of_32_is_refused():
+    """JAX would truncate the product where it maps it."""
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(wide_dot)
+    with pytest.raises(AxisError, match=r"test_results.py:\d+ \(wide_dot\) computes in 64 bits"):
+        f(given)
+    expected = [np.linspace(0, 1, len(x)) @ x.astype(np.float64) for x in given]
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(f(given), expected, rtol=1e-12)
+
+
+def either(x: Float[Array, "t"], w: Float[Array, "t"] | None = None):
+    return jnp.sum(x) if w is None else jnp.sum(x * w)
+
+
+def test_rows_of_an_optional_argument_are_rows():
+    """A list for `Float[Array, "t"] | None`, and none."""
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(either)
+    np.testing.assert_allclose(f(given), [np.sum(x) for x in given], rtol=1e-5)
+    np.testing.assert_allclose(f(given, given), [np.sum(x * x) for x in given], rtol=1e-5)
+
+
+def scaled(x: Float[Array, "t"], a: Float[Array, ""]):
+    return jnp.sum(x) * a
+
+
+def test_scalars_of_numpy_are_rows():
+    given = rows(5, 7)
+    f = jitney.optimize(vmap="row", pad={"t": "pow2"})(scaled)
+    out = f(given, [np.float32(2), np.asarray(3, np.float32)])
+    np.testing.assert_allclose(out, [2 * np.sum(given[0]), 3 * np.sum(given[1])], rtol=1e-5)

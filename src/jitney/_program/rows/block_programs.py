@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from ..._axes import is_wide
 from ..._errors import AxisError, OptionError
 from ..._jax.compiler import FAST
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.jaxprs import draws_jointly, equations, source_of
 from ..._jax.memory import budget_of, counted_bytes, text
 from ..._jax.mesh import automatic, current
+from ..._jax.settings import x64_is_on
 from ..._jax.trees import Tracer, tree_map
 from ..._jax.typed import Jitted
 from ..._signature.options import OPTIONAL, Options
@@ -78,6 +80,34 @@ class RowDevices:
             in_specs=specs,
             out_specs=rows,
             check_vma=False,
+        )
+
+
+def refuse_options(core: CompiledFunction) -> None:
+    """Check that the options of a function go with rows of unlike lengths.
+
+    Raises:
+        OptionError: One does not.
+    """
+    options = core.options
+    (axis,) = options.vmap
+    clashes = {
+        "donate": bool(options.donate),
+        "debug_nans": options.debug_nans,
+        'runtime_checks="later"': options.runtime_checks == "later",
+        'on_trace_error="eager"': options.on_trace_error != "raise",
+        'cache="program"': options.cache == "program",
+        'precision="auto:..."': str(options.precision).startswith("auto"),
+        "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
+    }
+    found = [what for what, clashes_here in clashes.items() if clashes_here]
+    if found:
+        raise OptionError(
+            core.where,
+            f"rows of unlike lengths do not go with {' and '.join(found)}.",
+            "A list of rows is one call for each bucket, and these act on one call.",
+            "leave it out, or pass one array in which all rows have one length.",
+            code="J201",
         )
 
 
@@ -174,6 +204,7 @@ class BlockPrograms:
         jitted = entry.jitted if options is None else self.groups.without_options
         is_shared = [column.kind == "shared" for column in self.columns]
         is_shared += [False] * (len(given) - self.core.options.accumulate - len(is_shared))
+        self._refuse_wide(jitted, given, is_shared)
         mapped = jax.vmap(
             _calling(jitted, self.core.name),
             in_axes=tuple(None if shared else 0 for shared in is_shared),
@@ -207,6 +238,34 @@ class BlockPrograms:
             self._demand_memory(group, program, given, rung)
         group.programs[rung] = program
         return program
+
+    def _refuse_wide(
+        self,
+        jitted: Jitted,
+        given: Sequence[object],
+        is_shared: Sequence[bool],
+    ) -> None:
+        """Check that no row computes in 64 bits inside a program of 32.
+
+        Raises:
+            AxisError: One does.
+        """
+        if x64_is_on():
+            return
+        alone: list[object] = []
+        for array, shared in zip(given, is_shared, strict=False):
+            drop = 0 if shared else 1
+            alone.append(tree_map(lambda leaf, drop=drop: _abstract(leaf, drop), array))
+        jaxpr = jitted.trace(*alone).jaxpr
+        wide = [source_of(eqn) for eqn in equations(jaxpr) if is_wide(eqn)]
+        if wide:
+            raise AxisError(
+                self.core.where,
+                f"{next(filter(None, wide), 'it')} computes in 64 bits, inside `jax.enable_x64`.",
+                "JAX truncates some operations of 64 bits to 32 where it maps them and"
+                " `jax_enable_x64` is off.",
+                'decorate with precision="f64", or call it inside `with jax.enable_x64(True):`.',
+            )
 
     def _refuse_joint_draws(self, jaxpr: object) -> None:
         """Check that no row draws from the key of another one.
@@ -252,12 +311,16 @@ class BlockPrograms:
         )
 
 
-def _abstract(array: object) -> object:
-    if not isinstance(array, Tracer):
+def _abstract(
+    array: object,
+    drop: int = 0,
+) -> object:
+    """The shape and dtype of an array, without its first axes."""
+    if not (drop or isinstance(array, Tracer)):
         return array
     shape, dtype, weak = aval_parts(array)
     return jax.ShapeDtypeStruct(
-        shape,
+        shape[drop:],
         dtype,
         weak_type=weak,
     )

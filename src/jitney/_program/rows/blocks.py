@@ -12,7 +12,7 @@ from ..._jax.trees import device_put, extended, issubdtype
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
-from ..filling import repeat_edges, repeat_edges_in_jax
+from ..filling import FILLING, repeat_edges, repeat_edges_in_jax
 from .columns import IN_ONE_ARRAY
 from .ragged import SHORT, PaddedRows, Ragged
 
@@ -73,6 +73,16 @@ def block(
                 host = repeat_edges(host, shape)
             out[(place, *map(slice, host.shape))] = host
     return _where_rows_are(arrays[0], out)
+
+
+def shared_array(
+    array: Array,
+    shape: tuple[int, ...],
+) -> Array:
+    """Return an array that all rows share, at the shape that it has in the program."""
+    if getattr(array, "shape", ()) == shape:
+        return array
+    return FILLING.fill(array, shape, stays=True, takes=False)
 
 
 def _is_copied(

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import jax
 import numpy as np
 
-from ..._errors import AxisError, ContractError, Where
+from ..._errors import AxisError, ContractError, DonationError, Where
 from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
-from ..._signature.hints import ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint
-from ..._signature.options import Options
+from ..._signature.hints import (
+    ArrayHint,
+    ScalarHint,
+)
 from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
+from .row_kinds import is_one, is_stack, takes_rows
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -85,7 +88,11 @@ class Column:
         """The array of a row by its shape and dtype; a static value as it is."""
         if isinstance(self.values, IN_ONE_ARRAY):
             _, dtype, weak = aval_parts(self.values.values)
-            return jax.ShapeDtypeStruct(self.values.shape(row), dtype, weak_type=weak)
+            return jax.ShapeDtypeStruct(
+                self.values.shape(row),
+                dtype,
+                weak_type=weak,
+            )
         array = self.of(row)
         if not hasattr(array, "shape"):
             return array
@@ -110,7 +117,11 @@ class Column:
 
     @cached_property
     def _lengths(self) -> NumPyArray:
-        return np.fromiter(map(len, self.values), np.int64, len(self.values))
+        return np.fromiter(
+            map(len, self.values),
+            np.int64,
+            len(self.values),
+        )
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -132,8 +143,16 @@ class Column:
         arrays = self.arrays
         if isinstance(arrays[0], np.ndarray) and aval_parts(arrays[0])[1] != arrays[0].dtype:
             paths = [self.path] * len(arrays)
-            demand_whole_numbers_fit(where, paths, arrays)
-            demand_floats_fit(where, paths, arrays)
+            demand_whole_numbers_fit(
+                where,
+                paths,
+                arrays,
+            )
+            demand_floats_fit(
+                where,
+                paths,
+                arrays,
+            )
 
     def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""
@@ -185,7 +204,11 @@ class RowArguments:
         for i, column in zip(entry.layout.dynamic, columns, strict=True):
             leaves[i] = column
             flat[i] = column.of(0)
-        return RowArguments(self.count, jax.tree.unflatten(treedef, flat), tuple(leaves))
+        return RowArguments(
+            self.count,
+            jax.tree.unflatten(treedef, flat),
+            tuple(leaves),
+        )
 
     def columns(self, entry: Specialization) -> tuple[Column, ...]:
         """Columns of the arrays of an entry, which runs the calls of single rows."""
@@ -198,49 +221,6 @@ class RowArguments:
             )
             for i, column in ((i, self.leaves[i]) for i in layout.dynamic)
         )
-
-
-def takes_rows(hint: Hint) -> bool:
-    """Return whether a list for an argument of this annotation is a list of rows, and no value of
-    its own.
-    """
-    if isinstance(hint, ContainerHint):
-        return bool(hint.keys)  # a TypedDict or a NamedTuple
-    return isinstance(hint, (ArrayHint, ModuleHint))
-
-
-def may_have_rows(options: Options) -> bool:
-    """Return whether calls may have lists of rows: there is an axis for them, and sizes are padded,
-    or nothing is compiled (JITNEY_DISABLE, which leaves `vmap` alone).
-    """
-    is_open = bool(options.pad) or options.disabled is not None
-    return len(options.vmap) == 1 and is_open
-
-
-def cuts_rows(options: Options) -> bool:
-    """Return whether a number of rows or their memory is bounded, or rows are summed: then all
-    calls are run by rows.
-    """
-    is_cut = bool(options.chunk) or options.memory is not None
-    return may_have_rows(options) and (options.accumulate or (bool(options.pad) and is_cut))
-
-
-def has_rows(
-    core: CompiledFunction,
-    values: Sequence[object],
-) -> bool:
-    """Return whether a call is run by rows: it has a list of them among its arguments."""
-    return cuts_rows(core.options) or any(
-        is_list_of_rows(value) and takes_rows(parameter.hint) and not is_one(value, parameter.hint)
-        for parameter, value in zip(core.contract.parameters, values, strict=True)
-    )
-
-
-def is_one(
-    value: object,
-    hint: Hint,
-) -> bool:
-    return isinstance(hint, ModuleHint) and isinstance(value, hint.cls)
 
 
 def row_arguments(
@@ -261,22 +241,32 @@ def row_arguments(
         named = axis.dims is None or name in axis.arguments
         if is_list_of_rows(value) and takes_rows(hint) and not is_one(value, hint):
             if not named:
-                raise _refuse_shared(core, name, axis.name)
+                raise _refuse_shared(
+                    core,
+                    name,
+                    axis.name,
+                )
             if isinstance(value, PaddedRows) and value.is_traced:
                 raise AxisError(core.where, *INSIDE_JIT)
             if isinstance(value, PaddedRows):
-                _demand_sizes(core, name, value)
-            rows = _rows_of(value)
+                demand_sizes(
+                    core.where,
+                    name,
+                    value,
+                )
+            rows = rows_of(value)
             counts[name] = len(rows)
             if not len(rows):
-                raise _refuse_none(core, name)
+                raise refuse_none(core.where, name)
             first.append(rows[0])
-            columns += _each(core, name, rows, is_array=isinstance(hint, ArrayHint))
+            columns += each_row(core.where, name, rows, is_array=isinstance(hint, ArrayHint))
+        elif isinstance(hint, ScalarHint) and is_list_of_rows(value):
+            raise _refuse_numbers(core, name, hint.kind)
         elif is_stack(value, hint, is_named=named and axis.dims is not None):
             leaves, treedef = tree_flatten(value)
             counts[name] = leaves[0].shape[0]
             if not counts[name]:
-                raise _refuse_none(core, name)
+                raise refuse_none(core.where, name)
             first.append(jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves]))
             columns += [Column("stack", leaf) for leaf in leaves]
         else:
@@ -291,15 +281,15 @@ def row_arguments(
             code="J210",
         )
     demand_equal(
-        core,
+        core.where,
         counts,
         axis.name,
     )
     return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
 
 
-def _demand_sizes(
-    core: CompiledFunction,
+def demand_sizes(
+    where: Where,
     name: str,
     rows: PaddedRows,
 ) -> None:
@@ -319,7 +309,7 @@ def _demand_sizes(
         )
         if not is_fit:
             raise ContractError(
-                core.where,
+                where,
                 f"{name!r} is an array of shape {tuple(rows.values.shape)}, and the sizes of its"
                 f" rows along axis {axis} are {sizes.tolist()!r:.80}.",
                 "The sizes of PaddedRows are integers, one for each row, and at most as long as the"
@@ -329,46 +319,23 @@ def _demand_sizes(
             )
 
 
-def _rows_of(value: object) -> Rows:
+def rows_of(value: object) -> Rows:
     if isinstance(value, Ragged):
         return value.in_memory()
     return value if isinstance(value, PaddedRows) else list(cast("Sequence[object]", value))
 
 
-def is_stack(
-    value: object,
-    hint: Hint,
-    *,
-    is_named: bool,
-) -> bool:
-    """Return whether `vmap` maps an argument that is no list."""
-    if isinstance(hint, (ArrayHint, ScalarHint)):
-        shape = getattr(
-            value,
-            "shape",
-            None,
-        )
-        rank = hint.rank if isinstance(hint, ArrayHint) else 0
-        return shape is not None and rank is not None and len(shape) == rank + 1
-    leaves = tree_flatten(value)[0]
-    return is_named and bool(leaves) and all(getattr(leaf, "ndim", 0) for leaf in leaves)
-
-
-def _each(
-    core: CompiledFunction,
+def each_row(
+    where: Where,
     name: str,
     rows: Rows,
     *,
     is_array: bool,
 ) -> list[Column]:
-    if is_array or isinstance(rows, IN_ONE_ARRAY):
-        if not isinstance(rows, IN_ONE_ARRAY):
-            _demand_arrays(
-                core,
-                name,
-                rows,
-            )
+    if isinstance(rows, IN_ONE_ARRAY):
         return [Column("each", rows)]
+    if is_array or isinstance(rows[0], (*_ARRAYS, np.generic)):
+        return [Column("each", demand_arrays(where, name, rows))]
 
     # Trees: the same structure for all, whose leaves are columns.
     flat = [tree_flatten(row) for row in rows]
@@ -376,32 +343,27 @@ def _each(
     for i, (_, other) in enumerate(flat):
         if other != structure:
             raise ContractError(
-                core.where,
+                where,
                 f"row {i} of {name!r} has another structure than row 0: {other} and {structure}.",
                 "All rows share the programs of their buckets, so they differ in arrays alone.",
                 "pass rows of one structure, with equal static fields.",
                 code="J221",
             )
     columns = [list(column) for column in zip(*(leaves for leaves, _ in flat), strict=True)]
-    return [_of_leaves(core, name, column) for column in columns]
+    return [of_leaves(where, name, column) for column in columns]
 
 
-def _of_leaves(
-    core: CompiledFunction,
+def of_leaves(
+    where: Where,
     name: str,
     column: Sequence[Array],
 ) -> Column:
     if hasattr(column[0], "shape"):
-        _demand_arrays(
-            core,
-            name,
-            column,
-        )
-        return Column("each", column)
+        return Column("each", demand_arrays(where, name, column))
     differs = next((i for i, leaf in enumerate(column) if leaf != column[0]), None)
     if differs is not None:
         raise ContractError(
-            core.where,
+            where,
             f"row {differs} of {name!r} holds {column[differs]!r}, and row 0 {column[0]!r}.",
             "All rows share the programs of their buckets, so they differ in arrays alone.",
             "pass numbers that differ as arrays.",
@@ -436,39 +398,69 @@ def demand_shared(
             )
 
 
-def _demand_arrays(
-    core: CompiledFunction,
+def donated_row(
+    where: Where,
+    columns: Sequence[Column],
+) -> DonationError | None:
+    """Error for a row whose buffer another call has taken; None if there is none."""
+    for column in columns:
+        for row, array in enumerate(column.arrays):
+            if isinstance(array, Tracer) or not isinstance(array, jax.Array):
+                continue
+            if not array.is_deleted():
+                continue
+            which = f"of row {row} " if len(column.arrays) > 1 else ""
+            return DonationError(
+                where,
+                f"the buffer {which}of {column.path!r} has been donated to an earlier call.",
+                "A donated buffer is gone once the call that took it has started.",
+                "use what that call returned, pass a copy (jnp.copy), or take the name out of"
+                " `donate`.",
+            )
+    return None
+
+
+def demand_arrays(
+    where: Where,
     name: str,
     rows: Sequence[object],
-) -> None:
-    """Check that rows are arrays of one rank and dtype."""
+) -> list[Array]:
+    """Return rows as arrays, which they are of one rank and dtype.
+
+    Raises:
+        ContractError: They are not.
+    """
     types = set(map(type, rows))
+    if any(issubclass(kind, np.generic) for kind in types):
+        rows = [np.asarray(row) if isinstance(row, np.generic) else row for row in rows]
+        types = set(map(type, rows))
     strange = [kind for kind in types if not issubclass(kind, _ARRAYS)]
     if strange:
         i = next(i for i, row in enumerate(rows) if type(row) in strange)
         raise ContractError(
-            core.where,
+            where,
             f"row {i} of {name!r} is a {type(rows[i]).__name__}.",
             "A list for an array is a list of rows, each of which is an array.",
             f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
             code="J221",
         )
-    arrays = cast("Sequence[Array]", rows)
+    arrays = cast("list[Array]", rows)
     is_alike = len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1
     # NumPy's arrays are never weakly typed.
     if is_alike and types == {np.ndarray}:
-        return
+        return arrays
     kinds = list(map(_kind, rows))
     at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if at is not None:
         dtype = str(aval_parts(rows[0])[1])
         raise ContractError(
-            core.where,
+            where,
             f"row {at} of {name!r} is {kinds[at]}, and row 0 {kinds[0]}.",
             "All rows of an argument have one dtype and one rank.",
             f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}].",
             code="J221",
         )
+    return arrays
 
 
 def _kind(row: object) -> str:
@@ -477,7 +469,7 @@ def _kind(row: object) -> str:
 
 
 def demand_equal(
-    core: CompiledFunction,
+    where: Where,
     counts: dict[str, int],
     axis: str,
 ) -> None:
@@ -485,7 +477,7 @@ def demand_equal(
     for name, other in others:
         if other != count:
             raise ContractError(
-                core.where,
+                where,
                 f"axis {axis!r} has two sizes, {count} from {first!r} and {other} from {name!r}.",
                 f"Every argument mapped over {axis!r} must agree on it.",
                 "pass as many rows of each.",
@@ -493,12 +485,26 @@ def demand_equal(
             )
 
 
-def _refuse_none(
+def _refuse_numbers(
     core: CompiledFunction,
     name: str,
+    kind: str,
 ) -> ContractError:
     return ContractError(
         core.where,
+        f"{name!r} is a list, and its annotation is `{kind}`.",
+        "A number is the same for all rows, or an element of an array with one for each.",
+        f"pass an array: {name}=np.asarray({name}).",
+        code="J221",
+    )
+
+
+def refuse_none(
+    where: Where,
+    name: str,
+) -> ContractError:
+    return ContractError(
+        where,
         f"{name!r} has no rows.",
         "The shapes of a result are those of its rows, and there are none.",
         "leave the call out where there is no row.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -20,7 +20,6 @@ from ..._errors import AxisError, ContractError
 from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
-from ..._view.result_padding import Cut
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from ..entry import Specialization
     from .columns import Column
 
+Axes = tuple[int, ...]
+"""Positions in the result of a row."""
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of the arrays of one row."""
 RUNGS = (512, 64, 8, 1)
@@ -138,6 +139,12 @@ class Lot:
         which = self.member_of[at]
         return {name: sizes[which] for name, sizes in self._sizes.items()}
 
+    @property
+    def is_filled(self) -> bool:
+        """True if all padded axes of its rows are filled, and none is at its exact size."""
+        recipe = self.group.recipe
+        return recipe is not None and len(recipe.fill.axes) == len(self._sizes)
+
     def numbers(self, at: NumPyArray) -> list[NumPyArray]:
         """Numbers that Python computes from the sizes, of the rows at these places."""
         if not self.members[0].numbers:
@@ -156,9 +163,8 @@ class RowGroups:
     def __init__(self, entry: Specialization):
         self.entry = entry
         self.padding = RowPadding(entry)
-        # The padded axes that arrays have, and which results have one.
-        self._axes: set[str] = set()
-        self._varying: list[tuple[int, ...]] | None = None
+        # Sizes nearest to those of rows at exact size -> the padded axes of each result there.
+        self.axes_near: dict[tuple[tuple[str, int], ...], list[Axes]] = {}
         # Sizes at which the body does other operations than at the others of their bucket.
         self._alone: set[tuple[tuple[str, int], ...]] = set()
         # By the sizes of all axes of all arrays that rows have their own of.
@@ -197,22 +203,13 @@ class RowGroups:
         Raises:
             ContractError: A row does not fit the contract.
         """
-        # Sort the rows by their shapes: rows of equal ones are a run.
-        dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
-        order = _order_of(dims)
-        shapes = np.stack(dims, axis=1)[order]
-        starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
-        ends = [*starts[1:], len(rows)]
-
         by_group: dict[int, list[tuple[Member, NumPyArray]]] = {}
-        rows = rows[order]
-        for key, begin, end in zip(shapes[starts].tolist(), starts, ends, strict=True):
-            alike = rows[begin:end]
-            member = self.members.get(tuple(key))
+        for key, alike in runs_of_equal(columns, rows):
+            member = self.members.get(key)
             if member is None:
                 if len(self.members) >= MAX_ENTRIES:
                     self.members = {}
-                member = self.members[tuple(key)] = self._member(columns, int(alike[0]))
+                member = self.members[key] = self._member(columns, int(alike[0]))
             by_group.setdefault(id(member.group), []).append((member, alike))
         return [Lot(parts[0][0].group, parts) for parts in by_group.values()]
 
@@ -243,7 +240,6 @@ class RowGroups:
                 named,
             )
             if name in known:
-                self._axes.add(name)
                 sizes[name] = known[name]
                 key.append(bucket.range(known[name]) or known[name])
         others = self._shapes(view, dict.fromkeys(sizes, 2))
@@ -323,42 +319,28 @@ class RowGroups:
             return True
         return False
 
-    def varying(self, columns: Sequence[Column]) -> list[tuple[int, ...]]:
-        """The padded axes of each array of the result of a row, whatever the sizes of a call are:
-        by a trace of the program of the smallest bucket.
-        """
-        if self._varying is None:
-            self._varying = [_axes_of(cut) for cut in self._smallest(columns)]
-        return self._varying
-
-    def note(
+    def nearest(
         self,
-        group: RowGroup,
-        cuts: Sequence[Cut],
-    ) -> None:
-        """Note the padded axes of the results of a program that has run: if all are padded, no
-        trace has to find them.
+        columns: Sequence[Column],
+        row: int,
+    ) -> tuple[dict[str, int], list[object]]:
+        """Sizes nearest to those of a row at which each padded axis is filled, and the arrays of a
+        row of these sizes.
         """
-        recipe = group.recipe
-        if self._varying is None and recipe and len(recipe.fill.axes) == len(self._axes):
-            self._varying = [_axes_of(cut) for cut in cuts]
-
-    def _smallest(self, columns: Sequence[Column]) -> Sequence[Cut]:
         entry = self.entry
-        arrays = [column.abstract(0) for column in columns]
+        arrays = [column.abstract(row) for column in columns]
         view = entry.plan_call(arrays, jit=False).view
-        least = {
-            name: 2 for name, _ in entry.options.pad if name in sizes_of(view, named_axes(view))
+        known = sizes_of(view, named_axes(view))
+        sizes = {
+            name: bucket.nearest(known[name]) for name, bucket in entry.options.pad if name in known
         }
-        shapes = self._shapes(view, least)
-        small = [_resized(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
-        recipe = self.padding.bucket(small)
-        if recipe is None:
-            return [()] * len(jax.tree.leaves(jax.eval_shape(entry.jitted, *arrays)))
-        if recipe.key not in entry.cuts:
-            entry.lower((*recipe.abstract(small), recipe.counts.abstract()), "trace")
-            entry.land()
-        return entry.cuts[recipe.key]
+        if tuple(sizes.items()) in self._alone:
+            for name, bucket in entry.options.pad:
+                low, high = bucket.range(sizes.get(name, 0)) or (0, 0)
+                if high:
+                    sizes[name] = low if sizes[name] == high else high
+        shapes = self._shapes(view, sizes)
+        return sizes, [_resized(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
 
     def _shapes(
         self,
@@ -381,6 +363,23 @@ class RowGroups:
         except Refused as refusal:
             self.padding.refuse(refusal)
             raise
+
+
+def runs_of_equal(
+    columns: Sequence[Column],
+    rows: NumPyArray,
+) -> Iterator[tuple[tuple[int, ...], NumPyArray]]:
+    """Yield the rows of each set of shapes, with the sizes of all axes that rows have their own
+    of.
+    """
+    dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
+    order = _order_of(dims)
+    shapes = np.stack(dims, axis=1)[order]
+    starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
+    ends = [*starts[1:], len(rows)]
+    rows = rows[order]
+    for key, begin, end in zip(shapes[starts].tolist(), starts, ends, strict=True):
+        yield tuple(key), rows[begin:end]
 
 
 def rungs_of(
@@ -479,10 +478,6 @@ def _order_of(dims: Sequence[NumPyArray]) -> NumPyArray:
     (key,) = keys
     # NumPy sorts 16 bits by their digits.
     return np.argsort(key.astype(np.uint16) if key.max() < 1 << 16 else key, kind="stable")
-
-
-def _axes_of(cut: Cut) -> tuple[int, ...]:
-    return tuple(sorted({place.axis for place in cut}))
 
 
 def _resized(

@@ -4,7 +4,7 @@ a list where a result has a padded axis.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -17,6 +17,7 @@ from ..._jax.trees import Tracer, device_put, extended, issubdtype, tree_unflatt
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
+from .groups import Axes
 from .ragged import PaddedRows
 
 
@@ -30,6 +31,7 @@ class Part:
         treedef: The structure of the result.
         leaves: Arrays of the result, with at least as many leading elements as there are rows.
         cuts: The padded axes of each array of the result of one row.
+        is_filled: Whether all padded axes are filled, and none is at its exact size.
     """
 
     rows: NumPyArray
@@ -37,10 +39,9 @@ class Part:
     treedef: Hashable
     leaves: Sequence[Array]
     cuts: Sequence[Cut]
+    is_filled: bool = False
 
 
-Axes = tuple[int, ...]
-"""Positions in the result of a row."""
 Gathered = Array | list[Array] | PaddedRows
 
 
@@ -105,14 +106,13 @@ def _form(structure: Hashable, leaves: Sequence[Gathered]) -> object:
 
 def varying(
     parts: Sequence[Part],
-    known: Sequence[Axes] | None,
+    known: Iterable[Sequence[Axes]] = (),
 ) -> list[Axes]:
     """Return the axes of unlike lengths of each array of the result of a row.
 
     Args:
         parts: The results of all rows.
-        known: Those that the program of a bucket has, whatever the sizes of a call are. In another
-            bucket others may be padded: `x[:8]` is as long as the row, up to 8.
+        known: Those of programs that are not among the parts.
     """
     found: list[Axes] = []
     for leaf in range(len(parts[0].leaves)):
@@ -121,7 +121,7 @@ def varying(
             axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1
         }
         padded = {place.axis for part in parts for place in part.cuts[leaf]}
-        found.append(tuple(sorted(unlike.union(padded, known[leaf] if known else ()))))
+        found.append(tuple(sorted(unlike.union(padded, *(axes[leaf] for axes in known)))))
     return found
 
 
@@ -168,6 +168,34 @@ def gathered(
                 )
             )
     return whole
+
+
+def whole_results(
+    parts: Sequence[Part],
+    varies: Sequence[Axes],
+    count: int,
+    *,
+    ragged: str,
+    is_alike: bool,
+) -> list[Gathered]:
+    """Return each array of the result, of all rows.
+
+    Args:
+        parts: The results of all rows.
+        varies: The axes of unlike lengths of each array of the result of a row.
+        count: The number of rows.
+        ragged: The option.
+        is_alike: Whether arrays are mapped as ever: all rows are of one length.
+    """
+    if is_alike:
+        parts = cut_alike(parts)
+        varies = [()] * len(varies)
+    return gathered(
+        parts,
+        varies,
+        count,
+        ragged=ragged,
+    )
 
 
 def totals(where: Where, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:

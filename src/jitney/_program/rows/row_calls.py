@@ -8,7 +8,7 @@ few, and the same whatever mixture of lengths a call has.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,35 +18,41 @@ import numpy as np
 
 from ..._axes import Refused
 from ..._diagnosis.tracer_errors import no_number
-from ..._errors import AxisError, OptionError
+from ..._errors import AxisError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array, NumPyArray
+from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._signature.buckets import AUTO
 from ..._verify import is_verified
-from ..._verify.verification import VerifiedRunner
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
 from ..._view.true_sizes import KnownSizes, NeedsNumbers, knowing
 from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
-from .block_programs import BlockPrograms, Changed, devices_of
-from .blocks import block, true_sizes
-from .columns import INSIDE_JIT, Column, RowArguments, demand_shared, row_arguments
-from .groups import Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
-from .lengths import cut_columns, read_lengths
+from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
+from .blocks import block, shared_array, true_sizes
+from .columns import (
+    INSIDE_JIT,
+    Column,
+    RowArguments,
+    demand_shared,
+    donated_row,
+    row_arguments,
+)
+from .groups import Axes, Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
+from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
+from .result_form import axes_near
 from .results import (
-    Axes,
     Gathered,
     Part,
-    cut_alike,
     demand_like_results,
-    gathered,
     totals,
     varying,
+    whole_results,
 )
+from .verified_rows import verify_rows, verify_sums
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -61,7 +67,7 @@ class RowCalls:
 
     def __init__(self, core: CompiledFunction):
         self._core = weakref.ref(core)
-        _refuse_options(core)
+        refuse_options(core)
         (axis,) = core.options.vmap
         self.axis = axis.name
         # The options of one row. Buckets that the lengths choose are open until the first call.
@@ -100,17 +106,22 @@ class RowCalls:
         arguments = row_arguments(core, values)
         entry = self._entry(arguments)
         if lengths is not None:
+            columns = arguments.columns(entry)
             cut = cut_columns(
-                core,
-                entry,
-                arguments.columns(entry),
-                read_lengths(core, lengths),
+                core.where,
+                columns,
+                row_shapes(entry, columns),
+                read_lengths(core.where, padded_axes(core), lengths),
                 arguments.count,
             )
             arguments = arguments.with_columns(entry, cut)
             entry = self._entry(arguments)
         if self._is_open:
-            self._choose_buckets(core, entry, arguments)
+            self._choose_buckets(
+                core,
+                entry,
+                arguments,
+            )
             entry = self._entry(arguments)
         return RowCall(
             self,
@@ -141,7 +152,11 @@ class RowCalls:
             return  # rows of one length, which choose none
         # A call whose rows do not fit chooses nothing.
         groups_of(entry, columns).lots(columns, np.arange(arguments.count))
-        counts = count_lengths(entry, columns, arguments.count)
+        counts = count_lengths(
+            entry,
+            columns,
+            arguments.count,
+        )
         pad = tuple(
             (name, bucket.chosen(counts[name]) if bucket.ladder == AUTO else bucket)
             for name, bucket in core.options.pad
@@ -186,7 +201,12 @@ class RowCall:
         self.reads = entry.reads
         self.groups = groups_of(entry, columns)
         devices = None if self.is_nested else devices_of(core)
-        self._programs = BlockPrograms(core, self.groups, columns, devices)
+        self._programs = BlockPrograms(
+            core,
+            self.groups,
+            columns,
+            devices,
+        )
         with entry.numbers():
             for column in columns:
                 column.demand_fit(core.where)
@@ -226,14 +246,24 @@ class RowCall:
         Raises:
             AxisError: The axes of the rows cannot be padded, or an outer `jit` traces the call.
         """
-        unfit = no_number(self.core.where, self.arrays, self.paths)
+        unfit = no_number(
+            self.core.where,
+            self.arrays,
+            self.paths,
+        )
         if unfit is not None:
             raise unfit
         refusal = self._outside()
         if refusal is not None:
             raise AxisError(self.core.where, *refusal)
-        with self.entry.numbers():
-            return self._run_here()
+        try:
+            with self.entry.numbers():
+                return self._run_here()
+        except (RuntimeError, ValueError) as error:
+            donated = donated_row(self.core.where, self.columns)
+            if donated is None:
+                raise
+            raise donated from error
 
     def _run_here(self) -> tuple[Hashable, list[Gathered]]:
         core = self.core
@@ -245,13 +275,13 @@ class RowCall:
             return totals(core.where, alone)
         if core.options.accumulate:
             demand_shared(core, self.columns)
-        parts, lots = self._computed()
+        parts, lots = self.computed()
         whole = totals(core.where, parts) if core.options.accumulate else self._whole(parts)
         if is_verified(core.options) and not self.is_nested:
             if core.options.accumulate:
-                self._verify_alone(lots)
+                verify_sums(self, lots)
             else:
-                self._verify(parts)
+                verify_rows(self, parts)
         for name, (sizes, elements) in count_sizes(lots).items():
             core.counters.count_rows(
                 name,
@@ -267,24 +297,21 @@ class RowCall:
             [part.leaves for part in parts],
             [int(part.rows[0]) for part in parts],
         )
-        varies = self._varying(parts)
-        if not any(column.kind == "each" for column in self.columns):
-            # Arrays that are mapped as ever: all rows are of one length.
-            parts = cut_alike(parts)
-            varies = [()] * len(varies)
-        leaves = gathered(
+        leaves = whole_results(
             parts,
-            varies,
+            self.varying(parts),
             self.count,
             ragged=self.core.options.ragged,
+            is_alike=not any(column.kind == "each" for column in self.columns),
         )
         return parts[0].treedef, leaves
 
-    def _varying(self, parts: Sequence[Part]) -> list[Axes]:
+    def varying(self, parts: Sequence[Part]) -> list[Axes]:
         """The axes of unlike lengths of each array of the result of a row."""
         # JITNEY_DISABLE: nothing says which axes may, but the rows.
-        known = self.groups.varying(self.columns) if self.core.options.pad else None
-        return varying(parts, known)
+        if not self.core.options.pad or any(part.is_filled for part in parts):
+            return varying(parts)
+        return varying(parts, [axes_near(self, int(part.rows[0])) for part in parts])
 
     def _as_written(self) -> Iterator[Part]:
         """Run the function as it was written, row by row."""
@@ -319,7 +346,7 @@ class RowCall:
         """Put rows into groups; all of them without `rows`."""
         return self.groups.lots(self.columns, np.arange(self.count) if rows is None else rows)
 
-    def _computed(self) -> tuple[list[Part], list[Lot]]:
+    def computed(self) -> tuple[list[Part], list[Lot]]:
         """Run the programs of all rows."""
         is_left = np.ones(self.count, bool)
         parts: list[Part] = []
@@ -345,13 +372,13 @@ class RowCall:
                 leaves, treedef = tree_flatten(out)
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
-                self.groups.note(lot.group, cuts)
                 yield Part(
                     lot.rows[own],
                     lot.sizes(own),
                     treedef,
                     leaves,
                     cuts,
+                    lot.is_filled,
                 )
 
     def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
@@ -374,28 +401,55 @@ class RowCall:
             ensure_cache()
             while True:
                 with suppress(Changed):
-                    for lot in self.lots():
+                    lots = self.lots()
+                    for lot in lots:
                         self._compile(lot)
-                    if not self.core.options.accumulate:
-                        self.groups.varying(self.columns)
+                    if self.core.options.accumulate or any(lot.is_filled for lot in lots):
+                        return
+                    for lot in lots:
+                        axes_near(self, int(lot.rows[0]))
                     return
 
     def _compile(self, lot: Lot) -> None:
-        group = lot.group
         largest = max(rung for _, rung in self.parts_of(lot))
-        for rung in self._programs.rungs(group):
-            if rung > largest or rung in group.programs:
-                continue
-            given: list[object] = []
-            for column, shape in zip(self.columns, group.shapes, strict=True):
-                _, dtype, weak = aval_parts(column.arrays[0])
-                sizes = shape if column.kind == "shared" else (rung, *shape)
-                given.append(jax.ShapeDtypeStruct(sizes, dtype, weak_type=weak))
-            counts = true_sizes(lot, np.zeros(rung, np.int64))
-            given += [] if counts is None else [counts]
-            given += [np.int32(rung)] if self.core.options.accumulate else []
-            with self._learning(lot.members[0].sizes, group):
-                self._programs.program(group, given, rung).lower(*given).compile()
+        for rung in self._programs.rungs(lot.group):
+            if rung <= largest and rung not in lot.group.programs:
+                program, given = self.program_of(lot, rung)
+                program.lower(*given).compile()
+
+    def program_of(self, lot: Lot, rung: int) -> tuple[Jitted, list[object]]:
+        """Trace the program of so many rows of a lot; return it, and abstract values of its
+        arguments.
+
+        Raises:
+            Changed: More is known of the group now.
+        """
+        group = lot.group
+        given: list[object] = []
+        for column, shape in zip(self.columns, group.shapes, strict=True):
+            _, dtype, weak = aval_parts(column.arrays[0])
+            sizes = shape if column.kind == "shared" else (rung, *shape)
+            given.append(jax.ShapeDtypeStruct(sizes, dtype, weak_type=weak))
+        counts = true_sizes(lot, np.zeros(rung, np.int64))
+        given += [] if counts is None else [counts]
+        given += [np.int32(rung)] if self.core.options.accumulate else []
+        with self.learning(lot.members[0].sizes, group):
+            return self._programs.program(group, given, rung), given
+
+    def rungs(self, group: RowGroup) -> list[int]:
+        """How many rows the programs of a group take, in descending order."""
+        rungs, most = self._programs.rungs(group), group.most(self.columns)
+        return [rung for rung in rungs if rung <= most or rung == rungs[-1]]
+
+    def differentiable(self) -> RowCall:
+        """The same call, whose programs outer transforms may differentiate."""
+        return RowCall(
+            self.calls,
+            self.core,
+            self.entry.nested_entry,
+            self.columns,
+            self.count,
+        )
 
     def _given(
         self,
@@ -406,7 +460,9 @@ class RowCall:
         group, rows = lot.group, lot.rows[at]
         takes = (False,) * len(self.columns) if group.recipe is None else group.recipe.takes
         filled = [
-            column.values if column.kind == "shared" else block(column, rows, shape, takes=may_hold)
+            shared_array(column.values, shape)
+            if column.kind == "shared"
+            else block(column, rows, shape, takes=may_hold)
             for column, shape, may_hold in zip(self.columns, group.shapes, takes, strict=True)
         ]
         counts = true_sizes(lot, at)
@@ -425,7 +481,7 @@ class RowCall:
         group, given = lot.group, self._given(lot, at)
         known = lot.members[lot.member_of[at[0]]].sizes
         try:
-            with self._learning(known, group):
+            with self.learning(known, group):
                 program = group.programs.get(len(at))
                 out = program(*given) if program else self._run_first(group, given, len(at))
                 if group.has_checks:
@@ -437,7 +493,7 @@ class RowCall:
             fail_as(error)
 
     @contextmanager
-    def _learning(
+    def learning(
         self,
         known: Mapping[str, int],
         group: RowGroup,
@@ -504,64 +560,16 @@ class RowCall:
         with nullcontext() if self.core.options.cache else pause_cache():
             return self._programs.program(group, given, rung)(*given)
 
-    def _verify(self, parts: Sequence[Part]) -> None:
-        """Compare rows with the plain function, each of new shapes.
-
-        Raises:
-            VerificationError: One differs.
-        """
-        varies = self._varying(parts)
-        for part in parts:
-            count = len(part.rows)
-            leaves = gathered([replace(part, rows=np.arange(count))], varies, count)
-            for place, row in enumerate(part.rows.tolist()):
-                given = tuple(column.of(row) for column in self.columns)
-                ours = tree_unflatten(part.treedef, [leaf[place] for leaf in leaves])
-                run = self._runner(given, ours)
-                VerifiedRunner(self.entry, run, None, lambda: None)(*given)
-
-    def _verify_alone(self, lots: Sequence[Lot]) -> None:
-        """Compare rows with the plain function where only their sum is known: one of each shape, by
-        the sum over that row.
-
-        Raises:
-            VerificationError: One differs.
-        """
-        for lot in lots:
-            places = np.unique(lot.member_of, return_index=True)[1]
-            for row in lot.rows[places].tolist():
-                given = tuple(column.of(row) for column in self.columns)
-                VerifiedRunner(self.entry, self._runner(), None, lambda: None)(*given)
-
-    def _runner(
-        self,
-        given: tuple[object, ...] | None = None,
-        ours: object = None,
-    ) -> Callable[..., object]:
-        """Runner of single rows, which has the result of one if that is given."""
-
-        def run(*arrays: object) -> object:
-            if given and all(a is b for a, b in zip(arrays, given, strict=True)):
-                return ours
-            columns = tuple(map(Column.alone, self.columns, arrays))
-            one = RowCall(
-                self.calls,
-                self.core,
-                self.entry,
-                columns,
-                1,
-            )
-            parts, _ = one._computed()
-            if self.core.options.accumulate:
-                return tree_unflatten(*totals(self.core.where, parts))
-            leaves = gathered(
-                parts,
-                one._varying(parts),
-                1,
-            )
-            return tree_unflatten(parts[0].treedef, [leaf[0] for leaf in leaves])
-
-        return run
+    def alone(self, arrays: Sequence[object]) -> RowCall:
+        """The call of one row, which has these arrays, or abstract values."""
+        columns = tuple(map(Column.alone, self.columns, arrays))
+        return RowCall(
+            self.calls,
+            self.core,
+            self.entry,
+            columns,
+            1,
+        )
 
 
 def groups_of(
@@ -576,31 +584,3 @@ def groups_of(
             entry.row_groups.clear()
         groups = entry.row_groups[key] = RowGroups(entry)
     return groups
-
-
-def _refuse_options(core: CompiledFunction) -> None:
-    """Check that the options of a function go with rows of unlike lengths.
-
-    Raises:
-        OptionError: One does not.
-    """
-    options = core.options
-    (axis,) = options.vmap
-    clashes = {
-        "donate": bool(options.donate),
-        "debug_nans": options.debug_nans,
-        'runtime_checks="later"': options.runtime_checks == "later",
-        'on_trace_error="eager"': options.on_trace_error != "raise",
-        'cache="program"': options.cache == "program",
-        'precision="auto:..."': str(options.precision).startswith("auto"),
-        "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
-    }
-    found = [what for what, clashes_here in clashes.items() if clashes_here]
-    if found:
-        raise OptionError(
-            core.where,
-            f"rows of unlike lengths do not go with {' and '.join(found)}.",
-            "A list of rows is one call for each bucket, and these act on one call.",
-            "leave it out, or pass one array in which all rows have one length.",
-            code="J201",
-        )
