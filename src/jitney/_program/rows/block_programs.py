@@ -204,6 +204,7 @@ class BlockPrograms:
         jitted = entry.jitted if options is None else self.groups.without_options
         is_shared = [column.kind == "shared" for column in self.columns]
         is_shared += [False] * (len(given) - self.core.options.accumulate - len(is_shared))
+        was_known = self.groups.is_seen_at_each_size(group)
         self._refuse_wide(jitted, given, is_shared)
         mapped = jax.vmap(
             _calling(jitted, self.core.name),
@@ -214,7 +215,6 @@ class BlockPrograms:
         if self.core.options.accumulate:
             mapped = _summed(mapped, self.core.name)
         program = cast("Jitted", jax.jit(mapped, compiler_options=options))
-        was_known = self.groups.is_seen_at_each_size(group)
         jaxpr = program.trace(*given).jaxpr
         if self.groups.is_seen_at_each_size(group) and not was_known:
             # The trace has seen one size, and each other one is to be looked at.
