@@ -295,7 +295,7 @@ def _arguments(
         leaves[i] = StaticLeaf(value)
 
     names = [parameter.name for parameter in entry.core.contract.parameters]
-    arguments = unflatten_stand_ins(layout.treedef, leaves)
+    arguments = unflatten_stand_ins(layout.whole, leaves)
     trees = zip(names, arguments, strict=True)
     return {name: _portable_data(tree, name, where) for name, tree in trees if name not in bound}
 

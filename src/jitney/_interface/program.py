@@ -55,6 +55,7 @@ from .._signature.resolving import innermost
 from .._view.fitting import demand_floats_fit
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmix
+from .._view.taken_apart import take_apart
 from .derivatives import Defaults, Derivative
 from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 from .tools import Tools
@@ -655,6 +656,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         core = self._core
         values = core.bind(args, kwargs)
         core.refuse_rows(values)
+        values = take_apart(values)
         leaves, treedef = tree_flatten(values)
         layout, entry = core.settled(core.layout((treedef, *map(type, leaves)), values), leaves)
         arrays = tuple(layout.pick(leaves))
