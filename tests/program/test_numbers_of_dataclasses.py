@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney import optimize
+from jitney import load, optimize
 from jitney.errors import ContractError
 from tests._arrays import array
 
@@ -503,6 +503,25 @@ def test_other_ways_to_ask_take_it():
     assert "s.order = 2" in f.plan(X, Plain(0.5)).static
     with pytest.raises(ContractError):
         f(X, Slots(0.5))
+
+
+def test_a_loaded_program_takes_other_numbers(tmp_path):
+    """Of instances with the same other fields, or of a dict of them."""
+    f = optimize(scaled)
+    f.export(tmp_path / "f", X, Nested(Plain(0.5)))
+    loaded = load(tmp_path / "f")
+    for rate in (0.5, 0.25):
+        settings = Nested(Plain(rate))
+        np.testing.assert_allclose(loaded(X, settings), scaled(X, settings), rtol=1e-6)
+    for wrong in (
+        Nested(Plain(1)),
+        Nested(Plain(0.5, 3)),
+        Nested(Plain(0.5), betas=(0.9,)),
+        Nested(Plain(0.5), table={"a": 2, "b": 1}),
+        Plain(0.5),
+    ):
+        with pytest.raises(ContractError):
+            loaded(X, wrong)
 
 
 def test_one_with_itself_inside_has_no_key():

@@ -78,7 +78,8 @@ def whole_structure(values: tuple[object, ...]) -> Hashable:
     def rebuilt(part: object) -> object:
         if not isinstance(part, TakenApart):
             return part
-        return Rebuilt(part.kind, part.names, tuple(map(_rebuilt, part.parts)))
+        parts = tuple(map(_rebuilt, part.parts))
+        return Rebuilt(part.kind, part.names, parts)
 
     def _rebuilt(part: object) -> object:
         return jax.tree.map(rebuilt, part, is_leaf=_is_taken_apart)
@@ -90,7 +91,8 @@ def record_of_leaves(values: tuple[object, ...]) -> dict[int, int]:
     """Return, for each leaf in a dataclass that is taken apart, the number of the outermost one."""
     found: dict[int, int] = {}
     count = 0
-    for number, node in enumerate(jax.tree.leaves(values, is_leaf=_is_taken_apart)):
+    nodes = jax.tree.leaves(values, is_leaf=_is_taken_apart)
+    for number, node in enumerate(nodes):
         if not isinstance(node, TakenApart):
             count += 1
             continue
@@ -182,9 +184,11 @@ def _taken_apart(value: object, inside: tuple[object, ...] = ()) -> TakenApart |
         parts = tuple(_part(each, (*inside, value)) for each in values)
     except (Unkeyed, _IsArray):
         return None
-    if any(map(_is_data, parts)) and _hashes_fields(value, values):
-        return TakenApart(kind, names, parts)
-    return None
+    if not any(map(_is_data, parts)):
+        return None
+    if not _hashes_fields(value, values):
+        return None
+    return TakenApart(kind, names, parts)
 
 
 class _IsArray(Exception):
@@ -229,7 +233,9 @@ def _hashes_fields(value: object, values: tuple[object, ...]) -> bool:
     """
     if not has_hash(values):
         return not has_hash(value)
-    return has_hash(value) and hash(value) == hash(values)
+    if not has_hash(value):
+        return False
+    return hash(value) == hash(values)
 
 
 def _flatten(node: TakenApart) -> tuple[Sequence[object], _Form]:
@@ -238,7 +244,8 @@ def _flatten(node: TakenApart) -> tuple[Sequence[object], _Form]:
 
 def _flatten_with_keys(node: TakenApart) -> tuple[Sequence[tuple[Tree, object]], _Form]:
     keys = map(GetAttrKey, node.names)
-    return [*zip(keys, node.parts, strict=True)], (node.kind, node.names)
+    parts = [*zip(keys, node.parts, strict=True)]
+    return parts, (node.kind, node.names)
 
 
 def _unflatten(form: _Form, parts: Iterable[object]) -> TakenApart:
