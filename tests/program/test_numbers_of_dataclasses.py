@@ -224,6 +224,13 @@ class Uncompared:
 
 
 @dataclass(frozen=True)
+class UncomparedBesideList(Uncompared):
+    """It has no hash, with the memo or without."""
+
+    sizes: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class OwnHash:
     rate: float
     order: int = 2
@@ -273,6 +280,7 @@ class Failure(Exception):
 WHOLE = {
     "attribute": Extra,
     "memo": Uncompared,
+    "memo beside a list": UncomparedBesideList,
     "hash": OwnHash,
     "eq=False": ByIdentity,
     "__new__": Interned,
@@ -296,6 +304,19 @@ def test_one_that_holds_more_than_its_key_stays_static(name):
         settings.half  # noqa: B018 - read outside first, as a memo
         np.testing.assert_allclose(f(X, settings), X * rate / 2 + rate, rtol=1e-6)
     assert f.stats.traces == 3
+
+
+def test_a_field_that_is_not_compared_is_in_no_key():
+    """As of each static dataclass."""
+    labelled = dataclasses.make_dataclass(
+        "Labelled",
+        [("rate", float), ("sizes", list), ("label", str, field(compare=False))],
+        frozen=True,
+    )
+    f = optimize(lambda x, s: x * s.rate)
+    for label in "abc":
+        np.testing.assert_array_equal(f(X, labelled(0.5, [1], label)), X * 0.5)
+    assert f.stats.traces == 1
 
 
 @functools.lru_cache
