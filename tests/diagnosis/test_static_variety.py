@@ -76,7 +76,7 @@ class Settings:
     steps: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Rates:
     first: float
     steps: int = 3
@@ -122,6 +122,17 @@ def test_a_float_of_a_dataclass_that_varies_is_named():
     traced = jitney.optimize(lambda x, p: x * p.first)
     take(traced, [registered(float(i)) for i in range(9)])
     assert traced.stats.traces == 1
+
+
+def test_whole_numbers_of_a_frozen_dataclass_are_options():
+    """They vary without a word; a float of it that the body needs is named."""
+    frozen = dataclasses.make_dataclass("Frozen", [("rate", float), ("steps", int, 3)], frozen=True)
+    f = jitney.optimize(lambda x, p: x * p.rate * p.steps)
+    take(f, [frozen(0.5, i) for i in range(4)])
+
+    g = jitney.optimize(lambda x, p: x if p.rate > 1 else -x)
+    with pytest.warns(jitney.JitneyWarning, match=r"static 'p.rate' takes its 3rd value"):
+        take(g, [frozen(float(i)) for i in range(4)])
 
 
 def test_an_object_with_arrays_has_advice_of_its_own():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from beartype import beartype
 from beartype.claw import beartype_package
+from beartype.roar import BeartypeCallHintParamViolation
 from jaxtyping import Array, Float, Float32, Int, ScalarLike, install_import_hook, jaxtyped
 from jaxtyping import TypeCheckError as JaxtypingError
 
@@ -324,6 +325,23 @@ def test_a_checker_above_leaves_the_checks_to_jitney(checker):
     np.testing.assert_allclose(got, ROWS[:, 0] * 0.5)
     with pytest.raises(ContractError, match="axis 'd' has two sizes"):
         checker(optimize(rows))(X, array(np.zeros(4, np.float32)))
+
+
+def test_beartype_above_checks_where_the_contract_does_not():
+    """A function that calls the program, as `@jaxtyped` makes one; methods too."""
+
+    class Model:
+        @beartype
+        @optimize(contracts=False)
+        def scaled(self, x: Float[Array, "n"], k: int = 2):
+            return x * k
+
+    f = beartype(optimize(contracts=False)(rows))
+    np.testing.assert_array_equal(Model().scaled(jnp.ones(2)), [2, 2])
+    assert isinstance(f.__wrapped__, type(optimize(rows)))
+    for wrong in (lambda: f(3), lambda: Model().scaled(jnp.ones(2), "a")):
+        with pytest.raises(BeartypeCallHintParamViolation):
+            wrong()
 
 
 def test_a_checker_above_checks_what_jitney_does_not():

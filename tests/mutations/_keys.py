@@ -22,6 +22,7 @@ _PLAN_REPORT = "tests/report/test_plan_report.py::test_"
 _PLAIN_OBJECTS = "tests/signature/test_mutable_objects.py::test_"
 _STATIC_KEYS = "tests/signature/test_static_keys.py::test_"
 _STATIC_VALUES = "tests/signature/test_static_values.py::test_"
+_RECORDS = "tests/program/test_numbers_of_dataclasses.py::test_"
 _CHUNK = "tests/stages/test_chunk.py::test_"
 _PAD = "tests/stages/test_pad.py::test_"
 _PLAN = "tests/stages/test_plan.py::test_"
@@ -293,4 +294,28 @@ WORDS = [
     ),
 ]
 
-MUTATIONS = [*KEYS, *CONTRACT, *WORDS]
+RECORDS = [
+    Mutation(
+        "a frozen dataclass with a field that its key leaves out is taken apart",
+        "src/jitney/_view/taken_apart.py",
+        "        is_in_hash = field.compare and field.hash is not False",
+        "        is_in_hash = True",
+        (f"{_RECORDS}a_field_that_is_not_compared_is_in_no_key",),
+    ),
+    Mutation(
+        "a frozen dataclass with a hash of its own is taken apart",
+        "src/jitney/_view/taken_apart.py",
+        "    if not _hashes_fields(value, values):",
+        "    if False:",
+        (f"{_RECORDS}one_that_holds_more_than_its_key_stays_static",),
+    ),
+    Mutation(
+        "the dict of a dataclass that is taken apart comes in the order of its keys",
+        "src/jitney/_view/taken_apart.py",
+        "    return Opaque(value)",
+        "    return value",
+        (f"{_RECORDS}other_fields_are_static",),
+    ),
+]
+
+MUTATIONS = [*KEYS, *CONTRACT, *WORDS, *RECORDS]

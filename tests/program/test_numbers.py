@@ -560,3 +560,13 @@ def test_each_value_of_a_typed_dict_goes_by_its_own_annotation(cls):
     for a in (0.5, 0.25):
         np.testing.assert_array_equal(f(X, cls([("order", 2), ("a", a)])), X * a)
     assert f.stats.traces == 1
+
+
+@pytest.mark.parametrize("number", [2**40, -(2**31) - 1])
+def test_a_whole_number_beyond_32_bits_is_named(number):
+    """As one of a NumPy array is; with 64 bits it is data."""
+    f = optimize(lambda s: s.weights * s.step)
+    with pytest.raises(ContractError, match=rf"'s.step' .* holds {number}, which int32 does not"):
+        f(State(X, number))
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(f(State(X, number)), X * number, rtol=1e-6)

@@ -53,6 +53,11 @@ def mean_square(w: Float[Array, "d"], x: Float[Array, "batch d"]):
     return jnp.mean((x @ w) ** 2)
 
 
+@optimize(vmap="batch")
+def mapped_squares(x: Float[Array, "d"]) -> Float[Array, ""]:
+    return jnp.sum(x**2)
+
+
 def step(state, x):
     return state + x, state
 
@@ -601,6 +606,15 @@ CASES = [
         lambda: optimize(mean_square).linearize(X, ROWS)[1](X),
         lambda: optimize(mean_square).linearize(X, ROWS, wrt="w")[1](X),
         lambda: jax.jvp(lambda w: mean_square(w, ROWS), (X,), (X,))[1],
+    ),
+    Remedy(
+        "_jax/linearized.py:Linear.__call__",
+        "map it with its directions: jax.vmap(lambda linear, x: linear(x))(linear, xs)",
+        lambda: mapped_squares.linearize(ROWS, wrt="x")[1](ROWS),
+        lambda: jax.vmap(lambda linear, x: linear(x))(
+            mapped_squares.linearize(ROWS, wrt="x")[1], ROWS
+        ),
+        lambda: jax.jvp(lambda x: (x**2).sum(1), (ROWS,), (ROWS,))[1],
     ),
     # Simulated and tested.
     Remedy(

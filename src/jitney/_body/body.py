@@ -282,7 +282,7 @@ class CallPlanner:
         )
 
     def _in_fields(self, view: View) -> list[InField | None]:
-        values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
+        values = self.layout.trees([leaf.abstract() for leaf in view.leaves], self.statics)
         fields = axes_in_fields(values)
         return [fields[i] for i in self.layout.dynamic]
 

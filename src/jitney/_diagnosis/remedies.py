@@ -154,7 +154,7 @@ def for_static(
         return (
             ""
             if path == argument
-            else f"make {path!r} an array, if the body does not need it as a number"
+            else f"pass an array in place of {path!r}, if the body does not need it as a number"
         )
     if all(isinstance(value, (str, bytes, type)) for value in both):
         return (
@@ -218,6 +218,8 @@ def for_structure(
     if not come and not gone:
         return f"pass {argument!r} as the same container each time"
     if argument in (*come, *gone):
+        if come and gone:
+            return f"pass {argument!r} with parts of the same types each time"
         return f"pass {argument!r} in each call: an array that changes nothing in place of None"
     which = ", ".join(repr(path) for path in [*come, *gone][:3])
     return f"pass {which} in each call, or in none"

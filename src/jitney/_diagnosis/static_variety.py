@@ -71,7 +71,9 @@ class Variety:
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
             argument, path = layout.names[i]
             leaf = leaves[i]
-            numbers = _numbers_of(leaf, path)
+            # Whole numbers among the fields of a dataclass mostly are options.
+            is_option = i in layout.record_of and type(leaf) is int
+            numbers = {} if is_option else _numbers_of(leaf, path)
             if argument not in layout.declared and argument not in self._positions:
                 for name, value in numbers.items():
                     self._note_number(argument, name, value, _advice_on_number(layout, i, leaf))
@@ -150,7 +152,7 @@ class Variety:
 
 def _numbers_of(leaf: object, path: str) -> dict[str, object]:
     """Numbers that a static leaf is, or has as fields of a dataclass that JAX has no tree for, by
-    their paths. Whole numbers among its fields mostly are options.
+    their paths.
     """
     if type(leaf) in (int, float, complex):
         return {path: leaf}

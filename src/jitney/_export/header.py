@@ -273,7 +273,7 @@ def _is_tree(tree: Tree, count: int) -> bool:
         return False
     if tree["is"] in ("tuple", "list"):
         return all(_is_tree(part, count) for part in items)
-    is_class = tree["is"] in ("module", "named")
+    is_class = tree["is"] in ("module", "named", "record")
     if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
         return False
     if not is_class and tree["is"] not in ("dict", "ordered"):

@@ -83,7 +83,7 @@ def argument_trees(
         leaves[i] = StaticLeaf(value)
 
     names = [parameter.name for parameter in entry.core.contract.parameters]
-    arguments = unflatten_stand_ins(layout.treedef, leaves)
+    arguments = unflatten_stand_ins(layout.whole, leaves)
     trees = zip(
         names,
         arguments,

@@ -24,6 +24,7 @@ import jax
 from .._errors import ContractError, ExportError, Where, repr_of
 from .._jax.trees import is_number
 from .._signature.copies import snapshot
+from .._view.taken_apart import may_be_taken_apart
 from .values import Data, Find, LeftOut, NoData, data_of, import_object, is_same, text_of, value_of
 
 
@@ -90,13 +91,29 @@ def tree_to_data(tree: Any, path: str) -> Tree:
         ]
         return {
             "is": "named",
-            "class": [kind.__module__, kind.__qualname__],
+            "class": _name(kind),
             "items": items,
             "static": [],
         }
     if isinstance(tree, eqx.Module):
         return _module(tree, kind, path)
+    if dataclasses.is_dataclass(tree) and may_be_taken_apart(kind):
+        items = []
+        for field in dataclasses.fields(tree):
+            part = getattr(tree, field.name)
+            data = tree_to_data(part, f"{path}.{field.name}")
+            items.append([field.name, data])
+        return {
+            "is": "record",
+            "class": _name(kind),
+            "items": items,
+            "static": [],
+        }
     raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
+
+
+def _name(kind: type) -> list[str]:
+    return [kind.__module__, kind.__qualname__]
 
 
 def _module(tree: eqx.Module, kind: type, path: str) -> Tree:
@@ -116,7 +133,7 @@ def _module(tree: eqx.Module, kind: type, path: str) -> Tree:
     unset = [field.name for field in dataclasses.fields(tree) if field not in there]
     return {
         "is": "module",
-        "class": [kind.__module__, kind.__qualname__],
+        "class": _name(kind),
         "items": items,
         "static": static,
         "unset": unset,
@@ -164,7 +181,7 @@ def resolve_tree(tree: Tree, where: object, find: Find = import_object) -> Tree:
             raise ExportError(
                 f"{where}",
                 f"{'.'.join(tree['class'])} has other fields than when it was exported.",
-                "A module or a named tuple is put together by its fields.",
+                "A module, a named tuple or a frozen dataclass is put together by its fields.",
                 "export it again, or load it where the class is as it was, or is not there: it is a"
                 " dict then.",
                 code="J291",
@@ -187,6 +204,11 @@ def _has_fields(cls: object, tree: Tree) -> bool:
     names = [name for name, _ in tree["items"]]
     if tree["is"] == "named":
         return list(getattr(cls, "_fields", ())) == names
+    if tree["is"] == "record":
+        if not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+            return False
+        present = [field.name for field in dataclasses.fields(cls)]
+        return may_be_taken_apart(cls) and present == names
     if not isinstance(cls, type) or not issubclass(cls, eqx.Module):
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
@@ -369,7 +391,7 @@ def _present_fields(value: object) -> set[str]:
     """
     if isinstance(value, tuple):
         return set(getattr(value, "_fields", ()))
-    if not isinstance(value, eqx.Module):
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return set()
     return {field.name for field in dataclasses.fields(value) if hasattr(value, field.name)}
 

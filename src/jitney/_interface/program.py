@@ -52,9 +52,10 @@ from .._report.rows import report_rows
 from .._signature.option_text import option_texts
 from .._signature.options import Options
 from .._signature.resolving import innermost
-from .._view.fitting import demand_floats_fit
+from .._view.fitting import demand_floats_fit, demand_number_fits
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed, unmix
+from .._view.taken_apart import take_apart
 from .derivatives import Defaults, Derivative
 from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 from .tools import Tools
@@ -67,6 +68,16 @@ _T = TypeVar("_T")
 # Marks a result or a choice that does not exist yet.
 _NONE = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
+
+
+def _function_calling(program: Program[P, R]) -> Callable[P, R]:
+    """A function of Python with the signature of a program."""
+
+    @functools.wraps(program)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return program(*args, **kwargs)
+
+    return call
 
 
 @public_in("jitney")
@@ -178,6 +189,10 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                     # The failed trace is no program; the repeated call is counted.
                     core.counters.calls -= 1
                     core.counters.misses -= 1
+                elif isinstance(error, OverflowError):
+                    with entry.numbers():
+                        demand_number_fits(core.where, entry.paths, arrays)
+                    raise
                 elif not isinstance(error, _EXPLAINED):
                     raise
                 else:
@@ -626,9 +641,14 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
 
     def decorated(self) -> Program[P, R]:
         """Return this program, for a line below beartype. That decorates `program.__call__` in
-        place of an object that is not a function, and what it finds there is a program.
+        place of an object that is not a function, and what it finds there is a program; or, where
+        beartype is to check in place of the contract, a function that calls it.
         """
-        vars(self)["__call__"] = self._with()
+        same = self._with()
+        if not self.__no_type_check__:
+            vars(self)["__call__"] = _function_calling(same)
+        else:
+            vars(self)["__call__"] = same
         return self
 
     def abstract(
@@ -655,6 +675,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         core = self._core
         values = core.bind(args, kwargs)
         core.refuse_rows(values)
+        values = take_apart(values)
         leaves, treedef = tree_flatten(values)
         layout, entry = core.settled(core.layout((treedef, *map(type, leaves)), values), leaves)
         arrays = tuple(layout.pick(leaves))

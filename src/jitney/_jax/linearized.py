@@ -81,6 +81,16 @@ class Linear(eqx.Module):
                 "write linear({...}), or take the derivative with respect to one argument.",
                 code="J243",
             )
+        ranks = [len(of.aval.shape) for of in self._program.constvars]
+        given_ranks = [np.ndim(array) for array in self._kept]
+        if given_ranks != ranks:
+            raise DerivativeError(
+                where,
+                "the linear function has an axis of `vmap`, as the arguments of its call had.",
+                "There is one linear function for each element of that axis.",
+                "map it with its directions: jax.vmap(lambda linear, x: linear(x))(linear, xs).",
+                code="J243",
+            )
         at = jax.tree.unflatten(
             treedef,
             [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars],

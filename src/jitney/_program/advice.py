@@ -517,7 +517,7 @@ def _traced_number(
         parts: list[object] = []
         for name, value in statics.items():
             parts.append(stand_in if name == argument else Opaque.holding(value))
-        values = layout.values(last.arrays, parts)
+        values = layout.trees(last.arrays, parts)
         there = Layout(twin.binder, twin.contract, values, core.options.donate)
         leaves = tree_flatten(values)[0]
         key = ("traced", last.entry.key)

@@ -45,7 +45,7 @@ def record_of(
 
     # Static values are wrapped as opaque, so that the paths below do not lead into them.
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
-    values = layout.values(
+    values = layout.trees(
         [leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics]
     )
 

@@ -44,6 +44,7 @@ from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
+from .._view.taken_apart import take_apart
 from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
@@ -194,16 +195,15 @@ class CompiledFunction(FunctionInfo):
         if self.may_have_rows and (lengths is not None or has_rows(self, values)):
             call = self.row_call(values, lengths)
             return call, call.arrays
-        if self.flattener is None:
-            leaves, treedef = tree_flatten(values)
-            key = (treedef, *map(type, leaves))
-        else:
-            leaves, key = self.flattener(values)
+        leaves, key = self._flatten(values)
 
         # Structure -> layout; static values -> entry.
         layout = self.layouts.get(key)
-        if layout is None:
-            layout = self.layout(key, values)
+        if layout is None or layout.may_have_records:
+            # Frozen dataclasses with numbers are taken apart.
+            values = take_apart(values)
+            leaves, key = self._flatten(values)
+            layout = self.layouts.get(key) or self.layout(key, values)
         entry = layout.only or self.entry_of(layout, leaves)
         depends_on_shapes = False
         if layout.numbers and entry.choices.held_at:
@@ -222,6 +222,13 @@ class CompiledFunction(FunctionInfo):
                 arrays,
             )
         return entry, arrays
+
+    def _flatten(self, values: tuple[object, ...]) -> tuple[list[object], tuple[Hashable, ...]]:
+        """Return the leaves of arguments, and the key of their structure and types."""
+        if self.flattener is not None:
+            return self.flattener(values)
+        leaves, treedef = tree_flatten(values)
+        return leaves, (treedef, *map(type, leaves))
 
     def _without_lengths(
         self,
@@ -345,7 +352,7 @@ class CompiledFunction(FunctionInfo):
         any.
         """
         layout = entry.layout
-        leaves, treedef = tree_flatten(values)
+        leaves, treedef = tree_flatten(take_apart(values))
         if treedef != layout.treedef:
             return False
         held = self._numbers_to_hold(layout, leaves, entry, error)

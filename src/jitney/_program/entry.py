@@ -590,14 +590,14 @@ class Specialization(CallPlanner):
                     self._remember(planned, counts)
                 outcome = Outcome()
                 out = self.apply_plan(planned, arrays, outcome, counts)
+                if planned.plan.of(Jit) is not None:
+                    refuse_left_in_result(self.core.where, outcome)
                 if may_fail:
                     self._remember(planned, counts)
                     self.choices.traced_at.add(trace_key(arrays))
 
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
-            if planned.plan.of(Jit) is not None:
-                refuse_left_in_result(self.core.where, outcome)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
             self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)

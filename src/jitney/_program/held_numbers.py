@@ -30,6 +30,8 @@ from .._owners import user_line
 from .._signature.options import tolerance_of
 from .._stages.derive import Derived
 from .._view.layout import Layout
+from .._view.result import Outcome
+from .leaked_tracers import refuse_left_in_result
 
 if TYPE_CHECKING:
     from .entry import Specialization
@@ -108,9 +110,10 @@ def numbers_to_hold(
         other = layout.with_held(dict.fromkeys(held, ""), leaves)
         return attempt(trial(other), other.pick([*leaves])) is None
 
-    def without(held: frozenset[int], group: Sequence[int]) -> frozenset[int]:
-        if succeeds(held.difference(group)):
-            return held.difference(group)
+    def without(held: frozenset[int], group: Sequence[Sequence[int]]) -> frozenset[int]:
+        fewer = held.difference(*group)
+        if succeeds(fewer):
+            return fewer
         if len(group) > 1:
             half = len(group) // 2
             held = without(without(held, group[:half]), group[half:])
@@ -118,14 +121,24 @@ def numbers_to_hold(
 
     varied = _varied(entry.core.fn())
     numbers = sorted(i for i in layout.numbers if layout.names[i][0] not in varied)
-    if succeeds(frozenset()) or not succeeds(frozenset(numbers)):
+    held = frozenset(numbers)
+    if succeeds(frozenset()) or not succeeds(held):
         return {}
-    if len(numbers) > 1:
-        half = len(numbers) // 2
-        held = without(without(frozenset(numbers), numbers[:half]), numbers[half:])
-    else:
-        held = frozenset(numbers)
+    groups = _groups(layout, numbers)
+    if len(groups) > 1:
+        half = len(groups) // 2
+        held = without(without(held, groups[:half]), groups[half:])
     return dict.fromkeys(held, why)
+
+
+def _groups(layout: Layout, numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers that are held together: those of one frozen dataclass, whose hash needs them all, and
+    each other one by itself.
+    """
+    groups: dict[int, list[int]] = {}
+    for i in numbers:
+        groups.setdefault(layout.record_of.get(i, -1 - i), []).append(i)
+    return [*groups.values()]
 
 
 def _varied(fn: object) -> Sequence[str]:
@@ -157,9 +170,16 @@ def attempt(entry: Specialization, arrays: Sequence[object]) -> Exception | None
         options = replace(entry.request.options, precision=None)
         entry = copy.copy(entry)
         entry.request = replace(entry.request, options=options)
+
+    def run(*arrays: object) -> object:
+        outcome = Outcome()
+        out = entry.apply_plan(entry.plan_call(arrays, jit=False), arrays, outcome)
+        refuse_left_in_result(entry.core.where, outcome)
+        return out
+
     try:
         with entry.numbers(), entry.scope():
-            jax.eval_shape(entry.run_inner_stages, *arrays)
+            jax.eval_shape(run, *arrays)
     # Whatever the user's code raises: it is raised again where it is not about a number.
     except Exception as error:  # noqa: BLE001
         return error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .._errors import StaticError
 from .._jax.trees import tree_flatten
 from .._view.result import unmix
+from .._view.taken_apart import take_apart
 
 if TYPE_CHECKING:
     from .core import CompiledFunction
@@ -82,7 +83,7 @@ class Compiled(_Around):
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         core = self._core
-        values = core.bind(self._args + args, {**self._kwargs, **kwargs})
+        values = take_apart(core.bind(self._args + args, {**self._kwargs, **kwargs}))
 
         # The program fits one entry: the same structure and static values.
         leaves, treedef = tree_flatten(values)

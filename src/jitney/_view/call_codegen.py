@@ -36,6 +36,7 @@ from .._signature.static_values import Opaque, is_constant
 from .._signature.strict_keys import strict_key
 from .fitting import WHOLE
 from .nodes import FIELDS, children, fields_of, is_leaf
+from .taken_apart import TakenApart
 from .view import is_array
 
 _NUMBERS = (bool, int, float, complex)
@@ -252,6 +253,8 @@ class _TakerWriter:
             self._leaf(node, name, unlike)
         elif isinstance(node, eqx.Module) and _has_all_fields(node):
             self._module(node, name, unlike)
+        elif isinstance(node, TakenApart) and node.kind.__dictoffset__:
+            self._record(node, name)
         # Only text keys: other keys may equal keys of another type.
         elif type(node) is dict and all(type(key) is str for key in node):
             keys = sorted(node)
@@ -323,6 +326,17 @@ class _TakerWriter:
                 part = self._name()
                 self._lines.append(f"{part} = {variable}[{field.name!r}]")
                 self.add(attributes[field.name], part)
+
+    def _record(self, node: TakenApart, name: str) -> None:
+        """Write the lines for a frozen dataclass that is taken apart, as it stands in the call."""
+        variable = self._name()
+        self._leave_if([f"type({name}) is not {self._constant(node.kind)}"])
+        self._lines.append(f"{variable} = vars({name})")
+        self._leave_if([f"len({variable}) != {len(node.names)}"])
+        for field, value in zip(node.names, node.parts, strict=True):
+            part = self._name()
+            self._lines.append(f"{part} = {variable}[{field!r}]")
+            self.add(value, part)
 
     def _container(
         self,

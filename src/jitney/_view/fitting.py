@@ -75,6 +75,26 @@ def demand_whole_numbers_fit(
                 )
 
 
+def demand_number_fits(where: Where, paths: Sequence[str], arrays: Sequence[object]) -> None:
+    """Check whole numbers of Python, of which JAX refuses one.
+
+    Raises:
+        ContractError: One fits into 64 bits, and not into those of this context.
+    """
+    wide = np.dtype(np.int64)
+    low = np.dtype(canonicalize_dtype(int))
+    for path, number in zip(paths, arrays, strict=False):
+        if type(number) is not int:
+            continue
+        if _holds(wide, number) and not _holds(low, number):
+            raise _range_error(where, path, wide, number, low)
+
+
+def _holds(dtype: DType, number: int) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= number <= limits.max)
+
+
 def is_narrowed(dtype: DType) -> bool:
     """Return whether JAX converts a dtype to fewer bits under the current configuration."""
     return dtype.itemsize >= 8 and canonicalize_dtype(dtype) != dtype

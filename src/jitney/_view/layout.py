@@ -42,6 +42,7 @@ from .._signature.strict_keys import strict_key
 from .field_axes import InField, axes_in_fields
 from .numbers import data_numbers
 from .static_fields import copy_loose, loose_parts
+from .taken_apart import may_be_taken_apart, record_of_leaves, whole_structure
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
@@ -117,6 +118,12 @@ class Layout:
             self.numbers,
         )
         """Parts that must be equal in two layouts for their calls to share programs."""
+        self.record_of = record_of_leaves(values)
+        """Leaves in frozen dataclasses that are taken apart -> number of the outermost one."""
+        self.whole = whole_structure(values) if self.record_of else self.treedef
+        """Structure that unflattens to what the caller passed."""
+        self.may_have_records = any(map(may_be_taken_apart, kinds))
+        """True if other calls of this structure may have frozen dataclasses to take apart."""
         self.loose = loose_parts(values)
         """Values beside the leaves that traces can see and callers can change in place."""
         self.constants = constants
@@ -292,6 +299,22 @@ class Layout:
         """Rebuild the value of each parameter from arrays (or stand-ins for them) and static
         values. For a body, static fields are copied.
         """
+        return self._unflatten(self.whole, arrays, statics, for_body=for_body)
+
+    def trees(self, arrays: Sequence[object], statics: Sequence[object]) -> tuple[object, ...]:
+        """Rebuild the tree of each parameter, whose leaves are those of this layout: frozen
+        dataclasses stay taken apart.
+        """
+        return self._unflatten(self.treedef, arrays, statics, for_body=False)
+
+    def _unflatten(
+        self,
+        treedef: Hashable,
+        arrays: Sequence[object],
+        statics: Sequence[object],
+        *,
+        for_body: bool,
+    ) -> tuple[object, ...]:
         count = len(self.dynamic) + len(self.static)
         leaves: list[object] = [None] * count
         for i, array in zip(self.dynamic, arrays, strict=True):
@@ -299,8 +322,8 @@ class Layout:
         for i, value in zip(self.static, statics, strict=True):
             leaves[i] = value
         if not for_body:
-            return unflatten_stand_ins(self.treedef, leaves)
-        values = tree_unflatten(self.treedef, leaves)
+            return unflatten_stand_ins(treedef, leaves)
+        values = tree_unflatten(treedef, leaves)
         if self.loose:
             copy_loose(values)
         return values
@@ -334,7 +357,7 @@ class Layout:
         """View of the outermost stage."""
         # A static value may be a pytree itself; wrapped, it counts as one leaf.
         wrapped = [Opaque.holding(value) for value in statics]
-        values = self.values(arrays, wrapped)
+        values = self.trees(arrays, wrapped)
         hints = leaf_annotations(contract, values)
         fields = axes_in_fields(values)
 

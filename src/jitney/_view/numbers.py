@@ -4,7 +4,7 @@
 new program each time. A number is traced where it is data most of the time:
 
     f(x, 0.1)                      a float or complex number that is an argument
-    f(x, {"lr": 0.1})              or a leaf of a dict, a list or a tuple
+    f(x, {"lr": 0.1})              or a leaf of a dict, a list, a tuple or a frozen dataclass
     f(TrainState(step=3, ...))     any number that is a leaf of a registered class
 
 It stays static where an annotation says `int`, in a field of an Equinox module, which chooses by
@@ -25,6 +25,7 @@ from .._contract.contract import Contract
 from .._signature.hints import AnyHint, ContainerHint, Hint, StaticHint, TreeHint, UnionHint
 from .._signature.static_values import Opaque
 from .nodes import children, is_leaf
+from .taken_apart import TakenApart
 
 _REAL = (float, complex)
 _CONTAINERS = (list, dict, OrderedDict, defaultdict)
@@ -67,6 +68,9 @@ class _Walk:
             return
         if isinstance(hint, UnionHint):
             hint = next((each for each in hint.options if isinstance(each, ContainerHint)), None)
+        if isinstance(value, TakenApart):
+            # Its class is its annotation, and says nothing of the numbers in it.
+            hint = None
         inside = self._entered(value)
         for part, of in zip(children(value), _hints(hint, value), strict=True):
             yield from inside.flags(of, part)
@@ -74,7 +78,7 @@ class _Walk:
     def _entered(self, node: object) -> _Walk:
         if isinstance(node, eqx.Module):
             return replace(self, is_in_module=True)
-        if type(node) in _CONTAINERS or isinstance(node, tuple):
+        if type(node) in _CONTAINERS or isinstance(node, (tuple, TakenApart)):
             return self
         return replace(self, is_in_registered=True)
 
