@@ -472,6 +472,27 @@ def test_a_check_raises_its_own_error_in_any_call(machine):
         np.testing.assert_allclose(f(good), np.sqrt(good), rtol=1e-6)
         with pytest.raises(eqx.EquinoxRuntimeError, match="the first is negative"):
             f(bad)
+    assert auto_line(f, good).startswith("64 at a time: ")
+
+
+def test_a_way_that_fails_by_itself_is_dropped(machine, monkeypatch):
+    """As with too little memory: the call has the result of the whole."""
+    from jitney._program.auto.auto_calls import AutoCalls
+
+    run = AutoCalls.run_way
+
+    def failing(calls, way, arrays):
+        if str(way) == "64 at a time":
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return run(calls, way, arrays)
+
+    monkeypatch.setattr(AutoCalls, "run_way", failing)
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    for _ in range(MANY):
+        np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+    assert auto_line(f, W, ROWS).startswith("whole in threads: ")
+    assert "64 at a time: JaxRuntimeError" in auto_line(f, W, ROWS)
 
 
 def test_a_nan_is_named(machine):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -104,7 +103,9 @@ def test_a_record_is_of_one_program_and_its_options(machine, folder, other):
 
 
 @pytest.mark.parametrize("change", ["cores", "device", "constant"])
-def test_a_record_is_of_one_machine_and_of_one_set_of_constants(machine, folder, monkeypatch, change):
+def test_a_record_is_of_one_machine_and_of_one_set_of_constants(
+    machine, folder, monkeypatch, change
+):
     """The number of cores, the kind of device, and the arrays that the body has."""
 
     def made(constant):

@@ -23,7 +23,7 @@ from ..._signature.options import AUTO
 from ..._switches import EXACT
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
 from ..whole_calls import WholeCalls
-from ..worker_calls import Unsplit, call_key, mapped_axis
+from ..worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile
@@ -145,13 +145,14 @@ class AutoCalls(WholeCalls):
 
     @staticmethod
     def refused_threads(entry: Specialization, arrays: Sequence[Array]) -> str:
-        """Return why threads do not share a call of an entry with `workers`; "" if they do.
-        Compiles their program.
+        """Return why threads do not share a call of an entry with `workers`; "" if they do. Nothing
+        is compiled.
         """
-        if entry.workers is None:
-            return "no threads"
-        program = entry.workers.program(arrays)
-        return program if isinstance(program, str) else ""
+        try:
+            refuse_part(entry, split_of(entry, arrays), arrays)
+        except Unsplit as unsplit:
+            return unsplit.what
+        return ""
 
     # Until the choice falls.
 

@@ -114,14 +114,18 @@ class Trials:
         """Run a slice of a call in one way, then the call itself."""
         began = call_times.clock()
         spread = self._spread(calls, way)
-        out: object = None
+        out, failure = None, ""
         try:
-            out = self._time(search, way, spread, spread.of(arrays))
+            out = self._time(search, way, spread, arrays)
         except _FAILED as error:
-            search.drop(way, type(error).__name__)
+            failure = type(error).__name__
         search.spent += call_times.clock() - began
 
         result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), timed=True)
+        if failure:
+            # Where the call itself fails, the way is not to blame.
+            jax.block_until_ready(result)
+            search.drop(way, failure)
         is_exact = self._entry.options.auto == EXACT
         if is_exact and out is not None and not _are_equal(out, result, spread.rows):
             search.drop(way, "other bits")
@@ -145,17 +149,20 @@ class Trials:
         arrays: Sequence[Array],
     ) -> object:
         """Time a way on some elements, and return their result; None if it cannot run."""
-        entry = self._calls.entry_of(way)
         began = call_times.clock()
-        refused = self._calls.refused_threads(entry, arrays) if way.threads else ""
-        if refused:
-            search.drop(way, refused)
-            return None
-        out = jax.block_until_ready(self._calls.run_way(way, arrays))
+        some = spread.of(arrays)
+        if way.threads:
+            # Not even on a slice where the call itself could not be shared: XLA may hang.
+            entry = self._calls.entry_of(way)
+            refused = [self._calls.refused_threads(entry, each) for each in (arrays, some)]
+            if any(refused):
+                search.drop(way, max(refused))
+                return None
+        out = jax.block_until_ready(self._calls.run_way(way, some))
         first = call_times.clock() - began
         times: list[float] = []
         while len(times) < _TIMES and sum(times) < _LONG:
-            out, seconds = self._timed(way, arrays)
+            out, seconds = self._timed(way, some)
             times.append(seconds)
         least = min(times)
         search.add(
@@ -182,11 +189,17 @@ class Trials:
         fall.
         """
         began = call_times.clock()
+        ours, chosen, theirs, whole = None, 0.0, None, 0.0
         try:
             ours, chosen, theirs, whole = self._compare(calls, best, arrays)
         except _FAILED as error:
-            self._calls.fall(calls, WHOLE, f"{best}: {type(error).__name__}; {told}")
-            return self._calls.run_way(WHOLE, arrays)
+            failure = type(error).__name__
+        else:
+            failure = ""
+        if failure:
+            theirs = jax.block_until_ready(self._calls.run_way(WHOLE, arrays))
+            self._calls.fall(calls, WHOLE, f"{best}: {failure}; {told}")
+            return theirs
         if calls.search is not None:
             calls.search.spent += call_times.clock() - began - min(chosen, whole)
 
