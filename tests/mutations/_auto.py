@@ -44,7 +44,14 @@ MUTATIONS = [
         f"{_SOURCE}/trials.py",
         "        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), timed=True)",
         "        result = calls.times.run(lambda: self._calls.run_way(way, arrays), timed=True)",
-        (f"{_CALLS}a_value_changes_once_at_most",),
+        (f"{_CALLS}the_call_that_decides_has_the_result_of_the_choice",),
+    ),
+    Mutation(
+        "a slice is one chunk, which is no loop",
+        f"{_SOURCE}/trials.py",
+        "step = 2 * (way.width or max(given, default=1))",
+        "step = way.width or max(given, default=1)",
+        (f"{_CALLS}a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds",),
     ),
     Mutation(
         "exact takes other bits of a slice",

@@ -57,13 +57,14 @@ def test_nothing_is_tried_before_calls_have_taken_as_long_as_their_compile(machi
 
 
 def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
-    """Whichever is most, of the elements; here an element takes a second."""
+    """Whichever is most, of the elements, and two chunks; here an element takes a second."""
     big = np.zeros((4096, 5), np.float32)
     f = optimize(**AUTO)(residual)
     learnt(f, W, big)
     sizes = dict(machine.runs[::-1])
     assert sizes["64 at a time"] == 256
-    assert sizes["1,024 at a time"] == 1024
+    assert sizes["whole in threads"] == 256
+    assert sizes["1,024 at a time"] == 2048
 
     machine.runs.clear()
     machine.rates = {"whole": 4e-6}
@@ -92,16 +93,16 @@ def test_any_choice_gives_the_rows_of_the_whole(machine, rates, chosen):
     assert auto_line(f, W, ROWS).startswith(chosen)
 
 
-def test_a_value_changes_once_at_most(machine, monkeypatch):
+def test_a_value_changes_once_at_most(machine):
     """All calls before the choice are answered by the whole, and all after it by the choice."""
-    answers = []
+    answers, rows = [], np.tile(ROWS, (10, 1))
     machine.rates = FAST_64
     f = optimize(**AUTO)(residual)
     for _ in range(MANY):
         machine.runs.clear()
-        f(W, ROWS)
+        f(W, rows)
         # The last run of all elements; where the choice falls, whole calls are only compared.
-        whole = [way for way, elements in machine.runs if elements == len(ROWS)]
+        whole = [way for way, elements in machine.runs if elements == len(rows)]
         answers.append("whole" if set(whole) == {"whole"} else "chosen")
     fell = answers.index("chosen")
     assert fell > 0
@@ -121,10 +122,12 @@ def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch
     )
     machine.rates = FAST_64
     f = optimize(**AUTO)(residual)
-    marks = [round(float(np.mean(f(W, ROWS) - by_hand(W, ROWS)))) for _ in range(MANY)]
-    fell = next(number for number, mark in enumerate(marks) if mark)
-    assert marks[:fell] == [0] * fell
-    assert all(marks[fell:])
+    chosen = []
+    for _ in range(MANY):
+        mark = float(np.mean(f(W, ROWS) - by_hand(W, ROWS)))
+        chosen.append("learns" not in auto_line(f, W, ROWS))
+        assert (mark > 50) == chosen[-1]
+    assert set(chosen) == {False, True}
 
 
 def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
@@ -234,7 +237,7 @@ def test_the_plan_has_what_was_tried(machine):
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS) == (
         "64 at a time: 1.6e+04 ms, whole 1.6e+05 ms; 64 at a time 1.6e+04,"
-        " 64 at a time in threads 1.6e+05, 16 at a time 1.6e+05; finding took 3.57e+05 ms"
+        " 64 at a time in threads 1.6e+05, 16 at a time 1.6e+05; finding took 4.66e+05 ms"
     )
     assert auto_line(f, array(W), array(ROWS)) == auto_line(f, W, ROWS)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..entry import Specialization
     from .auto_calls import AutoCalls
 
-# A slice is this part of the elements, or so many that they take so long.
+# A slice is this part of the elements, or as many as take so long.
 _SLICE, _WORK = 16, 0.005
 # A way is timed so often, or until it has run so long.
 _TIMES, _LONG = 3, 0.25
@@ -135,9 +135,9 @@ class Trials:
         """Return the elements that a way is tried on."""
         size, whole = calls.size, calls.times.least or _WORK
         count = max(size / _SLICE, size * _WORK / whole)
-        # Whole chunks for each thread.
+        # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
-        step = way.width or max(given, default=1)
+        step = 2 * (way.width or max(given, default=1))
         step *= allowed_cores().value if way.threads else 1
         return Spread(size, min(size, math.ceil(count / step) * step), calls.dims)
 
