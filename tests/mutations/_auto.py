@@ -154,4 +154,11 @@ MUTATIONS = [
         "if core.options.auto and not",
         (f"{_CALLS}configure_and_the_variable_turn_it_on",),
     ),
+    Mutation(
+        "exact takes what was equal at another size",
+        f"{_SOURCE}/choice_record.py",
+        "size if entry.options.auto == EXACT else bucket_of(size)",
+        "bucket_of(size)",
+        (f"{_CALLS}exact_says_nothing_of_another_size",),
+    ),
 ]

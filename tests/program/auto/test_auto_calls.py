@@ -212,6 +212,15 @@ def test_each_size_learns_by_itself_and_sizes_of_a_bucket_share_their_choice(mac
     assert "learns" in auto_line(f, W, ROWS[:100])
 
 
+def test_exact_says_nothing_of_another_size(machine):
+    """Bits were compared at 160, not at 130."""
+    machine.rates = FAST_64
+    f = optimize(**{**AUTO, "auto": "exact"})(residual)
+    learnt(f, W, ROWS)
+    f(W, ROWS[:130])
+    assert "learns" in auto_line(f, W, ROWS[:130])
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_what_is_not_worth_a_choice_is_whole(machine, size):
     """An axis without elements, and one of one."""
@@ -613,6 +622,7 @@ def test_configure_and_the_variable_turn_it_on(machine):
         f = optimize(vmap="row", cache=False)(residual)
         g = optimize(vmap="row", cache=False, auto=False)(residual)
         learnt(f, W, ROWS)
+        assert machine.tried
         g(W, ROWS)
         assert not any(line["name"] == "auto" for line in g.plan(W, ROWS).to_dict()["decisions"])
     assert not any(line["name"] == "auto" for line in f.plan(W, ROWS).to_dict()["decisions"])

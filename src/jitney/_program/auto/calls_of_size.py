@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..._jax.typed import Array
 from ..._view.layout import aval_parts
 from .call_times import CallTimes
-from .choice_record import RecordFile, bucket_of
+from .choice_record import RecordFile
 from .search import RunWay, Search
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class CallsOfSize:
     ):
         self.size, self.dims, self.file = size, dims, file
         self.avals = [aval_parts(array) for array in arrays]
-        self.bucket = _bucket_key(arrays, dims)
+        self.bucket = _bucket_key(arrays, dims, file.bucket)
         self.times = CallTimes()
         self.compile_seconds: float | None = None
         self.search: Search | None = None
@@ -64,13 +64,17 @@ class CallsOfSize:
         return self.times.timed > 0 and self.times.taken >= (self.compile_seconds or 0.0)
 
 
-def _bucket_key(arrays: Sequence[Array], dims: Sequence[int | None]) -> Hashable:
+def _bucket_key(
+    arrays: Sequence[Array],
+    dims: Sequence[int | None],
+    bucket: int,
+) -> Hashable:
     """Return the key of calls whose sizes are counted as one."""
     key: list[Hashable] = []
     for array, dim in zip(arrays, dims, strict=True):
         shape, dtype, weak = aval_parts(array)
         if dim is not None:
-            shape = (*shape[:dim], bucket_of(shape[dim]), *shape[dim + 1 :])
+            shape = (*shape[:dim], bucket, *shape[dim + 1 :])
         key.append((shape, dtype, weak))
     return tuple(key)
 

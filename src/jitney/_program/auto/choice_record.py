@@ -34,6 +34,7 @@ from ..._jax.trees import extended, issubdtype
 from ..._jax.typed import Array
 from ..._limits import allowed_cores
 from ..._signature.option_text import option_texts
+from ..._switches import EXACT
 from ..._view.layout import aval_parts
 from .search import WHOLE, WIDTHS, RunWay
 
@@ -79,7 +80,8 @@ class RecordFile:
         self._entry = entry
         self._arrays = arrays
         self._dims = dims
-        self._bucket = bucket_of(size)
+        # Equal bits of one size say nothing of another.
+        self.bucket = size if entry.options.auto == EXACT else bucket_of(size)
 
     def read(self) -> ChoiceRecord | None:
         """Return the record; None if there is none, or none that can be trusted."""
@@ -146,7 +148,7 @@ class RecordFile:
             *option_texts(replace(entry.core.options, auto=None)),
             str(entry.options.auto),
             repr(settings_of_programs()),
-            str(self._bucket),
+            str(self.bucket),
             # Addresses of objects differ from process to process.
             _ADDRESS.sub("", str(program)),
         )
