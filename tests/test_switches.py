@@ -23,9 +23,9 @@ from tests._tracing import count_traces
 
 X = array(np.arange(1.0, 4.0, dtype=np.float32))
 SHORT = "compiled for short compile times"
-OTHER = {"verify": True, "debug_nans": True, "compiler": "fast"}
-USUAL = {"verify": False, "debug_nans": False, "compiler": "default"}
-TEXTS = {"verify": "1", "debug_nans": "on", "compiler": "Fast"}
+OTHER = {"verify": True, "debug_nans": True, "compiler": "fast", "auto": True}
+USUAL = {"verify": False, "debug_nans": False, "compiler": "default", "auto": False}
+TEXTS = {"verify": "1", "debug_nans": "on", "compiler": "Fast", "auto": "1"}
 each_setting = pytest.mark.parametrize("name", VARIABLES)
 
 
@@ -56,6 +56,8 @@ def acts(f, name):
     """Whether the plan says that a setting is in effect."""
     if name == "compiler":
         return SHORT in lines(f, "jit")[0].why
+    if name == "auto":
+        return bool(lines(f, name))
     return lines(f, name)[0].asked
 
 

@@ -1,5 +1,5 @@
-"""Settings of the process for all functions at once: the defaults of `verify`, `debug_nans` and
-`compiler`, and whether jitney does anything.
+"""Settings of the process for all functions at once: the defaults of `verify`, `debug_nans`,
+`compiler` and `auto`, and whether jitney does anything.
 
 This module stands before everything that it switches. An option of a function comes before
 `jitney.configure`, and that before the environment. A change by `configure` holds from the next
@@ -24,6 +24,8 @@ TRUE = ("1", "true", "on", "yes")
 _FALSE = ("", "0", "false", "off", "no")
 Disabled = Literal["jit", "eager"]
 COMPILERS = ("default", "fast")
+EXACT = "exact"
+"""Value of `auto`: only what gives results that are equal to the bit."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,10 @@ class Settings:
     verify: bool = False
     debug_nans: bool = False
     compiler: str = "default"
+    auto: bool | str = False
 
 
-OF_PROGRAMS = ("debug_nans", "compiler")
+OF_PROGRAMS = ("debug_nans", "compiler", "auto")
 """Settings that change a program, and so are a part of the key of each. `verify` is not: it
 compares.
 """
@@ -140,10 +143,16 @@ def _is_compiler(value: object) -> bool:
     return isinstance(value, str) and value in COMPILERS
 
 
+def is_auto(value: object) -> bool:
+    """Return whether a value of `auto` is understood."""
+    return isinstance(value, bool) or (isinstance(value, str) and value == EXACT)
+
+
 _RULES: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "verify": (_is_flag, "True or False"),
     "debug_nans": (_is_flag, "True or False"),
     "compiler": (_is_compiler, '"default" or "fast"'),
+    "auto": (is_auto, 'True, False or "exact"'),
 }
 
 
@@ -157,6 +166,10 @@ def _of_text(where: Where | str, name: str, text: str) -> object:
         rule = "It is 1 or 0."
         if text in TRUE or text in _FALSE:
             return text in TRUE
+        if name == "auto":
+            rule = "It is 1, 0 or exact."
+            if text == EXACT:
+                return text
     elif text in COMPILERS:
         return text
     raise OptionError(

@@ -257,6 +257,7 @@ CASES = [
         {"vmap": "b", "chunk": {"b": "fast"}, "donate": "x"},
         {"vmap": "b", "chunk": {"b": "fast"}},
     ),
+    of_unit("_auto", "write auto=True", {"vmap": "b", "auto": "x"}, {"vmap": "b", "auto": True}),
     of_unit("_workers", "write workers=2", {"vmap": "b", "workers": 0}, TWO),
     of_unit("", 'write vmap="batch" with it', {"workers": 2}, TWO),
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),

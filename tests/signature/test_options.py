@@ -101,6 +101,8 @@ REFUSED = [
         'chunk="fast" and `donate` together are not supported yet.',
         "give a size, or leave out the other.",
     ),
+    ({"auto": "always"}, "auto='always' is not a choice.", "write auto=True"),
+    ({"auto": 1}, "auto=1 is not a choice.", "write auto=True"),
     ({"workers": 0}, "workers=0 is not a number of threads.", "write workers=2"),
     ({"workers": True}, "workers=True is not a number of threads.", "write workers=2"),
     ({"workers": "all"}, "workers='all' is not a number of threads.", 'workers="auto"'),

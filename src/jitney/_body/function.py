@@ -165,6 +165,7 @@ def depends_on_nesting(options: Options) -> bool:
         options.runtime_checks == "later",
         options.cache == "program",
         options.workers is not None,
+        options.auto and options.vmap,
     )
     return any(map(bool, nested))
 

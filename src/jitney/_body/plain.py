@@ -83,6 +83,7 @@ def plain_options(options: Options) -> Options:
         accumulate=False,
         verify=False,
         workers=None,
+        auto=False,
     )
 
 

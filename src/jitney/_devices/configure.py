@@ -64,6 +64,7 @@ def configure(
     verify: bool | None = None,
     debug_nans: bool | None = None,
     compiler: Literal["default", "fast"] | None = None,
+    auto: bool | Literal["exact"] | None = None,
     threads: int | Literal["auto"] | None = None,
     memory: float | str | None = None,
     platform: str | None = None,
@@ -73,12 +74,12 @@ def configure(
 
     Settings that are left out stay as they were. Arguments take precedence over the environment
     (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_DEBUG_NANS, JITNEY_COMPILER,
-    JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM). Cache settings that were made in JAX itself
-    take precedence over the arguments.
+    JITNEY_AUTO, JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM). Cache settings that were made in
+    JAX itself take precedence over the arguments.
 
-    `verify`, `debug_nans` and `compiler` hold from the next call of each function whose decorator
-    does not give the option of that name. A function has its own programs under each value of the
-    last two, and finds them again after a change back.
+    `verify`, `debug_nans`, `compiler` and `auto` hold from the next call of each function whose
+    decorator does not give the option of that name. A function has its own programs under each
+    value of the last three, and finds them again after a change back.
 
     Args:
         cache_dir: A directory of the user; created with mode 0700 if it is missing.
@@ -88,6 +89,8 @@ def configure(
         verify: Whether each new program is also run as plain `jax.jit` and compared.
         debug_nans: Whether the first operation that produces a NaN or an infinity is named.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
+        auto: Whether functions with `vmap` choose by measuring how they run: how many elements at a
+            time, and in how many threads. `"exact"` takes only what is equal to the bit.
         threads: Number of threads that XLA has for computing on the CPU. `"auto"` is the least of
             the machine's cores, the affinity of the process, the quota of its cgroup,
             SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
@@ -110,7 +113,12 @@ def configure(
             " JITNEY_PLATFORM.",
             code="J206",
         )
-    settings = read_settings(verify=verify, debug_nans=debug_nans, compiler=compiler)
+    settings = read_settings(
+        verify=verify,
+        debug_nans=debug_nans,
+        compiler=compiler,
+        auto=auto,
+    )
     _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache)
     asked.set()
     SETTINGS.configure(settings)

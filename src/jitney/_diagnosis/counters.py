@@ -73,8 +73,10 @@ class Stats(Shown):
     of the program; `incidental` ones are of computations around it, such as arrays that the body
     creates once. `retraces` has a line for each trace, and `causes` all differences, as data, for
     each trace and each compile without one. `derivatives` are calls by derivative, each a program
-    of its own with its own count: `f.grad.stats`. Remedies are proven when `causes` is read, which
-    traces the body at sizes that were seen; printing, `to_dict` and copying do the same.
+    of its own with its own count: `f.grad.stats`. `saved_seconds` are those that `auto` saved in
+    the calls since its choice, less those that finding it took. Remedies are proven when `causes`
+    is read, which traces the body at sizes that were seen; printing, `to_dict` and copying do the
+    same.
     """
 
     calls: int
@@ -92,6 +94,7 @@ class Stats(Shown):
     verified: int = 0
     incidental: int = 0
     own_seconds: float = 0.0
+    saved_seconds: float = 0.0
     derivatives: dict[str, int] = field(default_factory=dict[str, int])
     advise: Callable[[], Advised] = field(default=Advised, compare=False)
 
@@ -141,6 +144,7 @@ class Stats(Shown):
                 else []
             ),
             *([("verified", f"{self.verified}")] if self.verified else []),
+            *([("auto", f"{self.saved_seconds:.3f} s saved")] if self.saved_seconds else []),
             *(
                 (f"f.{name}", f"{plural(calls, 'call')}, see its own `stats`")
                 for name, calls in self.derivatives.items()
@@ -220,6 +224,7 @@ class Counters:
     incidental: int = 0
     persistent_hits: int = 0
     own_seconds: float = 0.0
+    saved_seconds: float = 0.0
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0)
     )
@@ -305,6 +310,7 @@ class Counters:
             eager=self.eager,
             trace_seconds=self.seconds[TRACED],
             own_seconds=self.own_seconds,
+            saved_seconds=self.saved_seconds,
             lower_seconds=self.seconds[LOWERED],
             compile_seconds=self.seconds[COMPILED],
             retraces=tuple(self.causes),
@@ -333,6 +339,7 @@ def total(several: Sequence[Counters]) -> Stats:
             "incidental",
             "persistent_hits",
             "own_seconds",
+            "saved_seconds",
         ):
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
         for event, seconds in each.seconds.items():

@@ -84,6 +84,7 @@ def optimize(
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
     workers: int | Literal["auto"] | None = None,
+    auto: bool | Literal["exact"] | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -111,6 +112,7 @@ def optimize(
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
     workers: int | Literal["auto"] | None = None,
+    auto: bool | Literal["exact"] | None = None,
 ) -> Program[P, R]: ...
 @public
 def optimize(fn: object = None, /, **options: object) -> object:
@@ -181,6 +183,11 @@ def optimize(fn: object = None, /, **options: object) -> object:
         workers: How many threads share the axis of `vmap` on a CPU, of several the outermost, or
             `"auto"` for as many as there are cores to be had. Each runs the compiled program on its
             part; the call waits for all of them.
+        auto: Whether jitney chooses by measuring how many elements of the axis of `vmap` run at a
+            time, and on a CPU in how many threads. It tries nothing before calls have taken as long
+            as their compile did, and remembers its choice beside the persistent cache. `"exact"`
+            takes only what gave results equal to the bit. None for the setting of
+            `jitney.configure(auto=...)` or `JITNEY_AUTO`.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.

@@ -68,6 +68,8 @@ from .._view.true_sizes import (
     known_sizes,
     split_counts,
 )
+from .auto.auto_calls import AutoCalls
+from .auto.obstacles import obstacle
 from .call_record import record_of, trace_inputs_of
 from .held_numbers import NumberChoices, Redirected, attempt, numbers_in
 from .leaked_tracers import refuse_left_in_result
@@ -207,6 +209,9 @@ class Specialization(CallPlanner):
         self.widths: WidthCalls | None = None
         if is_measured(core.options.chunk) and not self.request.nested:
             self.widths = WidthCalls(self)
+        self.auto: AutoCalls | None = None
+        if self.options.auto and not self.request.nested and obstacle(self.options) is None:
+            self.auto = AutoCalls(self)
 
         # Plans and compiled programs of `jitney.stream`.
         self.streams: dict[Hashable, Any] = {}
@@ -377,6 +382,8 @@ class Specialization(CallPlanner):
             run = padded
         elif self.sharded is not None:
             run = self.sharded
+        elif self.auto is not None and not (self.auto.is_idle or is_verified(options)):
+            run = self.auto.runner()
         elif self.widths is not None:
             run = self.widths.runner()
         elif self.workers is not None:
@@ -562,6 +569,9 @@ class Specialization(CallPlanner):
         if jit_is_off():
             return self._run_without_jit(arrays)
 
+        if self.auto is not None and self.auto.is_idle:
+            self.auto.is_idle = False
+            self.reset_decision()
         if self._settled:
             self.reset_decision()
 

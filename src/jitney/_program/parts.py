@@ -77,6 +77,38 @@ class Division:
         return out
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Elements of a mapped axis from all over it, as many as a count.
+
+    Args:
+        size: The elements of the axis.
+        count: How many of them.
+        dims: The position of the axis in each array.
+    """
+
+    size: int
+    count: int
+    dims: tuple[int | None, ...]
+
+    @property
+    def rows(self) -> slice:
+        """Where the elements are."""
+        step = self.size // self.count
+        return slice(0, step * self.count, step)
+
+    def of(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arrays of these elements."""
+        if self.count == self.size:
+            return [*arrays]
+        return [
+            array
+            if dim is None
+            else _put_like(array, _shown(array)[(*[slice(None)] * dim, self.rows)])
+            for array, dim in zip(arrays, self.dims, strict=True)
+        ]
+
+
 def _shown(array: Array) -> Array:
     """Return an array as it is cut: on the host, where a part is no copy, if the host has such an
     array.

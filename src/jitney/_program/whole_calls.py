@@ -5,13 +5,18 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
+from .._jax.equinox_checks import FAILURE
 from .._jax.typed import Array
+from .._signature.options import Options
 from .._view.layout import jit_is_off
+from .held_numbers import Redirected
 from .wrappers import Run, around, runner_inside
 
 if TYPE_CHECKING:
+    from .core import CompiledFunction
     from .entry import Specialization
 
 
@@ -26,6 +31,8 @@ class WholeCalls(ABC):
         self._entry = weakref.ref(entry)
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
+        # Options -> the entry of the same calls with them.
+        self._entries: dict[Options, Specialization] = {}
 
     @abstractmethod
     def __call__(self, *arrays: Array) -> object:
@@ -50,3 +57,40 @@ class WholeCalls(ABC):
             run = runner_inside(entry, arrays, entry.jitted)
             self._whole = entry.checked, run
         return self._whole[1](*arrays)
+
+    def entry_with(self, options: Options) -> Specialization:
+        """Return the entry of the same calls with other options, inside of this one."""
+        # What this entry does around a call is not done inside of it once more.
+        options = replace(options, debug_nans=False, verify=False, auto=False)
+        entry = self._entries.get(options)
+        if entry is None:
+            outer = self.entry
+            core = cast("CompiledFunction", outer.core)
+            entry = self._entries[options] = type(outer)(
+                core.with_options(options),
+                outer.layout,
+                outer.weak_statics,
+                outer.key,
+            )
+            if entry.workers is not None:
+                entry.workers.is_demanded = False
+        return entry
+
+    @staticmethod
+    def run_entry(entry: Specialization, arrays: Sequence[Array]) -> object:
+        """Run a call of another entry, as `Program.__call__` does."""
+        while True:
+            try:
+                out = entry.run(*arrays)
+                if entry.flights:
+                    entry.await_missed_checks(out)
+            except Redirected:
+                entry.redirects = False
+            except (FAILURE, ValueError) as error:
+                if not entry.note_missed_check(error):
+                    raise
+            else:
+                return out
+            finally:
+                if entry.flights:
+                    entry.land()

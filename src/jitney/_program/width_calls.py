@@ -15,21 +15,18 @@ import threading
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import jax
 
 from .._errors import AxisError
-from .._jax.equinox_checks import FAILURE
 from .._jax.mesh import is_within_trace
 from .._jax.typed import Array
 from .._view.layout import is_nested_trace, jit_is_off
-from .held_numbers import Redirected
 from .whole_calls import WholeCalls
 from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
 
 if TYPE_CHECKING:
-    from .core import CompiledFunction
     from .entry import Specialization
 
 WIDTHS = (1, 16, 64, 256, 1024)
@@ -62,7 +59,7 @@ class WidthCalls(WholeCalls):
         super().__init__(entry)
         self._choices: dict[Hashable, WidthChoice] = {}
         # Width -> the entry of the same calls in chunks of it.
-        self._entries: dict[int, Specialization] = {}
+        self._of_width: dict[int, Specialization] = {}
         # One thread measures, and others wait for its choice.
         self._measuring = threading.RLock()
 
@@ -85,50 +82,17 @@ class WidthCalls(WholeCalls):
 
     def _run(self, width: int | None, arrays: Sequence[Array]) -> object:
         if width is not None:
-            return self._run_in_chunks(width, arrays)
+            return self.run_entry(self._entry_of(width), arrays)
         workers = self.entry.workers
         return self.run_whole(arrays) if workers is None else workers(*arrays)
 
-    def _run_in_chunks(self, width: int, arrays: Sequence[Array]) -> object:
-        """Run a call in chunks of one width, as `Program.__call__` runs that of an entry."""
-        entry = self._entry_of(width)
-        while True:
-            try:
-                out = entry.run(*arrays)
-                if entry.flights:
-                    entry.await_missed_checks(out)
-            except Redirected:
-                entry.redirects = False
-            except (FAILURE, ValueError) as error:
-                if not entry.note_missed_check(error):
-                    raise
-            else:
-                return out
-            finally:
-                if entry.flights:
-                    entry.land()
-
     def _entry_of(self, width: int) -> Specialization:
-        entry = self._entries.get(width)
+        entry = self._of_width.get(width)
         if entry is None:
-            outer = self.entry
-            core = cast("CompiledFunction", outer.core)
-            ((axis, _),) = core.options.chunk
-            # What the outer entry does around a call is not done inside of it once more.
-            options = replace(
-                core.options,
-                chunk=((axis, width),),
-                debug_nans=False,
-                verify=False,
-            )
-            entry = self._entries[width] = type(outer)(
-                core.with_options(options),
-                outer.layout,
-                outer.weak_statics,
-                outer.key,
-            )
-            if entry.workers is not None:
-                entry.workers.is_demanded = False
+            options = self.entry.core.options
+            ((axis, _),) = options.chunk
+            entry = self.entry_with(replace(options, chunk=((axis, width),)))
+            self._of_width[width] = entry
         return entry
 
     def _measured(self, arrays: Sequence[Array]) -> tuple[object, WidthChoice]:

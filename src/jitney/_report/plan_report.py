@@ -25,6 +25,7 @@ from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
 from .._json import Data
+from .._program.auto.obstacles import obstacle
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._program.worker_calls import Unsplit, reason_of, refuse_part, split_of
@@ -228,6 +229,7 @@ def report(
             ),
             *_serialized_line(core, entry, arrays),
             *_workers_line(entry, arrays),
+            *_auto_line(entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(
@@ -676,6 +678,16 @@ def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLi
     else:
         taken, why = True, str(split)
     return [PlanLine("workers", taken, why)]
+
+
+def _auto_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+    """Return how the call runs with `auto`, and what was measured."""
+    if not entry.options.auto:
+        return []
+    if entry.auto is not None:
+        return [PlanLine("auto", *entry.auto.describe(arrays))]
+    why = obstacle(entry.options)
+    return [PlanLine("auto", taken=False, why=why or "under an outer trace: all at once")]
 
 
 def _verify_line(

@@ -23,7 +23,7 @@ from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled
+from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .buckets import Bucket
 from .paths import Steps, root_of, stem_of, steps_of
 from .renamed import warn_renamed
@@ -128,8 +128,8 @@ class CompileLimit:
 class Options:
     """Options of one decoration. Two equal functions share programs if their options are equal too.
 
-    `compiler`, `debug_nans` and `verify` are None where the choice is left to the settings of the
-    process; `settled()` puts those in.
+    `compiler`, `debug_nans`, `auto` and `verify` are None where the choice is left to the settings
+    of the process; `settled()` puts those in.
 
     Two fields are set by jitney instead of the user. They are here because they, too, determine
     which programs can be shared.
@@ -156,6 +156,7 @@ class Options:
     mesh: jax.sharding.Mesh | str | None = None
     verify: bool | None = None
     workers: int | str | None = None
+    auto: bool | str | None = None
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
@@ -405,6 +406,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=_setting(where, "verify", raw),
         workers=_workers(where, raw.get("workers")),
+        auto=_auto(where, raw.get("auto")),
     )
 
     # Each option is valid by itself here.
@@ -689,6 +691,17 @@ def _workers(where: Where | str, value: object) -> int | str | None:
             'write workers=2 or workers="auto".',
         )
     return value
+
+
+def _auto(where: Where | str, value: object) -> bool | str | None:
+    if value is None or (isinstance(value, (bool, str)) and is_auto(value)):
+        return value
+    fail(
+        where,
+        f"auto={value!r} is not a choice.",
+        '`auto` is True, False, or "exact" for widths whose results are equal to the bit.',
+        "write auto=True.",
+    )
 
 
 def _remat(where: Where | str, value: object) -> str | None:

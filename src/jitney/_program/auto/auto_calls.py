@@ -1,0 +1,254 @@
+"""Calls of an entry with `auto`: as they are until it pays to know better, then as was chosen.
+
+A call of a new size runs whole, and so do those after it until they have taken as long as the first
+compile did (`call_times.py`). Then each call first runs a slice of its elements in one more way
+(`search.py`), and still returns the result of the whole. The quickest way on slices and the whole
+then run one call, one after the other: the quicker of these two serves all calls of that size from
+then on. So a value changes from one call to the next at most once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jax
+
+from ..._jax.mesh import is_within_trace
+from ..._jax.typed import Array
+from ..._limits import allowed_cores
+from ..._signature.options import AUTO
+from ..._switches import EXACT
+from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
+from ..whole_calls import WholeCalls
+from ..worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
+from . import call_times
+from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
+from .choice_record import ChoiceRecord, RecordFile
+from .search import WHOLE, WIDTHS, RunWay
+from .trials import Trials
+
+if TYPE_CHECKING:
+    from ..entry import Specialization
+
+# Calls that are shorter gain less than what choosing adds to each.
+_SHORT = 1e-3
+# Sizes that one entry learns about.
+_MOST_SIZES = 256
+
+
+class AutoCalls(WholeCalls):
+    """Runs the calls of an entry with `auto`."""
+
+    def __init__(self, entry: Specialization):
+        super().__init__(entry)
+        self._sizes: dict[Hashable, CallsOfSize] = {}
+        # Calls whose size is another of the same bucket -> the choice of that size.
+        self._buckets: dict[Hashable, AutoChoice] = {}
+        self._trials = Trials(self)
+        # One thread tries ways, and others do not wait for it.
+        self._trying = threading.RLock()
+        self.is_idle = False
+        """True once all sizes so far run whole: calls need not come here until there is a new
+        one.
+        """
+
+    def __call__(self, *arrays: Array) -> object:
+        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+            return self.run_way(WHOLE, arrays)
+        key = self._key(arrays)
+        calls = self._sizes.get(key)
+        if calls is None:
+            if len(self._sizes) >= _MOST_SIZES:
+                return self.run_way(WHOLE, arrays)
+            calls = self._sizes.setdefault(key, self._new_size(arrays))
+        choice = calls.choice
+        if choice is None:
+            return self._learn(calls, arrays)
+        if choice.entry is None:
+            self._rest()
+            return self.run_way(WHOLE, arrays)
+        self.entry.core.counters.saved_seconds += choice.gain
+        return self.run_entry(choice.entry, arrays)
+
+    def _key(self, arrays: Sequence[Array]) -> Hashable:
+        if self.entry.options.auto == EXACT:
+            return call_key(arrays)
+        return tuple(map(_quick_key, arrays))
+
+    def run_way(self, way: RunWay, arrays: Sequence[Array]) -> object:
+        if way == WHOLE:
+            workers = self.entry.workers
+            return self.run_whole(arrays) if workers is None else workers(*arrays)
+        return self.run_entry(self.entry_of(way), arrays)
+
+    def entry_of(self, way: RunWay) -> Specialization:
+        """Return the entry that runs calls in a way."""
+        options = self.entry.core.options
+        if way.width is not None:
+            options = replace(options, chunk=((options.vmap[0].name, way.width),))
+        if way.threads:
+            options = replace(options, workers=AUTO)
+        return self.entry_with(options)
+
+    def _rest(self) -> None:
+        """Let calls run without this, if all sizes so far run whole."""
+        choices = [calls.choice for calls in [*self._sizes.values()]]
+        if all(choice is not None and choice.entry is None for choice in choices):
+            self.is_idle = True
+            self.entry.reset_decision()
+
+    # A new size.
+
+    def _new_size(self, arrays: Sequence[Array]) -> CallsOfSize:
+        """Return the calls of a size, with their choice where it is known."""
+        entry, why = self.entry, ""
+        size, dims = 0, (None,) * len(arrays)
+        try:
+            axis, size, dims = mapped_axis(entry, arrays)
+            _refuse_places(arrays)
+            why = f"{axis}={size}" if size < 2 else ""
+        except Unsplit as unsplit:
+            why = unsplit.what
+        calls = CallsOfSize(arrays, size, dims, RecordFile(entry, arrays, dims, size))
+        if why:
+            calls.choice = AutoChoice(WHOLE, None, f"whole, since {why}")
+            return calls
+        calls.choice = self._buckets.get(calls.bucket) or self._recall(calls, arrays)
+        return calls
+
+    def _recall(self, calls: CallsOfSize, arrays: Sequence[Array]) -> AutoChoice | None:
+        """Return the choice of an earlier process, if it can be carried out here."""
+        record = calls.file.read()
+        if record is None:
+            return None
+        way = record.way
+        told = f"{milliseconds(record.chosen)}, whole {milliseconds(record.whole)}"
+        why = f"{way}, as an earlier process has measured: {told}"
+        if way == WHOLE:
+            return AutoChoice(WHOLE, None, why)
+        allowed = self.widths() if way.width is not None else (None,)
+        if way.width not in allowed or (way.threads and not self.may_thread()):
+            return None
+        entry = self.entry_of(way)
+        if way.threads and self.refused_threads(entry, arrays):
+            return None
+        return AutoChoice(way, entry, why, record.whole - record.chosen)
+
+    def widths(self) -> tuple[int, ...]:
+        return () if self.entry.options.chunk else WIDTHS
+
+    def may_thread(self) -> bool:
+        return self.entry.options.workers is None and allowed_cores().value > 1
+
+    @staticmethod
+    def refused_threads(entry: Specialization, arrays: Sequence[Array]) -> str:
+        """Return why threads do not share a call of an entry with `workers`; "" if they do. Nothing
+        is compiled.
+        """
+        try:
+            refuse_part(entry, split_of(entry, arrays), arrays)
+        except Unsplit as unsplit:
+            return unsplit.what
+        return ""
+
+    # Until the choice falls.
+
+    def _learn(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:
+        if calls.compile_seconds is None:
+            return self._first_call(calls, arrays)
+        times = calls.times
+        if times.timed > 1 and (times.least or 0.0) < _SHORT:
+            self.fall(calls, WHOLE, f"calls take less than {milliseconds(_SHORT)}")
+        elif calls.is_due and self._trying.acquire(blocking=False):
+            try:
+                # Another thread may have let the choice fall meanwhile.
+                if calls.choice is None:
+                    return self._trials.try_next(calls, arrays)
+            finally:
+                self._trying.release()
+        if calls.choice is not None:
+            return self(*arrays)
+        return times.run(lambda: self.run_way(WHOLE, arrays))
+
+    def _first_call(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:
+        counters = self.entry.core.counters
+        before, events = counters.total(), counters.compile_events
+        began = call_times.clock()
+        out = self.run_way(WHOLE, arrays)
+        took = call_times.clock() - began
+        if counters.compile_events > events:
+            took = counters.total() - before
+        elif events:  # it was compiled ahead
+            took = counters.total() / events
+        calls.compile_seconds = self.compile_seconds(took)
+        return out
+
+    def compile_seconds(self, measured: float) -> float:
+        """Return the seconds of the first compile; tests have their own."""
+        return measured
+
+    def fall(
+        self,
+        calls: CallsOfSize,
+        way: RunWay,
+        told: str,
+        whole: float = 0.0,
+        chosen: float = 0.0,
+    ) -> None:
+        """Let the choice for calls of a size fall, and write it down if it was measured."""
+        search = calls.search
+        spent = 0.0 if search is None else search.spent
+        took = "" if search is None else f"; finding took {milliseconds(spent)}"
+        entry = None if way == WHOLE else self.entry_of(way)
+        choice = AutoChoice(way, entry, f"{way}: {told}{took}", whole - chosen)
+        self.entry.core.counters.saved_seconds -= spent
+        calls.choice = choice
+        if search is None:
+            return
+        self._buckets[calls.bucket] = choice
+        least = calls.times.least or 0.0
+        calls.file.write(ChoiceRecord(way, whole or least, chosen or least))
+
+    # For the plan.
+
+    def describe(self, arrays: Sequence[Array]) -> tuple[bool, str]:
+        """Return whether calls with these arrays or abstract values run in a way that was chosen,
+        and why.
+        """
+        calls = self._sizes.get(self._key(arrays))
+        if calls is None:
+            shapes = [aval_parts(array) for array in arrays]
+            calls = next((each for each in [*self._sizes.values()] if each.avals == shapes), None)
+        if calls is None:
+            return (
+                False,
+                "nothing is tried before calls of this size have taken as long as a compile",
+            )
+        if calls.choice is not None:
+            return calls.choice.entry is not None, calls.choice.why
+        taken, due = calls.times.taken, calls.compile_seconds or 0.0
+        told = f"calls have taken {milliseconds(taken)}, their compile {milliseconds(due)}"
+        tried = "" if calls.search is None else calls.search.tried
+        return False, f"whole, while it learns: {told}{f'; {tried}' if tried else ''}"
+
+
+def _quick_key(array: Array) -> Hashable:
+    if isinstance(array, jax.Array):
+        return array.shape, array.dtype, array.sharding if array.committed else None
+    return aval_parts(array)[:2]
+
+
+def _refuse_places(arrays: Sequence[Array]) -> None:
+    """Check that a call runs on one device of the only process.
+
+    Raises:
+        Unsplit: It does not.
+    """
+    if jax.process_count() > 1:
+        raise Unsplit("each of several processes would choose for itself")
+    devices = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
+    if any(len(each) > 1 for each in devices):
+        raise Unsplit("its arrays lie on several devices")

@@ -1,0 +1,84 @@
+"""The calls of one size, what is known about them, and the choice for them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..._jax.typed import Array
+from ..._view.layout import aval_parts
+from .call_times import CallTimes
+from .choice_record import RecordFile
+from .search import RunWay, Search
+
+if TYPE_CHECKING:
+    from ..entry import Specialization
+
+
+@dataclass(frozen=True)
+class AutoChoice:
+    """How calls of one size run.
+
+    Args:
+        way: The way.
+        entry: The entry that runs them; None for this one, whole.
+        why: The reason, with what was measured.
+        gain: Seconds that each call saves.
+    """
+
+    way: RunWay
+    entry: Specialization | None
+    why: str
+    gain: float = 0.0
+
+
+class CallsOfSize:
+    """Calls of one size, while their way is searched for and after.
+
+    Args:
+        arrays: The arrays of the first of them.
+        size: The elements of the axis.
+        dims: Its position in each array.
+        file: Place of the record of the choice.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Array],
+        size: int,
+        dims: tuple[int | None, ...],
+        file: RecordFile,
+    ):
+        self.size, self.dims, self.file = size, dims, file
+        self.avals = [aval_parts(array) for array in arrays]
+        self.bucket = _bucket_key(arrays, dims, file.bucket)
+        self.times = CallTimes()
+        self.compile_seconds: float | None = None
+        self.search: Search | None = None
+        self.choice: AutoChoice | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether calls have taken as long as their compile did."""
+        return self.times.timed > 0 and self.times.taken >= (self.compile_seconds or 0.0)
+
+
+def _bucket_key(
+    arrays: Sequence[Array],
+    dims: Sequence[int | None],
+    bucket: int,
+) -> Hashable:
+    """Return the key of calls whose sizes are counted as one."""
+    key: list[Hashable] = []
+    for array, dim in zip(arrays, dims, strict=True):
+        shape, dtype, weak = aval_parts(array)
+        if dim is not None:
+            shape = (*shape[:dim], bucket, *shape[dim + 1 :])
+        key.append((shape, dtype, weak))
+    return tuple(key)
+
+
+def milliseconds(seconds: float) -> str:
+    """Return seconds as text, in milliseconds."""
+    return f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,217 @@
+"""Choices that processes hand on: one file for each, beside the persistent cache.
+
+The file is found by the program of the body, traced for two elements, and all else that the times
+of a call depend on: the device, the cores, versions, options, and the size as a power of two. It
+says which of a few known ways to take, so that a file of someone else's could do no more than that;
+it is read only if this user has written it, and whole. Two processes that choose at once each
+replace it as a whole.
+
+A file is looked for only where a function of this name has written any, so that other functions are
+not traced once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import jax
+import numpy as np
+
+from ..._diagnosis.needed_values import CAUGHT, need_of
+from ..._jax.compile_cache.cache import folder
+from ..._jax.compile_cache.own_entries import path_of, read, write
+from ..._jax.jaxprs import open_jaxpr
+from ..._jax.settings import settings_of_programs
+from ..._jax.trees import extended, issubdtype
+from ..._jax.typed import Array
+from ..._limits import allowed_cores
+from ..._signature.option_text import option_texts
+from ..._switches import EXACT
+from ..._view.layout import aval_parts
+from .search import WHOLE, WIDTHS, RunWay
+
+if TYPE_CHECKING:
+    from ..entry import Specialization
+
+_FORMAT = 1
+_ADDRESS = re.compile("0x[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class ChoiceRecord:
+    """A choice, as another process finds it.
+
+    Args:
+        way: The way that was chosen.
+        whole: Seconds of a whole call, when it was chosen.
+        chosen: Seconds of a call in that way.
+    """
+
+    way: RunWay
+    whole: float
+    chosen: float
+
+
+class RecordFile:
+    """Place of the record of one kind of calls.
+
+    Args:
+        entry: Program of the calls.
+        arrays: Their arrays.
+        dims: Position of the axis in each array.
+        size: Its elements.
+    """
+
+    def __init__(
+        self,
+        entry: Specialization,
+        arrays: Sequence[Array],
+        dims: Sequence[int | None],
+        size: int,
+    ):
+        self._entry = entry
+        self._arrays = arrays
+        self._dims = dims
+        # Equal bits of one size say nothing of another.
+        self.bucket = size if entry.options.auto == EXACT else bucket_of(size)
+
+    def read(self) -> ChoiceRecord | None:
+        """Return the record; None if there is none, or none that can be trusted."""
+        of_function = self._folder()
+        if of_function is None or not of_function.is_dir():
+            return None
+        path = self._path(of_function)
+        content = None if path is None else read(path)
+        return None if content is None else _record_of(content)
+
+    def write(self, record: ChoiceRecord) -> None:
+        """Write the record. If the folder cannot be written, the next process chooses anew."""
+        of_function = self._folder()
+        if of_function is None:
+            return
+        try:
+            of_function.parent.mkdir(mode=0o700, exist_ok=True)
+            of_function.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            return
+        path = self._path(of_function)
+        if path is not None:
+            data = {
+                "format": _FORMAT,
+                "width": record.way.width,
+                "threads": record.way.threads,
+                "whole": record.whole,
+                "chosen": record.chosen,
+            }
+            write(path, json.dumps(data).encode())
+
+    def _folder(self) -> Path | None:
+        core = self._entry.core
+        records = folder("auto") if core.options.cache else None
+        return None if records is None else records / re.sub(r"\W", "_", core.name)[:80]
+
+    def _path(self, of_function: Path) -> Path | None:
+        digest = self._digest()
+        return None if digest is None else path_of(of_function, digest)
+
+    def _digest(self) -> str | None:
+        """Return the digest of all that the choice depends on; None if the body cannot be traced
+        so, or holds what has no content.
+        """
+        entry = self._entry
+        two: list[object] = []
+        for array, dim in zip(self._arrays, self._dims, strict=True):
+            shape, dtype, weak = aval_parts(array)
+            if dim is not None:
+                shape = (*shape[:dim], 2, *shape[dim + 1 :])
+            two.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
+        try:
+            with entry.numbers():
+                jaxpr = jax.make_jaxpr(entry.run_inner_stages)(*two)
+        except CAUGHT as error:
+            if need_of(error) is None:
+                raise
+            return None
+        program, constants = open_jaxpr(jaxpr)
+
+        digest = hashlib.sha256()
+        texts = (
+            *_surroundings(),
+            *option_texts(replace(entry.core.options, auto=None)),
+            str(entry.options.auto),
+            repr(settings_of_programs()),
+            str(self.bucket),
+            # Addresses of objects differ from process to process.
+            _ADDRESS.sub("", str(program)),
+        )
+        for text in texts:
+            digest.update(f"{len(text)} {text}".encode())
+        for constant in constants:
+            shape, dtype, _ = aval_parts(constant)
+            digest.update(f"{dtype}{shape}".encode())
+            # Equal bits were proven for these constants.
+            if issubdtype(dtype, extended):
+                return None
+            digest.update(np.ascontiguousarray(constant).tobytes())
+        return digest.hexdigest()[:32]
+
+
+def bucket_of(size: int) -> int:
+    """Return the power of two that a size is counted as: not below it."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def _surroundings() -> tuple[str, ...]:
+    device = jax.devices()[0]
+    return (
+        jax.__version__,
+        str(device.client.platform_version),
+        device.platform,
+        device.device_kind,
+        platform.machine(),
+        *_processor(),
+        str(allowed_cores().value),
+        os.environ.get("XLA_FLAGS", ""),
+    )
+
+
+def _processor() -> list[str]:
+    about = Path("/proc/cpuinfo")
+    try:
+        lines = about.read_text().splitlines()
+    except OSError:
+        return [platform.processor()]
+    return sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+
+
+def _record_of(content: bytes) -> ChoiceRecord | None:
+    """Return the record of a file, if it is one."""
+    try:
+        data: object = json.loads(content)
+    except ValueError:
+        return None
+    if not isinstance(data, dict):
+        return None
+    known = cast("dict[str, object]", data)
+    width, threads = known.get("width"), known.get("threads")
+    whole, chosen = known.get("whole"), known.get("chosen")
+    fits = (
+        known.get("format") == _FORMAT
+        and (width is None or (type(width) is int and width in WIDTHS))
+        and isinstance(threads, bool)
+        and isinstance(whole, float)
+        and isinstance(chosen, float)
+        and 0 < chosen <= whole
+    )
+    if not fits:
+        return None
+    way = RunWay(cast("int | None", width), bool(threads))
+    return ChoiceRecord(WHOLE if way == WHOLE else way, cast("float", whole), cast("float", chosen))

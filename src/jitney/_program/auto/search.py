@@ -1,0 +1,162 @@
+"""Search for the way in which calls of one size run quickest: the order of the trials, and their
+costs.
+
+A way is how many elements run at a time, and whether several threads share them. 64 at a time is
+tried first, then the better of that and of the whole in threads, then what is next to the best:
+
+    a width is the best     the next wider and the next narrower, each as long as it is quicker
+    the whole is the best   the widest; and 1, where a `cond` or `while_loop` of the body goes on
+                            until the slowest element ends
+
+Nothing here runs anything, so the whole of it can be read, and tested, without a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTHS = (1, 16, 64, 256, 1024)
+"""Elements at a time that are tried, besides all of them."""
+_START = 64
+# All that the search spends is repaid by the time that calls have taken this many first compiles,
+# or by as many calls, where a call takes longer than the compile.
+_REPAID = 20
+# The part of their time that calls are hoped to save, before anything is known: half.
+_HOPE = 0.5
+
+
+@dataclass(frozen=True)
+class RunWay:
+    """One way to run a call.
+
+    Args:
+        width: Elements at a time; None for all, or for as many as the options say.
+        threads: Whether as many threads as there are cores share them.
+    """
+
+    width: int | None = None
+    threads: bool = False
+
+    def __str__(self) -> str:
+        width = "whole" if self.width is None else f"{self.width:,} at a time"
+        return f"{width} in threads" if self.threads else width
+
+
+WHOLE = RunWay()
+"""The way of calls without `auto`."""
+
+
+class Search:
+    """Trials of the calls of one size, and their results.
+
+    Args:
+        size: Elements of the axis.
+        widths: Widths that may be tried.
+        threads: Whether threads may be tried.
+        joined: Whether the body has branches or loops, which `vmap` runs for all elements at once.
+        compile_seconds: Seconds of the first compile.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        widths: Sequence[int],
+        compile_seconds: float,
+        *,
+        threads: bool,
+        joined: bool,
+    ):
+        self.size = size
+        self.widths = [width for width in widths if width < size]
+        self.threads = threads
+        self.joined = joined
+        self.compile_seconds = compile_seconds
+        self.spent = 0.0
+        # Seconds an element, by the ways that were tried; infinite where one cannot run.
+        self._rates: dict[RunWay, float] = {}
+        self._compiles: list[float] = [compile_seconds]
+        self._notes: list[str] = []
+
+    def next_way(self, whole: float) -> RunWay | None:
+        """Return the way to try next, if the whole takes so many seconds; None if no way is
+        left.
+        """
+        left = [*self._first(whole), *self._around(self.best(whole))]
+        return next((way for way in left if way not in self._rates), None)
+
+    def _first(self, whole: float) -> list[RunWay]:
+        """Return the ways that are tried first: a width, and the better of it and of the whole in
+        threads.
+        """
+        start = next((width for width in self.widths if width == _START), None)
+        width = start or max(self.widths, default=None)
+        ways = [] if width is None else [RunWay(width)]
+        threaded = [way for way in self._rates if way.threads]
+        if not self.threads or any(way not in self._rates for way in ways):
+            return ways
+        if not threaded:
+            ways.append(RunWay(self.best(whole).width, threads=True))
+        # What threads cannot share whole they may share in chunks.
+        elif width is not None and all(self._rates[way] == math.inf for way in threaded):
+            ways.append(RunWay(width, threads=True))
+        return ways
+
+    def _around(self, best: RunWay) -> list[RunWay]:
+        """Return the ways next to the best so far."""
+        widths = self.widths
+        if best.width is None:
+            left = [*widths[-1:], *(widths[:1] if self.joined else ())]
+        else:
+            at = widths.index(best.width)
+            left = [*widths[at + 1 : at + 2], *widths[max(at - 1, 0) : at]]
+        return [RunWay(width, best.threads) for width in left]
+
+    def best(self, whole: float) -> RunWay:
+        """Return the quickest way so far, if the whole takes so many seconds."""
+        rates = {WHOLE: whole / self.size, **self._rates}
+        return min(rates, key=lambda way: rates[way])
+
+    def add(
+        self,
+        way: RunWay,
+        elements: int,
+        seconds: float,
+        compile_seconds: float,
+    ) -> None:
+        """Take the seconds of a trial on so many elements."""
+        self._rates[way] = seconds / elements
+        self._compiles.append(compile_seconds)
+        self._notes.append(f"{way} {seconds / elements * self.size * 1e3:.3g}")
+
+    def drop(self, way: RunWay, why: str) -> None:
+        """Take a way out of the search: it cannot run, or not be taken."""
+        self._rates[way] = math.inf
+        self._notes.append(f"{way}: {why}")
+
+    def affords(
+        self,
+        compiles: int,
+        cost: float,
+        whole: float,
+        taken: float,
+    ) -> bool:
+        """Return whether all that was spent, and so much more, can still be repaid in time.
+
+        Args:
+            compiles: Compiles that are to come.
+            cost: Seconds that are to be spent besides.
+            whole: Seconds of a call of the whole.
+            taken: Seconds that calls have taken.
+        """
+        rate = whole / self.size
+        known = min(self._rates.values(), default=math.inf)
+        hope = max(_HOPE, 1.0 - known / rate)
+        left = _REPAID * max(self.compile_seconds, whole) - taken
+        return self.spent + compiles * max(self._compiles) + cost <= hope * left
+
+    @property
+    def tried(self) -> str:
+        """The trials, in milliseconds of a whole call."""
+        return ", ".join(self._notes)

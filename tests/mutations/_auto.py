@@ -1,0 +1,164 @@
+"""Ways that are chosen by measuring: what `auto` promises, wrong in one place."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_CALLS = "tests/program/auto/test_auto_calls.py::test_"
+_SEARCH = "tests/program/auto/test_search.py::test_"
+_TIMES = "tests/program/auto/test_call_times.py::test_"
+_RECORD = "tests/program/auto/test_choice_record.py::test_"
+_SOURCE = "src/jitney/_program/auto"
+
+MUTATIONS = [
+    Mutation(
+        "auto tries in the second call of a size",
+        f"{_SOURCE}/calls_of_size.py",
+        "self.times.taken >= (self.compile_seconds or 0.0)",
+        "self.times.taken >= 0.0",
+        (f"{_CALLS}nothing_is_tried_before_calls_have_taken_as_long_as_their_compile",),
+    ),
+    Mutation(
+        "what auto spends need not be repaid",
+        f"{_SOURCE}/search.py",
+        "return self.spent + compiles * max(self._compiles) + cost <= hope * left",
+        "return self.spent + compiles * max(self._compiles) + cost >= hope or left > 0",
+        (f"{_SEARCH}what_is_spent_has_to_be_repaid_within_20_compiles",),
+    ),
+    Mutation(
+        "auto takes what was quick on a slice",
+        f"{_SOURCE}/trials.py",
+        "is_quicker = chosen <= _GAIN * whole",
+        "is_quicker = chosen > 0.0",
+        (f"{_CALLS}the_whole_stays_if_the_call_itself_is_no_quicker",),
+    ),
+    Mutation(
+        "the call that decides returns the whole",
+        f"{_SOURCE}/trials.py",
+        "            return ours\n",
+        "            return theirs or self._calls.run_way(WHOLE, arrays)\n",
+        (f"{_CALLS}the_call_that_decides_has_the_result_of_the_choice",),
+    ),
+    Mutation(
+        "a trial answers for the call",
+        f"{_SOURCE}/trials.py",
+        "        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), timed=True)",
+        "        result = calls.times.run(lambda: self._calls.run_way(way, arrays), timed=True)",
+        (f"{_CALLS}the_call_that_decides_has_the_result_of_the_choice",),
+    ),
+    Mutation(
+        "a slice is one chunk, which is no loop",
+        f"{_SOURCE}/trials.py",
+        "step = 2 * (way.width or max(given, default=1))",
+        "step = way.width or max(given, default=1)",
+        (f"{_CALLS}a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds",),
+    ),
+    Mutation(
+        "exact takes other bits of a slice",
+        f"{_SOURCE}/trials.py",
+        "if is_exact and out is not None and not _are_equal(out, result, spread.rows):",
+        "if is_exact and out is None:",
+        (f"{_CALLS}exact_takes_only_equal_bits",),
+    ),
+    Mutation(
+        "exact does not look at the call that decides",
+        f"{_SOURCE}/trials.py",
+        "if is_quicker and is_exact and not _are_equal(ours, theirs):",
+        "if is_quicker and is_exact and ours is theirs:",
+        (f"{_CALLS}exact_compares_the_whole_call_too",),
+    ),
+    Mutation(
+        "auto runs callbacks once more",
+        f"{_SOURCE}/trials.py",
+        "            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))\n",
+        "",
+        (f"{_CALLS}callbacks_are_called_once_each",),
+    ),
+    Mutation(
+        "auto starts threads where they may hang",
+        f"{_SOURCE}/trials.py",
+        "            if any(refused):\n",
+        "            if all(refused) and not refused:\n",
+        (f"{_CALLS}threads_are_not_tried_where_workers_refuse",),
+    ),
+    Mutation(
+        "auto cuts what is cut by hand",
+        f"{_SOURCE}/auto_calls.py",
+        "return () if self.entry.options.chunk else WIDTHS",
+        "return WIDTHS",
+        (f"{_CALLS}options_by_hand_are_left_alone",),
+    ),
+    Mutation(
+        "auto acts under a transform",
+        f"{_SOURCE}/auto_calls.py",
+        "if jit_is_off() or is_within_trace() or is_nested_trace(arrays):",
+        "if jit_is_off():",
+        (
+            f"{_CALLS}under_transforms_it_is_whole",
+            f"{_CALLS}under_transforms_it_is_whole_after_the_choice_too",
+        ),
+    ),
+    Mutation(
+        "short calls are measured on and on",
+        f"{_SOURCE}/auto_calls.py",
+        "if times.timed > 1 and (times.least or 0.0) < _SHORT:",
+        "if times.timed > 1 and (times.least or 0.0) < 0.0:",
+        (f"{_CALLS}short_calls_are_left_alone",),
+    ),
+    Mutation(
+        "what gained nothing keeps going through auto",
+        f"{_SOURCE}/auto_calls.py",
+        "            self.is_idle = True\n",
+        "            self.is_idle = False\n",
+        (f"{_CALLS}a_function_that_gains_nothing_runs_as_without_auto",),
+    ),
+    Mutation(
+        "auto sleeps on when a new size comes",
+        "src/jitney/_program/entry.py",
+        "            self.auto.is_idle = False\n",
+        "",
+        (f"{_CALLS}a_function_that_gains_nothing_runs_as_without_auto",),
+    ),
+    Mutation(
+        "a call is waited for to be timed",
+        f"{_SOURCE}/call_times.py",
+        "            WATCHERS.submit(partial(self._await, leaves, began))",
+        "            self._await(leaves, began)",
+        (f"{_TIMES}a_result_that_is_not_ready_is_not_waited_for",),
+    ),
+    Mutation(
+        "a choice is of any program of that name",
+        f"{_SOURCE}/choice_record.py",
+        '_ADDRESS.sub("", str(program)),',
+        "entry.core.name,",
+        (f"{_RECORD}a_record_is_of_one_program_and_its_options",),
+    ),
+    Mutation(
+        "a choice is believed in whatever a file says",
+        f"{_SOURCE}/choice_record.py",
+        "    if not fits:\n",
+        "    if not isinstance(threads, int):\n",
+        (f"{_RECORD}what_cannot_be_believed_is_ignored",),
+    ),
+    Mutation(
+        "the next process learns anew",
+        f"{_SOURCE}/auto_calls.py",
+        "or self._recall(calls, arrays)",
+        "or None",
+        (f"{_RECORD}the_next_process_starts_with_the_choice",),
+    ),
+    Mutation(
+        "configure does not turn auto on",
+        "src/jitney/_program/entry.py",
+        "if self.options.auto and not",
+        "if core.options.auto and not",
+        (f"{_CALLS}configure_and_the_variable_turn_it_on",),
+    ),
+    Mutation(
+        "exact takes what was equal at another size",
+        f"{_SOURCE}/choice_record.py",
+        "size if entry.options.auto == EXACT else bucket_of(size)",
+        "bucket_of(size)",
+        (f"{_CALLS}exact_says_nothing_of_another_size",),
+    ),
+]

@@ -1,0 +1,645 @@
+"""`auto=True`: lazy, honest, and the results of the whole."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+from jitney.errors import NonFiniteError
+from tests._arrays import array
+from tests._patience import patience
+from tests._switched import configured, environment
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(160, 5)).astype(np.float32)
+W = RNG.normal(size=(5,)).astype(np.float32)
+AUTO = {"vmap": "row", "auto": True, "cache": False}
+FAST_64 = MappingProxyType({"64 at a time": 0.1, "whole in threads": 0.5})
+MANY = 40
+
+
+def residual(w: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    return jnp.exp(-w * w) - y
+
+
+def by_hand(w, y):
+    return np.exp(-(np.float64(w) ** 2)) - y
+
+
+def auto_line(f, *args):
+    lines = f.plan(*args).to_dict()["decisions"]
+    return next(line["why"] for line in lines if line["name"] == "auto")
+
+
+def learnt(f, *args):
+    """Call it until its choice has fallen, and return the last result."""
+    for _ in range(MANY):
+        out = f(*args)
+    assert "learns" not in auto_line(f, *args)
+    return out
+
+
+def test_nothing_is_tried_before_calls_have_taken_as_long_as_their_compile(machine):
+    """A compile of 1,000 seconds and calls of 160: the first call, and seven more."""
+    machine.compiling = 1000.0
+    f = optimize(**AUTO)(residual)
+    for number in range(1, 12):
+        f(W, ROWS)
+        assert bool(machine.tried) == (number > 8)
+
+
+def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
+    """Whichever is most, of the elements, and two chunks; here an element takes a second."""
+    big = np.zeros((4096, 5), np.float32)
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, big)
+    sizes = dict(machine.runs[::-1])
+    assert sizes["64 at a time"] == 256
+    assert sizes["whole in threads"] == 256
+    assert sizes["1,024 at a time"] == 2048
+
+    machine.runs.clear()
+    machine.rates = {"whole": 4e-6}
+    machine.compiling = 0.1
+    learnt(f, W, np.zeros((2000, 5), np.float32))
+    assert dict(machine.runs[::-1])["64 at a time"] == 1280
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ({}, "whole: "),
+        ({"64 at a time": 0.1}, "64 at a time: "),
+        ({"whole in threads": 0.5}, "whole in threads: "),
+        ({"64 at a time": 0.6, "64 at a time in threads": 0.4}, "64 at a time in threads: "),
+        ({"64 at a time": 0.5, "16 at a time": 0.2, "1 at a time": 0.1}, "1 at a time: "),
+    ],
+)
+def test_any_choice_gives_the_rows_of_the_whole(machine, rates, chosen):
+    """In each call, before the choice falls and after."""
+    machine.rates = rates
+    f = optimize(**AUTO)(residual)
+    for number in range(MANY):
+        rows = ROWS + np.float32(number)
+        np.testing.assert_allclose(f(W, rows), by_hand(W, rows), rtol=1e-6, atol=1e-5)
+    assert auto_line(f, W, ROWS).startswith(chosen)
+
+
+def test_a_value_changes_once_at_most(machine):
+    """All calls before the choice are answered by the whole, and all after it by the choice."""
+    answers, rows = [], np.tile(ROWS, (10, 1))
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    for _ in range(MANY):
+        machine.runs.clear()
+        f(W, rows)
+        # The last run of all elements; where the choice falls, whole calls are only compared.
+        whole = [way for way, elements in machine.runs if elements == len(rows)]
+        answers.append("whole" if set(whole) == {"whole"} else "chosen")
+    fell = answers.index("chosen")
+    assert fell > 0
+    assert answers == ["whole"] * fell + ["chosen"] * (MANY - fell)
+
+
+def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch):
+    """Each result says by which way it was made."""
+    from jitney._program.auto.auto_calls import AutoCalls
+    from jitney._program.auto.search import WHOLE
+
+    run = AutoCalls.run_way
+    marked = lambda calls, way, arrays: run(calls, way, arrays) + (0.0 if way == WHOLE else 100.0)
+    monkeypatch.setattr(AutoCalls, "run_way", marked)
+    monkeypatch.setattr(
+        AutoCalls, "run_entry", staticmethod(lambda entry, arrays: entry.run(*arrays) + 100.0)
+    )
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    chosen = []
+    for _ in range(MANY):
+        mark = float(np.mean(f(W, ROWS) - by_hand(W, ROWS)))
+        chosen.append("learns" not in auto_line(f, W, ROWS))
+        assert (mark > 50) == chosen[-1]
+    assert set(chosen) == {False, True}
+
+
+def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
+    """A slice may be misleading: the last comparison is of the call."""
+    machine.rates = {**FAST_64}
+    f, run = optimize(**AUTO)(residual), machine.run
+
+    def misleading(way, elements):
+        machine.rates["64 at a time"] = 0.1 if elements < len(ROWS) else 1.0
+        run(way, elements)
+
+    machine.run = misleading
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("whole: 64 at a time ")
+
+
+def test_what_could_not_be_repaid_is_given_up(machine):
+    """Compiles of chunks that take ten times as long as the first."""
+    f, run = optimize(**AUTO)(residual), machine.run
+
+    def slow_compile(way, elements):
+        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
+        run(way, elements)
+
+    machine.compiling, machine.run = 100.0, slow_compile
+    learnt(f, W, ROWS)
+    assert machine.tried == ["64 at a time"]
+    assert "given up, as whole in threads could not be repaid in time" in auto_line(f, W, ROWS)
+
+
+def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
+    """What was spent is spent."""
+    f, run = optimize(**AUTO)(residual), machine.run
+    machine.rates = FAST_64
+
+    def slow_compile(way, elements):
+        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
+        run(way, elements)
+
+    machine.compiling, machine.run = 100.0, slow_compile
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+    assert "given up" in auto_line(f, W, ROWS)
+
+
+def test_short_calls_are_left_alone(machine):
+    """Below a millisecond: the second call that was timed says so."""
+    machine.rates = {"whole": 1e-6}
+    f = optimize(**AUTO)(residual)
+    for _ in range(5):
+        f(W, ROWS)
+    assert machine.tried == []
+    assert auto_line(f, W, ROWS) == "whole: calls take less than 1 ms"
+
+
+def test_a_function_that_gains_nothing_runs_as_without_auto(machine):
+    """Warm calls go past all this, until a new size comes."""
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, ROWS)
+    f(W, ROWS)
+    entry = f._core.usual[0]
+    assert entry.auto.is_idle
+    assert "Auto" not in type(entry.run).__name__
+
+    before = len(machine.runs)
+    f(W, ROWS)
+    assert len(machine.runs) == before
+    f(W, ROWS[:20])
+    f(W, ROWS[:20])
+    assert len(machine.runs) > before
+
+
+def test_each_size_learns_by_itself_and_sizes_of_a_bucket_share_their_choice(machine):
+    """160 and 130 are counted as 256, 100 as 128."""
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, ROWS)
+    machine.runs.clear()
+    np.testing.assert_allclose(f(W, ROWS[:130]), by_hand(W, ROWS[:130]), rtol=1e-6, atol=1e-6)
+    assert auto_line(f, W, ROWS[:130]).startswith("64 at a time: ")
+    f(W, ROWS[:100])
+    assert "learns" in auto_line(f, W, ROWS[:100])
+
+
+def test_exact_says_nothing_of_another_size(machine):
+    """Bits were compared at 160, not at 130."""
+    machine.rates = FAST_64
+    f = optimize(**{**AUTO, "auto": "exact"})(residual)
+    learnt(f, W, ROWS)
+    f(W, ROWS[:130])
+    assert "learns" in auto_line(f, W, ROWS[:130])
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_what_is_not_worth_a_choice_is_whole(machine, size):
+    """An axis without elements, and one of one."""
+    f = optimize(**AUTO)(residual)
+    for _ in range(MANY):
+        out = f(W, ROWS[:size])
+    np.testing.assert_allclose(out, by_hand(W, ROWS[:size]), rtol=1e-6, atol=1e-6)
+    assert machine.tried == []
+    assert auto_line(f, W, ROWS[:size]) == f"whole, since row={size}"
+
+
+def test_the_plan_has_what_was_tried(machine):
+    """Before, while and after; in milliseconds of a whole call."""
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    assert auto_line(f, W, ROWS) == (
+        "nothing is tried before calls of this size have taken as long as a compile"
+    )
+    f(W, ROWS)
+    assert auto_line(f, W, ROWS) == (
+        "whole, while it learns: calls have taken 0 ms, their compile 1e+04 ms"
+    )
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS) == (
+        "64 at a time: 1.6e+04 ms, whole 1.6e+05 ms; 64 at a time 1.6e+04,"
+        " 64 at a time in threads 1.6e+05, 16 at a time 1.6e+05; finding took 4.66e+05 ms"
+    )
+    assert auto_line(f, array(W), array(ROWS)) == auto_line(f, W, ROWS)
+
+
+def test_stats_have_what_it_saved(machine):
+    """Less what finding took."""
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, ROWS)
+    before = f.stats.saved_seconds
+    for _ in range(5):
+        f(W, ROWS)
+    assert f.stats.saved_seconds - before == pytest.approx(5 * 0.9 * 160)
+    assert jitney.optimize(vmap="row")(residual).stats.saved_seconds == 0
+
+
+def test_exact_takes_only_equal_bits(machine, monkeypatch):
+    """A width that rounds otherwise on the slice is not taken, however quick."""
+    from jitney._program.auto.auto_calls import AutoCalls
+    from jitney._program.auto.search import RunWay
+
+    run = AutoCalls.run_way
+    other = lambda calls, way, arrays: (
+        jnp.nextafter(run(calls, way, arrays), np.float32(9))
+        if way == RunWay(64)
+        else run(calls, way, arrays)
+    )
+    monkeypatch.setattr(AutoCalls, "run_way", other)
+    machine.rates = {"64 at a time": 0.1, "whole in threads": 0.5}
+    f = optimize(**{**AUTO, "auto": "exact"})(residual)
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("whole in threads: ")
+    assert "64 at a time: other bits" in auto_line(f, W, ROWS)
+
+    machine.rates = {"64 at a time": 0.1}
+    g = optimize(**AUTO)(residual)
+    learnt(g, W, ROWS)
+    assert auto_line(g, W, ROWS).startswith("64 at a time: ")
+
+
+def test_exact_compares_the_whole_call_too(machine, monkeypatch):
+    """Rows that are not in the slice count as well."""
+    from jitney._program.auto.auto_calls import AutoCalls
+    from jitney._program.auto.search import WHOLE
+
+    run = AutoCalls.run_way
+
+    def other(calls, way, arrays):
+        out = run(calls, way, arrays)
+        full = out.shape[0] == len(ROWS) and way != WHOLE
+        return out.at[1].add(1.0) if full else out
+
+    monkeypatch.setattr(AutoCalls, "run_way", other)
+    machine.rates = FAST_64
+    f = optimize(**{**AUTO, "auto": "exact"})(residual)
+    out = learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("whole: 64 at a time has other bits")
+    np.testing.assert_allclose(out, by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+
+
+def test_nan_is_equal_to_itself(machine):
+    """By its bits."""
+    machine.rates = FAST_64
+    f = optimize(**{**AUTO, "auto": "exact"})(residual)
+    learnt(f, W, np.full_like(ROWS, np.nan))
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
+def test_options_by_hand_are_left_alone(machine):
+    """`chunk` given: threads only. `workers` given: widths only. Both: nothing."""
+    for options, tried in (
+        ({"chunk": {"row": 16}}, {"whole in threads"}),
+        ({"workers": 2}, {"64 at a time", "16 at a time", "1 at a time"}),
+        ({"workers": 2, "chunk": {"row": 16}}, set()),
+        ({"chunk": {"row": "fast"}}, set()),
+    ):
+        machine.runs.clear()
+        f = optimize(vmap={"row": {"y": 0}}, auto=True, cache=False, **options)(residual)
+        for _ in range(12):
+            np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+        assert set(machine.tried) <= tried
+        assert bool(machine.tried) == bool(tried), auto_line(f, W, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"vmap": None}, "no `vmap` axis, whose elements are proven to be computed each alone"),
+        ({"donate": "y"}, "not together with `donate`"),
+        ({"pad": {"n": "pow2"}}, "not together with `pad`"),
+        ({"memory": "1GiB"}, "not together with `memory`"),
+        ({"max_compiles": 3}, "not together with `max_compiles`"),
+        ({"precision": "auto:1e-2"}, 'not together with `precision="auto:..."`'),
+        ({"runtime_checks": "later"}, 'not together with `runtime_checks="later"`'),
+        ({"chunk": {"n": 2}}, "`chunk` cuts 'n', and one axis is cut at a time"),
+        ({"workers": 2, "chunk": {"row": 4}}, "`chunk` and `workers` are given"),
+        ({"chunk": {"row": "fast"}}, '`chunk="fast"` measures by itself'),
+        ({"verify": True}, "`verify` compares what it runs, and all at once"),
+    ],
+    ids=str,
+)
+def test_where_it_cannot_act_the_plan_says_why(machine, options, why):
+    """Nothing is tried, and nothing refused."""
+    f = optimize(**{**AUTO, **options})(residual)
+    rows = ROWS if f.options.vmap else W
+    assert auto_line(f, W, rows) == why
+    for _ in range(3):
+        f(W, np.array(rows))
+    assert machine.tried == []
+
+
+def test_callbacks_are_called_once_each(machine, capfd):
+    """Nothing is tried: that would call them again."""
+
+    def printing(y: Float[Array, "n"]) -> Float[Array, "n"]:
+        jax.debug.print("{}", y[0])
+        return y + 1
+
+    f = optimize(**AUTO)(printing)
+    for _ in range(6):
+        f(ROWS[:40])
+    jax.effects_barrier()
+    assert len(capfd.readouterr().out.split()) == 6 * 40
+    assert machine.tried == []
+    assert auto_line(f, ROWS[:40]).startswith("whole: test_auto_calls.py")
+
+
+def test_draws_from_one_key_are_not_divided(machine):
+    """`rbg` draws for all elements at once."""
+
+    def noisy(key, y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return y + jax.random.normal(key, y.shape)
+
+    keys = jax.random.split(jax.random.key(0, impl="rbg"), len(ROWS))
+    f = optimize(vmap={"row": {"key": 0, "y": 0}}, auto=True, cache=False)(noisy)
+    want = jax.jit(jax.vmap(noisy))(keys, ROWS)
+    for _ in range(6):
+        np.testing.assert_allclose(f(keys, ROWS), want, rtol=1e-5, atol=1e-6)
+    assert machine.tried == []
+    assert "draws for all elements at once" in auto_line(f, keys, ROWS)
+
+
+def test_keys_of_each_element_draw_the_same(machine):
+    """In any width, and in threads."""
+    machine.rates = FAST_64
+
+    def noisy(key, y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return y + jax.random.normal(key, y.shape)
+
+    keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), len(ROWS))
+    f = optimize(vmap={"row": {"key": 0, "y": 0}}, auto="exact", cache=False)(noisy)
+    want = jax.jit(jax.vmap(noisy))(keys, ROWS)
+    np.testing.assert_allclose(learnt(f, keys, ROWS), want, rtol=1e-5, atol=1e-6)
+    assert auto_line(f, keys, ROWS).startswith("64 at a time: ")
+
+
+def test_threads_are_not_tried_where_workers_refuse(machine):
+    """LAPACK on many numbers, in which XLA may hang: no thread runs, even on a slice."""
+
+    def solved(y: Float[Array, "n n"]) -> Float[Array, "n"]:
+        return jnp.linalg.solve(y @ y.T + 30 * jnp.eye(30), y[0])
+
+    f = optimize(**AUTO)(solved)
+    rows = RNG.normal(size=(320, 30, 30)).astype(np.float32)
+    for _ in range(12):
+        f(rows)
+    assert not any("threads" in way for way in machine.tried)
+    assert "above 4,096 XLA may hang" in auto_line(f, rows)
+
+
+def test_with_one_core_threads_are_not_tried(machine, monkeypatch):
+    """There is nothing to share with."""
+    from jitney._limits import HostLimit
+    from jitney._program.auto import auto_calls
+
+    monkeypatch.setattr(auto_calls, "allowed_cores", lambda: HostLimit("the machine", 1))
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, ROWS)
+    assert not any("threads" in way for way in machine.tried)
+
+
+def test_under_transforms_it_is_whole(machine):
+    """Of the user's `jit`, `grad` and `vmap`: nothing is tried."""
+    f, theirs = optimize(**AUTO)(residual), jax.vmap(residual, (None, 0))
+    w, y = array(W), array(ROWS)
+    for _ in range(6):
+        np.testing.assert_allclose(jax.jit(f)(w, y), theirs(w, y), rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(lambda: f(w, y))(), theirs(w, y), rtol=1e-6)
+        ours = jax.grad(lambda w: f(w, y).sum())(w)
+        np.testing.assert_allclose(ours, jax.grad(lambda w: theirs(w, y).sum())(w), rtol=1e-5)
+        np.testing.assert_allclose(jax.vmap(f, (None, 0))(w, y[None])[0], theirs(w, y), rtol=1e-6)
+    with jax.disable_jit():
+        np.testing.assert_allclose(f(w, y), theirs(w, y), rtol=1e-6)
+    assert machine.tried == []
+
+
+def test_under_transforms_it_is_whole_after_the_choice_too(machine):
+    """The choice is of calls that stand alone."""
+    machine.rates = FAST_64
+    f, theirs = optimize(**AUTO)(residual), jax.vmap(residual, (None, 0))
+    learnt(f, W, ROWS)
+    w, y = array(W), array(ROWS)
+    machine.runs.clear()
+    np.testing.assert_allclose(jax.jit(lambda: f(w, y))(), theirs(w, y), rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(f, (None, 0))(w, y[None])[0], theirs(w, y), rtol=1e-6)
+    assert machine.tried == []
+
+
+def test_derivatives_learn_too(machine):
+    """Each is a program of its own."""
+    machine.rates = FAST_64
+
+    def loss(w: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum((jnp.sin(w) - y) ** 2)
+
+    f = optimize(**AUTO)(loss)
+    for _ in range(MANY):
+        gradient = f.grad(W, ROWS, wrt="w")
+    expected = 2 * (np.sin(W) - ROWS) * np.cos(W)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+    assert "64 at a time" in machine.tried
+
+
+def test_a_check_raises_its_own_error_in_any_call(machine):
+    """In those that try, in that which decides, and in later ones."""
+    machine.rates = FAST_64
+
+    def checked(y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return eqx.error_if(jnp.sqrt(y), y[0] < 0, "the first is negative")
+
+    f, good = optimize(**AUTO)(checked), np.abs(ROWS)
+    bad = good.copy()
+    bad[::7, 0] = -1
+    for _ in range(20):
+        np.testing.assert_allclose(f(good), np.sqrt(good), rtol=1e-6)
+        with pytest.raises(eqx.EquinoxRuntimeError, match="the first is negative"):
+            f(bad)
+    assert auto_line(f, good).startswith("64 at a time: ")
+
+
+def test_a_way_that_fails_by_itself_is_dropped(machine, monkeypatch):
+    """As with too little memory: the call has the result of the whole."""
+    from jitney._program.auto.auto_calls import AutoCalls
+
+    run = AutoCalls.run_way
+
+    def failing(calls, way, arrays):
+        if str(way) == "64 at a time":
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return run(calls, way, arrays)
+
+    monkeypatch.setattr(AutoCalls, "run_way", failing)
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    for _ in range(MANY):
+        np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+    assert auto_line(f, W, ROWS).startswith("whole in threads: ")
+    assert "64 at a time: JaxRuntimeError" in auto_line(f, W, ROWS)
+
+
+def test_a_nan_is_named(machine):
+    """`debug_nans` looks at the result of the call."""
+    machine.rates = FAST_64
+
+    def root(y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.log(y)
+
+    f = optimize(**AUTO, debug_nans=True)(root)
+    for _ in range(MANY):
+        with pytest.raises(NonFiniteError, match="log"):
+            f(ROWS)
+
+
+def test_numbers_that_the_body_needs_are_static(machine):
+    """As without `auto`."""
+    machine.rates = FAST_64
+
+    @optimize(**AUTO)
+    def powers(y: Float[Array, "n"], factor: float, times):
+        for _ in range(times):
+            y = y * factor
+        return y
+
+    for times in (2, 3) * 20:
+        np.testing.assert_allclose(powers(ROWS, 2.0, times), ROWS * 2.0**times, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compiler": "fast"},
+        {"contracts": False},
+        {"precision": "f64"},
+        {"on_trace_error": "eager"},
+        {"remat": True},
+        {"static": "w"},
+    ],
+    ids=str,
+)
+def test_other_options_act_as_usual(machine, options):
+    """Results are those of the same function without `auto`."""
+    machine.rates = FAST_64
+    f = optimize(**AUTO, **options)(residual)
+    g = optimize(vmap="row", cache=False, **options)(residual)
+    np.testing.assert_allclose(learnt(f, W, ROWS), g(W, ROWS), rtol=1e-6)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
+def test_compiled_ahead_it_still_learns(machine):
+    """The first call has no compile, so that of `compile` counts."""
+    machine.rates = FAST_64
+    f = optimize(**AUTO)(residual)
+    f.compile(W, ROWS)
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
+def test_threads_of_the_user_do_not_wait_for_a_trial(machine):
+    """One tries, and the others are answered by the whole."""
+    machine.rates, machine.compiling = FAST_64, 10_000.0
+    f, barrier = optimize(**AUTO)(residual), threading.Barrier(4)
+
+    def call(number):
+        barrier.wait(patience(60))
+        return [f(W, ROWS + np.float32(number)) for _ in range(MANY)]
+
+    with ThreadPoolExecutor(4) as pool:
+        outs = list(pool.map(call, range(4)))
+    for number, some in enumerate(outs):
+        for out in some:
+            want = by_hand(W, ROWS + np.float32(number))
+            np.testing.assert_allclose(out, want, rtol=1e-6, atol=1e-5)
+    learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
+def test_an_axis_that_cannot_be_cut_stays_whole(machine):
+    """A width without a proof is dropped, and says so."""
+
+    def spectrum(y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.abs(jnp.fft.fft(y))
+
+    f = optimize(**AUTO)(spectrum)
+    np.testing.assert_allclose(learnt(f, ROWS), np.abs(np.fft.fft(ROWS)), rtol=1e-4, atol=1e-5)
+
+
+def test_results_of_several_kinds_keep_their_types(machine):
+    """Integers, booleans, a static value beside them, and an empty array."""
+    machine.rates = FAST_64
+
+    def several(y: Float[Array, "n"]):
+        return {"argmax": jnp.argmax(y), "positive": y > 0, "name": "row", "none": y[:0]}
+
+    f, g = optimize(**AUTO)(several), optimize(vmap="row", cache=False)(several)
+    out, want = learnt(f, ROWS), g(ROWS)
+    assert out["name"] == "row"
+    for name in ("argmax", "positive", "none"):
+        assert out[name].dtype == want[name].dtype
+        np.testing.assert_array_equal(out[name], want[name])
+    assert auto_line(f, ROWS).startswith("64 at a time: ")
+
+
+def test_with_a_real_clock_results_are_the_same():
+    """Whatever is chosen."""
+    f = optimize(**AUTO)(residual)
+    for _ in range(4):
+        np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+
+
+def test_configure_and_the_variable_turn_it_on(machine):
+    """For functions with `vmap` whose decorator does not say; an option comes first."""
+    with configured(auto=True):
+        f = optimize(vmap="row", cache=False)(residual)
+        g = optimize(vmap="row", cache=False, auto=False)(residual)
+        learnt(f, W, ROWS)
+        assert machine.tried
+        g(W, ROWS)
+        assert not any(line["name"] == "auto" for line in g.plan(W, ROWS).to_dict()["decisions"])
+    assert not any(line["name"] == "auto" for line in f.plan(W, ROWS).to_dict()["decisions"])
+
+    for text, options in (("1", True), ("exact", "exact"), ("0", False)):
+        with environment(JITNEY_AUTO=text):
+            h = optimize(vmap="row", cache=False)(residual)
+            assert h.options.settled().auto == options
+    optimize(vmap="row")(residual)
+
+
+def test_what_is_not_a_choice_is_refused(machine):
+    """At the decorator, in `configure`, and in the variable."""
+    with pytest.raises(jitney.errors.OptionError, match="auto='always' is not a choice"):
+        optimize(vmap="row", auto="always")(residual)
+    with pytest.raises(jitney.errors.OptionError, match="auto=2 is not understood"):
+        jitney.configure(auto=2)
+    with environment(JITNEY_AUTO="always"), pytest.raises(jitney.errors.OptionError, match="exact"):
+        optimize(vmap="row")(residual)
+    optimize(vmap="row")(residual)
