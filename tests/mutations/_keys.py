@@ -14,6 +14,8 @@ _COUNTERS = "tests/diagnosis/test_counters.py::test_"
 _RETRACES = "tests/diagnosis/test_retraces.py::test_"
 _TAKING = "tests/view/test_call_codegen.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
+_CAPTURED = "tests/program/test_captured_calls.py::test_"
+_KEPT_CAPTURED = "tests/serialized/test_captured.py::test_"
 _KEPT_KEPT = "tests/serialized/test_kept.py::test_"
 _CORE = "tests/program/test_core.py::test_"
 _ENTRY = "tests/program/test_entry.py::test_"
@@ -270,6 +272,41 @@ WORDS = [
         "Mask, Remat, Precision)",
         "Mask, Precision, Remat)",
         (f"{_PLAN}every_stage_has_a_line_in_the_order_of_the_pipeline",),
+    ),
+    Mutation(
+        "a captured array that was changed in place is not compared",
+        "src/jitney/_jax/large_constants.py",
+        "        if not held.keys() <= found or are_changed():",
+        "        if not held.keys() <= found:",
+        (f"{_CAPTURED}traces_that_jax_has_dropped_are_captured_anew",),
+    ),
+    Mutation(
+        "a captured array is not copied",
+        "src/jitney/_program/captured_calls.py",
+        "            copy = jax.numpy.array(value, copy=True)",
+        "            copy = jax.numpy.asarray(each.value)",
+        (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),
+    ),
+    Mutation(
+        "each captured array is an argument",
+        "src/jitney/_jax/large_constants.py",
+        "        if _nbytes(var.aval) > LARGE:",
+        "        if _nbytes(var.aval) > 0:",
+        (f"{_CAPTURED}array_below_a_megabyte_is_a_constant",),
+    ),
+    Mutation(
+        "large arrays are not in the key of a cached program",
+        "src/jitney/_record/values.py",
+        "        self.say(digest)\n        if host.nbytes > LARGE and not is_key:\n",
+        "        if host.nbytes <= LARGE:\n            self.say(digest)\n        elif not is_key:\n",
+        (f"{_KEPT_CAPTURED}another_array_has_another_key",),
+    ),
+    Mutation(
+        "a cached program does not look for its captured arrays",
+        "src/jitney/_serialized/request.py",
+        "            or self._missing_array(stored)\n",
+        "",
+        (f"{_KEPT_CAPTURED}program_whose_array_is_not_there_is_not_used",),
     ),
     Mutation(
         "the error of an exponent of `bench` is its square",

@@ -94,6 +94,15 @@ ROWS = (
         " kept",
     ),
     Row(
+        "captured",
+        "docs/caching.md",
+        "the first call of a function that closes over 36 MB",
+        "python -m tests.perf.captured product",
+        "{seconds[product][on]:.2f} s",
+        "{seconds[product][jax]:.2f} of `jax.jit`, {seconds[product][jax cached]:.2f} with its own"
+        " cache, {seconds[product][argument]:.2f} with the array as an argument",
+    ),
+    Row(
         "exported",
         "docs/exporting.md",
         "the first call of a neural ODE from a file, its code kept",

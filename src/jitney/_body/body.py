@@ -117,6 +117,9 @@ class CallPlanner:
         # them.
         self.checked = False
         self.checked_calls: object = None
+        # True if one of its programs captures large arrays; then `captured_calls` runs them.
+        self.captures = False
+        self.captured_calls: object = None
         # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 

@@ -27,6 +27,7 @@ from .._jax.typed import Jitted
 from .._signature.options import Options
 from .._stages import Jit
 from .._verify import is_verified
+from .captured_calls import captured_calls
 
 Run = Callable[..., Any]
 """A runner of calls: flat arrays in, the user's result out."""
@@ -54,6 +55,8 @@ class CheckedCalls:
         self.table = CheckTable()
         self.waits = True
         self._flagged: Any = Jit.of(body.request).compile(with_number(body, jitted, self.table))
+        if body.captures:
+            self._flagged = captured_calls(body, self._flagged)
         # Types of arrays that are not tracers.
         self._plain: frozenset[type] = frozenset()
         # Over several devices Equinox runs the program.

@@ -1,7 +1,8 @@
 """Wrappers of compiled functions: each adds what one option needs around a call.
 
 A program without such an option runs its `jax.jit`-ed function directly. `runner` is the entry
-point: from the inside out, checks of Equinox, `compiler`, `cache`, `debug_nans`, `precision="f64"`.
+point: from the inside out, captured arrays, checks of Equinox, `compiler`, `cache`, `debug_nans`,
+`precision="f64"`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .._jax.typed import Jitted
 from .._stages import Vmap
 from .._view.layout import is_nested_trace
 from .._view.true_sizes import split_counts
+from .captured_calls import captured_calls, note_captured
 from .checked_calls import Run, checked_calls
 from .in_32_bits import check_lowering
 from .outer_transforms import warn_missing_checks
@@ -58,9 +60,13 @@ def runner_inside(
     if not body.checked:
         # A trace that JAX caches: the call itself finds it.
         with body.numbers():
-            body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
+            traced = jitted.trace(*arrays).jaxpr
+        body.checked = has_equinox_checks(traced)
+        note_captured(body, traced)
     if body.checked:
         run = checked_calls(body, jitted)
+    elif body.captures:
+        run = captured_calls(body, jitted)
     if options.compiler == "fast":
         run = _fast(jitted, run)
     if not options.cache:
@@ -87,12 +93,15 @@ def lower_as_run(
 ) -> jax.stages.Lowered:
     """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
     traced = jitted.trace(*arrays)
+    note_captured(body, traced.jaxpr)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
         body.checked = True
 
         # A program that keeps its callbacks is lowered as it is.
         with suppress(Unflaggable):
             return checked_calls(body, jitted).lower(*arrays)
+    elif body.captures:
+        return captured_calls(body, jitted).lower(*arrays)
     return traced.lower()
 
 

@@ -31,6 +31,7 @@ from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, jit_options
+from .._jax.large_constants import LARGE
 from .._jax.mesh import Mesh, mesh_fingerprint
 from .._jax.trees import attribute, extended, is_node, issubdtype, words_of_keys
 from .._jax.typed import Array, DType, NumPyArray, Primitive
@@ -100,6 +101,15 @@ _OF_VIEWS = frozenset(("base", "as_strided"))
 _DEEPEST = 60
 
 
+def content_digest(value: NumPyArray) -> str:
+    """Return a digest of the bytes of an array."""
+    contiguous = np.ascontiguousarray(value)
+    # A large array is read where it is.
+    is_large = value.nbytes > LARGE
+    content = contiguous.reshape(-1).view(np.uint8).data if is_large else contiguous.tobytes()
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
+
+
 class ContentHasher:
     """Traversal of Python values that adds what it finds to one digest.
 
@@ -142,6 +152,8 @@ class ContentHasher:
         self._later: list[tuple[type | types.FunctionType, list[str]]] = []
         self._scope = scope
         self._traced = traced
+        self.arrays: dict[str, object] = {}
+        """Large arrays that occur as values, by the digest of their content."""
         self.remembering: list[Memoised] = []
         """Memoised functions that were found (`memoised.py`)."""
         self.is_as_computed = True
@@ -353,8 +365,10 @@ class ContentHasher:
         if host.dtype.kind in "US":
             self._texts.update(map(str, host.ravel().tolist()))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), layout)
-        content = np.ascontiguousarray(host).tobytes()
-        self.say(hashlib.blake2b(content, digest_size=32).hexdigest())
+        digest = content_digest(host)
+        self.say(digest)
+        if host.nbytes > LARGE and not is_key:
+            self.arrays[digest] = value
 
     def _dtype(self, dtype: DType) -> None:
         if dtype.metadata is not None:

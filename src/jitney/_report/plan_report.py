@@ -26,6 +26,7 @@ from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.auto.obstacles import obstacle
+from .._program.captured_calls import captured_arrays
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._program.worker_calls import Unsplit, reason_of, refuse_part, split_of
@@ -227,6 +228,7 @@ def report(
             *_other_decisions(
                 entry, planned.notes, _verify_line(entry, arrays, ready=ready), _late(entry)
             ),
+            *_captured_lines(entry, arrays),
             *_serialized_line(core, entry, arrays),
             *_workers_line(entry, arrays),
             *_auto_line(entry, arrays),
@@ -621,6 +623,30 @@ def _settings_line(options: Options) -> list[PlanLine]:
     return [PlanLine("settings", taken=True, why=", ".join(told))]
 
 
+def _captured_lines(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+    """Return how the program of a call has the large arrays that it captures; none before the first
+    call, whose trace shows them.
+    """
+    with entry.numbers():
+        captured = captured_arrays(entry, _program_arguments(entry, arrays))
+    lines: list[PlanLine] = []
+    for each in captured:
+        told = f"{each.name} ({each.shape}, {text(each.nbytes)})"
+        why = f"{told} is an argument of the program: neither compiled nor cached with it"
+        if each.obstacle is not None:
+            why = (
+                f"{told} is a constant of the program, compiled and cached with it:"
+                f" {each.obstacle}; pass it as an argument"
+            )
+        lines.append(PlanLine("captured array", each.obstacle is None, why))
+    return lines
+
+
+def _program_arguments(entry: Specialization, arrays: Sequence[Array]) -> Sequence[object]:
+    """Return the arrays that the program gets: padded ones, if it pads."""
+    return arrays if entry.padded is None else entry.padded.program_arguments(arrays)
+
+
 def _serialized_line(
     core: CompiledFunction,
     entry: Specialization,
@@ -638,8 +664,7 @@ def _serialized_line(
             )
         ]
     with entry.numbers():
-        # The arrays that the program gets: padded ones, if it pads.
-        given = arrays if entry.padded is None else entry.padded.program_arguments(arrays)
+        given = _program_arguments(entry, arrays)
         return [
             PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
         ]

@@ -127,7 +127,7 @@ class SerializedPrograms:
         if counts is not None:
             key = padded_cuts.program_key(arrays, counts)
             self._cuts[key] = padded_cuts.read(stored.cuts)
-        flat = tree_flatten(request.given)[0]
+        flat = [*tree_flatten(request.given)[0], *request.captured(stored)]
         results = call_exported(stored.exported, flat, stored.checks, stored.weak)
         return outcome.output(results)
 
@@ -159,7 +159,13 @@ class SerializedPrograms:
             return self._on_mesh(given, laid)
 
         as_written = core.with_user_names(trace, self._body.paths)
-        return ExportableTrace(as_written, core.name, request.given, laid)
+        return ExportableTrace(
+            as_written,
+            core.name,
+            request.given,
+            laid,
+            request.key.arrays,
+        )
 
     def _on_mesh(
         self,
@@ -191,6 +197,7 @@ class SerializedPrograms:
             asked=recorded.reads,
             second=recorded.second,
             updates=self._body.updates,
+            captured=exported.captured,
         )
 
     def _cuts_of(

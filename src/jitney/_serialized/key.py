@@ -11,7 +11,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,6 +71,7 @@ class Key:
         remembering: Memoised functions among it.
         is_as_computed: Whether all their memoised results are what they would compute now.
         scope: Digest of the settings.
+        arrays: Large arrays among what the trace may read, by the digest of their content.
     """
 
     text: str
@@ -78,6 +79,7 @@ class Key:
     remembering: Sequence[object]
     is_as_computed: bool
     scope: str
+    arrays: Mapping[str, object]
 
 
 def key_of(
@@ -124,6 +126,7 @@ def key_of(
         walk.remembering,
         walk.is_as_computed,
         scope,
+        walk.arrays,
     )
 
 

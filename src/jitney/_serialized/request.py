@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
+import jax
+import numpy as np
+
 from .._body.body import CallPlanner
 from .._errors import VerificationError
 from .._jax.compile_cache.cache import own
@@ -24,6 +27,7 @@ from .._record.memoised import TracedCacheEntries
 from .._record.trace_monitor import watch_thread
 from .._record.unsure import NotDeterministic
 from .._record.values import alone
+from .._view.layout import aval_parts
 from .._view.true_sizes import split_counts
 from .form import Forms
 from .key import Key, key_of
@@ -134,6 +138,7 @@ class CacheRequest:
             stored.libraries.first_change()
             or self._unreadable(stored)
             or self._changed_reads(stored)
+            or self._missing_array(stored)
         )
         if changed is not None:
             return None, f"; the one that was kept is not used: {changed}"
@@ -215,6 +220,21 @@ class CacheRequest:
         except NotDeterministic as unsure:
             return str(unsure)
         return None if is_same else "a name that it looks up stands for something else"
+
+    def _missing_array(self, stored: SerializedProgram) -> str | None:
+        """Return that an array which the program takes is not here, if it is not."""
+        is_here = self.key.arrays.keys() >= set(stored.captured)
+        return None if is_here else "an array that it captures is not there"
+
+    def captured(self, stored: SerializedProgram) -> list[object]:
+        """Return the captured arrays that a program takes after its arguments, as JAX converts
+        them.
+        """
+        held = [self.key.arrays[digest] for digest in stored.captured]
+        return [
+            each if isinstance(each, jax.Array) else np.asarray(each, aval_parts(each)[1])
+            for each in held
+        ]
 
     def _unreadable(self, stored: SerializedProgram) -> str | None:
         """Return why a result cannot be rebuilt here, if it cannot."""

@@ -16,7 +16,7 @@ from .._jax.compile_cache.own_entries import delete, path_of, read, write
 from .._record.dynamic_reads import Read
 from .._record.libraries import Libraries, Names
 
-_MAGIC = b"jitney program 6\n"
+_MAGIC = b"jitney program 7\n"
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class SerializedProgram:
         updates: Mutations that the trace made in its arguments, in words (`_body/updates.py`).
         plan: For a computation of several programs, the order in which they run.
         lengths: Bytes of each program; empty for a single one.
+        captured: Digests of the captured arrays that it takes after its arguments.
     """
 
     key: str
@@ -51,6 +52,7 @@ class SerializedProgram:
     updates: Sequence[str] = ()
     plan: Any = None
     lengths: Sequence[int] = ()
+    captured: Sequence[str] = ()
 
     @property
     def programs(self) -> list[bytes]:
@@ -61,7 +63,8 @@ class SerializedProgram:
     @property
     def metadata(self) -> str:
         """Everything about the program besides its code, as text."""
-        return json.dumps([self.form, self.checks, self.weak, self.cuts, self.plan])
+        parts = [self.form, self.checks, self.weak, self.cuts, self.plan, list(self.captured)]
+        return json.dumps(parts)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file: magic, length of the JSON, JSON, programs."""
@@ -76,6 +79,7 @@ class SerializedProgram:
             "updates": self.updates,
             "plan": self.plan,
             "lengths": self.lengths,
+            "captured": self.captured,
             "files": self.libraries.files,
             "names": [astuple(names) for names in self.libraries.names],
             "bytes": len(self.exported),
@@ -110,6 +114,7 @@ class SerializedProgram:
             updates=header["updates"],
             plan=header["plan"],
             lengths=header["lengths"],
+            captured=header["captured"],
         )
 
 

@@ -5,7 +5,7 @@ data, so that no exported program calls Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from .._checks import Unflaggable as HasCallbacks
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.exported import export, is_plain, program_of, results_of
+from .._jax.jaxprs import abstract
+from .._jax.large_constants import LargeConstant, has_content, large_constants, taking_constants
 from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
@@ -43,11 +45,13 @@ class Exported:
         checks: Messages of each run-time check. If there are any, the number of the check that
             failed is the last result.
         weak: Indices of weakly typed results.
+        captured: Digests of the captured arrays that it takes after its arguments.
     """
 
     program: jax.export.Exported
     checks: Messages
     weak: tuple[int, ...]
+    captured: tuple[str, ...]
 
 
 def call_exported(
@@ -85,6 +89,7 @@ class ExportableTrace:
         name: Name of the function.
         given: Arguments of `trace`: arrays, followed by the true sizes of a padded call.
         laid: The devices, if there are several.
+        known: Large arrays that the key of the program holds, by the digest of their content.
     """
 
     def __init__(
@@ -93,10 +98,12 @@ class ExportableTrace:
         name: str,
         given: Sequence[object],
         laid: MeshLayout | None,
+        known: Mapping[str, object],
     ):
         self._treedef: Any = None
         self._name = name
         self._laid = laid
+        self._known = known
         self._arrays, treedef = tree_flatten(given)
 
         def flat(*arrays: object) -> list[jax.Array]:
@@ -139,13 +146,32 @@ class ExportableTrace:
                 raise NotDeterministic("it has run-time checks, and runs over several devices")
             jitted = self._with_number(traced.jaxpr, table)
             traced = _data(lambda: jitted.trace(*specs))
+        captured = self._captured(traced.jaxpr)
+        if captured:
+            constants = [each.value for each in captured.values()]
+            taking = taking_constants(jitted, constants, self._name, lambda: False)
+            jitted = own_jit()(taking)
+            specs += [abstract(each.aval) for each in captured.values()]
 
         if traced.jaxpr.effects:
             raise NotDeterministic(
                 "it has effects: it calls back into Python, or changes references"
             )
         program = run_export(lambda: export().export(jitted)(*specs))
-        return Exported(program, tuple(map(_messages, table.callbacks)), weak)
+        return Exported(program, tuple(map(_messages, table.callbacks)), weak, tuple(captured))
+
+    def _captured(self, jaxpr: object) -> dict[str, LargeConstant]:
+        """Return the large constants of a trace that the key holds, by the digest of their content:
+        another process finds them there.
+        """
+        found: dict[str, LargeConstant] = {}
+        for each in large_constants(jaxpr) if self._laid is None else ():
+            if not each.is_within and not each.aval.weak_type:
+                digests = (key for key in self._known if has_content(self._known[key], each.value))
+                digest = next(digests, None)
+                if digest is not None:
+                    found[digest] = each
+        return found
 
     def check_results(self, content: bytes, exported: Exported) -> None:
         """Check that results over several devices are sharded as those of the body.

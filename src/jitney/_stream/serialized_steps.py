@@ -147,6 +147,7 @@ class _FunctionExporter:
             self._name,
             given,
             None,
+            {},
         )
         exported = trace.export_program()
         if exported.checks:

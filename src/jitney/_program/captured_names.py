@@ -1,0 +1,85 @@
+"""Names of captured arrays: where a function has an array that no argument holds."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+
+from .._jax.large_constants import has_content
+from .._signature.attributes import attributes_of
+from .._stages.derive import Derived
+
+# objects that are looked at before the search ends
+_MOST: Final = 2000
+
+
+def name_of_captured(
+    fn: Callable[..., object],
+    array: object,
+) -> str:
+    """Return the name or path of an array of a trace, such as `W` or `self.weights['in']`."""
+    waiting = deque(_roots(fn))
+    seen = set[int]()
+    while waiting and len(seen) < _MOST:
+        path, value = waiting.popleft()
+        if _is_same(value, array):
+            return f"`{path}`"
+        if id(value) not in seen:
+            seen.add(id(value))
+            waiting += _parts(path, value)
+    return "an array"
+
+
+def _roots(fn: object) -> Iterator[tuple[str, object]]:
+    """Yield what a function names: closure, defaults, the object of a method, globals."""
+    fn = fn.fn if isinstance(fn, Derived) else fn
+    fn = inspect.unwrap(fn) if callable(fn) else fn
+    if isinstance(fn, types.MethodType):
+        yield "self", fn.__self__
+        fn = fn.__func__
+    if not isinstance(fn, types.FunctionType):
+        yield getattr(fn, "__name__", type(fn).__name__), fn
+        return
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        if cell != types.CellType():
+            yield name, cell.cell_contents
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.default is not parameter.empty:
+            yield name, parameter.default
+    for name in _names(fn.__code__):
+        if name in fn.__globals__:
+            yield name, fn.__globals__[name]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _parts(
+    path: str,
+    value: object,
+) -> Iterator[tuple[str, object]]:
+    """Yield the parts of a container or object, and what a function of the user's names."""
+    if isinstance(value, (types.ModuleType, type, np.ndarray)):
+        return
+    if isinstance(value, dict):
+        yield from ((f"{path}[{key!r}]", part) for key, part in [*value.items()][:_MOST])
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"{path}[{i}]", part) for i, part in enumerate(value[:_MOST]))
+    elif isinstance(value, (types.FunctionType, types.MethodType)):
+        yield from _roots(value)
+    else:
+        yield from ((f"{path}.{name}", part) for name, part in attributes_of(value).items())
+
+
+def _is_same(value: object, array: object) -> bool:
+    """Return whether an array of Python is one that a trace holds, which JAX may have converted."""
+    return value is array or (isinstance(value, np.ndarray) and has_content(value, array))
