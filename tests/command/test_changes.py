@@ -70,6 +70,7 @@ def test_programs_are_read_with_shapes_causes_and_lines():
     assert first.key != second.key
 
 
+@pytest.mark.rest
 @jax_explains
 def test_sizes_that_change_are_named_with_the_line_to_write():
     """Nine sizes in three buckets: axes that are equal in all calls have one name, and those that

@@ -181,6 +181,7 @@ def test_a_method_with_rows_goes_through_a_file(tmp_path):
     to_the_bit(loaded(given, shift=2 * W), model.apply(given, shift=2 * W))
 
 
+@pytest.mark.rest
 def test_gradients_of_rows_go_through_a_file(tmp_path):
     """Of `f.value_and_grad`, and `jax.grad` around the loaded function, with respect to what rows
     share and to rows.

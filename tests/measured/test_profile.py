@@ -101,6 +101,7 @@ def test_runs_are_those_made(profile: jitney.types.Profile):
     }
 
 
+@pytest.mark.rest
 def test_a_program_is_where_the_user_wrote_it(profile: jitney.types.Profile):
     """The place is that of the function."""
     assert row(profile, "misfit").place == str(misfit.core.where)

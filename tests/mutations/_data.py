@@ -288,8 +288,8 @@ FILES = [
     Mutation(
         "a result of a loaded program is strongly typed",
         "src/jitney/_export/running.py",
-        "return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)",
-        "return x",
+        "        weak_type=True,\n        sharding=None,\n",
+        "        weak_type=False,\n        sharding=None,\n",
         (f"{_LOADED}results_are_those_of_the_program",),
     ),
     Mutation(
@@ -338,9 +338,12 @@ KEPT = [
             "            stored.libraries.first_change()\n"
             "            or self._unreadable(stored)\n"
             "            or self._changed_reads(stored)\n"
-            "        )"
         ),
-        "        changed = self._unreadable(stored) or self._changed_reads(stored)",
+        (
+            "        changed = (\n"
+            "            self._unreadable(stored)\n"
+            "            or self._changed_reads(stored)\n"
+        ),
         (f"{_KEPT}a_patched_function_that_a_library_uses_is_seen",),
     ),
     Mutation(

@@ -291,8 +291,8 @@ PADDED = [
     Mutation(
         "arrays are filled with zeros",
         "src/jitney/_program/filling.py",
-        "out[(*before, behind)] = out[(*before, last)]",
-        "out[(*before, behind)] = np.zeros((), host.dtype)",
+        "out[behind] = out[last]",
+        "out[behind] = np.zeros((), host.dtype)",
         (f"{_PAD}along_a_mapped_axis_rows_of_the_data_are_filled_in",),
     ),
     Mutation(

@@ -47,8 +47,11 @@ MUTATIONS = [
     Mutation(
         "what stands behind a row is part of it",
         f"{_SOURCE}/lengths.py",
-        "                PaddedRows(column.values, {axis: sizes[axis] for axis in has}),",
-        "                PaddedRows(column.values, {axis: sizes[axis] * 0 + leaf.shape[axis] for axis in has}),",
+        "rows = PaddedRows(column.values, {axis: sizes[axis] for axis in has})",
+        (
+            "rows = PaddedRows(column.values, {axis: sizes[axis] * 0 + column.values.shape[axis + 1]"
+            " for axis in has})"
+        ),
         (f"{_PADDED}lengths_of_a_call_say_how_long_rows_are",),
     ),
     Mutation(

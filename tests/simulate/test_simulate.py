@@ -55,6 +55,7 @@ def test_operations_of_a_device_go_with_its_part_of_the_batch(sweep):
     ]
 
 
+@pytest.mark.rest
 def test_what_is_summed_over_the_batch_does_not_depend_on_the_number_of_devices(sweep):
     """The gradient, once."""
     sums = [[(each.kind, each.along, each.bytes) for each in found.collectives] for found in sweep]

@@ -93,6 +93,7 @@ def test_any_choice_gives_the_rows_of_the_whole(machine, rates, chosen):
     assert auto_line(f, W, ROWS).startswith(chosen)
 
 
+@pytest.mark.rest
 def test_a_value_changes_once_at_most(machine):
     """All calls before the choice are answered by the whole, and all after it by the choice."""
     answers, rows = [], np.tile(ROWS, (10, 1))
@@ -307,6 +308,7 @@ def test_exact_compares_the_whole_call_too(machine, monkeypatch):
     np.testing.assert_allclose(out, by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_nan_is_equal_to_itself(machine):
     """By its bits."""
     machine.rates = FAST_64
@@ -374,6 +376,7 @@ def test_callbacks_are_called_once_each(machine, capfd):
     assert auto_line(f, ROWS[:40]).startswith("whole: test_auto_calls.py")
 
 
+@pytest.mark.rest
 def test_draws_from_one_key_are_not_divided(machine):
     """`rbg` draws for all elements at once."""
 
@@ -389,6 +392,7 @@ def test_draws_from_one_key_are_not_divided(machine):
     assert "draws for all elements at once" in auto_line(f, keys, ROWS)
 
 
+@pytest.mark.rest
 def test_keys_of_each_element_draw_the_same(machine):
     """In any width, and in threads."""
     machine.rates = FAST_64
@@ -455,6 +459,7 @@ def test_under_transforms_it_is_whole_after_the_choice_too(machine):
     assert machine.tried == []
 
 
+@pytest.mark.rest
 def test_derivatives_learn_too(machine):
     """Each is a program of its own."""
     machine.rates = FAST_64
@@ -470,6 +475,7 @@ def test_derivatives_learn_too(machine):
     assert "64 at a time" in machine.tried
 
 
+@pytest.mark.rest
 def test_a_check_raises_its_own_error_in_any_call(machine):
     """In those that try, in that which decides, and in later ones."""
     machine.rates = FAST_64
@@ -507,6 +513,7 @@ def test_a_way_that_fails_by_itself_is_dropped(machine, monkeypatch):
     assert "64 at a time: JaxRuntimeError" in auto_line(f, W, ROWS)
 
 
+@pytest.mark.rest
 def test_a_nan_is_named(machine):
     """`debug_nans` looks at the result of the call."""
     machine.rates = FAST_64
@@ -520,6 +527,7 @@ def test_a_nan_is_named(machine):
             f(ROWS)
 
 
+@pytest.mark.rest
 def test_numbers_that_the_body_needs_are_static(machine):
     """As without `auto`."""
     machine.rates = FAST_64
@@ -534,6 +542,7 @@ def test_numbers_that_the_body_needs_are_static(machine):
         np.testing.assert_allclose(powers(ROWS, 2.0, times), ROWS * 2.0**times, rtol=1e-6)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "options",
     [
@@ -555,6 +564,7 @@ def test_other_options_act_as_usual(machine, options):
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
 
 
+@pytest.mark.rest
 def test_compiled_ahead_it_still_learns(machine):
     """The first call has no compile, so that of `compile` counts."""
     machine.rates = FAST_64
@@ -564,6 +574,7 @@ def test_compiled_ahead_it_still_learns(machine):
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
 
 
+@pytest.mark.rest
 def test_threads_of_the_user_do_not_wait_for_a_trial(machine):
     """One tries, and the others are answered by the whole."""
     machine.rates, machine.compiling = FAST_64, 10_000.0
@@ -593,6 +604,7 @@ def test_an_axis_that_cannot_be_cut_stays_whole(machine):
     np.testing.assert_allclose(learnt(f, ROWS), np.abs(np.fft.fft(ROWS)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_results_of_several_kinds_keep_their_types(machine):
     """Integers, booleans, a static value beside them, and an empty array."""
     machine.rates = FAST_64

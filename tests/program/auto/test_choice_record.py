@@ -64,6 +64,7 @@ def test_that_nothing_was_gained_is_handed_on_too(machine, folder):
     assert auto_line(f, W, ROWS).startswith("whole, as an earlier process has measured")
 
 
+@pytest.mark.rest
 def test_sizes_of_a_bucket_share_a_record(machine, folder):
     """160 and 140 are counted as 256; 100 is not."""
     machine.rates = FAST_64

@@ -113,6 +113,7 @@ def test_padded_results_are_rows_of_the_next_function():
     np.testing.assert_allclose(by_values, 2 * sums.values * scales[:, None], rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_a_gradient_goes_through_padded_arrays():
     """Of shared parameters, and of the arrays: zero behind each row."""
 

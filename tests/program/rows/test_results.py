@@ -57,6 +57,7 @@ def test_an_axis_that_not_all_buckets_pad_is_cut(body, sizes, before, ragged):
     is_each(f(given), body, given)
 
 
+@pytest.mark.rest
 def test_results_may_differ_along_an_axis_without_padding():
     given = [*rows(5, 9, shape=(3,)), *rows(5, shape=(2,))]
     is_each(mapped(total)(given), total, given)

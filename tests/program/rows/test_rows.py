@@ -337,6 +337,7 @@ def test_a_gradient_is_that_of_each_row():
     close(again, grads["w"])
 
 
+@pytest.mark.rest
 def test_jax_differentiates_through_rows():
     """With respect to shared parameters: the sum over rows; and to the rows."""
     f = mapped()
