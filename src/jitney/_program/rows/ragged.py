@@ -296,9 +296,11 @@ def ragged(
     is_read = offsets is not None and all(
         hasattr(values, name) for name in ("shape", "dtype", "__getitem__")
     )
-    array: Array = cast("Array", values) if is_read else np.asarray(values)
-    if isinstance(values, jax.Array):
-        array = values
+    # Random keys are no array of NumPy.
+    if is_read or isinstance(values, jax.Array):
+        array = cast("Array", values)
+    else:
+        array = np.asarray(values)
     if (offsets is None) == (lengths is None):
         raise _misfit(
             "offsets and lengths are both given" if lengths is not None else "no offsets are given"
