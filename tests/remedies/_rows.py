@@ -218,6 +218,13 @@ CASES = [
         SUMS,
     ),
     Remedy(
+        "_program/rows/ragged.py:PaddedRows.__init__",
+        "write PaddedRows(values, {0: lengths})",
+        lambda: PaddedRows(PADDED, LENGTHS),
+        lambda: by_row(total)(PaddedRows(PADDED, {0: LENGTHS})),
+        SUMS,
+    ),
+    Remedy(
         "_program/rows/block_programs.py:refuse_options",
         "leave it out",
         lambda: by_row(total, donate="x")(ROWS),

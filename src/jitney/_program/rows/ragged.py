@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._errors import ContractError
+from ..._errors import ContractError, repr_of
 from ..._jax.trees import Tracer, register_pytree_node
 from ..._jax.typed import Array, NumPyArray
 from ..._owners import public
@@ -152,6 +152,11 @@ SHORT = 64
 """Rows up to this length are gathered by their positions: a copy of each takes longer."""
 
 
+def _is_mapping(value: object) -> bool:
+    """Return whether a value is a mapping."""
+    return isinstance(value, Mapping)
+
+
 @public_in("jitney.types")
 class PaddedRows:
     """Rows of unlike lengths in a padded array: results of a function with `ragged="padded"`, which
@@ -160,6 +165,9 @@ class PaddedRows:
     Args:
         values: The array, of shape (rows, ...).
         sizes: Position of an axis in a row -> the size of each row along it.
+
+    Raises:
+        ContractError: `sizes` is no mapping.
     """
 
     def __init__(
@@ -167,6 +175,14 @@ class PaddedRows:
         values: Array,
         sizes: Mapping[int, Array],
     ):
+        if not _is_mapping(sizes):
+            raise ContractError(
+                "PaddedRows()",
+                f"{repr_of(sizes)} says of no axis which sizes rows have.",
+                "Rows are unlike along axes, which are named by their positions in a row.",
+                "write PaddedRows(values, {0: lengths}).",
+                code="J221",
+            )
         self.values = values
         self.sizes = dict(sizes)
 
