@@ -156,6 +156,9 @@ def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     options.
     """
     drawn = _draw(rng, program, n)
+    # There is a linear function for each copy, which whoever calls it maps.
+    if drawn.kind == "linearize" and drawn.copies:
+        return None
     form = str(pick(rng, ("bare", "bare", "dict", "none")))
     of = program.number() if drawn.kind in NUMBERS else program.floats(form)
     of = two_axes(of) if drawn.two else of
