@@ -156,9 +156,6 @@ def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     options.
     """
     drawn = _draw(rng, program, n)
-    # There is a linear function for each copy, which whoever calls it maps.
-    if drawn.kind == "linearize" and drawn.copies:
-        return None
     form = str(pick(rng, ("bare", "bare", "dict", "none")))
     of = program.number() if drawn.kind in NUMBERS else program.floats(form)
     of = two_axes(of) if drawn.two else of
@@ -178,8 +175,17 @@ def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             return call(**given, wrt=wrt, cotangent=task.back(arrays))
         if drawn.kind == "linearize":
             value, linear = call(**given, wrt=wrt)
-            along = task.along(arrays)
-            return value, linear(along if drawn.many else along[wrt])
+            along, axes = task.along(arrays), task.axes(arrays)
+            if not drawn.copies:
+                return value, linear(along if drawn.many else along[wrt])
+            # There is a linear function for each copy, which whoever calls it maps.
+            towards = {name: axes[name] for name in along}
+            mapped = jax.vmap(
+                lambda linear, towards: linear(towards if drawn.many else towards[wrt]),
+                in_axes=(0, towards),
+                axis_size=drawn.copies,
+            )
+            return value, mapped(linear, along)
         out = call(**given, wrt=wrt)
         return (
             jax.tree.map(lambda x: x.todense(), out, is_leaf=lambda x: hasattr(x, "todense"))
@@ -267,7 +273,7 @@ class _Task:
             for name in self.names(arrays)
         }
 
-    def _axes(self, arrays: Arrays) -> dict[str, Any]:
+    def axes(self, arrays: Arrays) -> dict[str, Any]:
         return {
             name: None if name == self._shared() or not self.drawn.copies else 0 for name in arrays
         }
@@ -275,7 +281,7 @@ class _Task:
     def back(self, arrays: Arrays) -> Any:
         """Ones and twos, as large as the result."""
         run = (
-            (lambda a: jax.vmap(lambda a: self.body(**a), in_axes=(self._axes(arrays),))(a))
+            (lambda a: jax.vmap(lambda a: self.body(**a), in_axes=(self.axes(arrays),))(a))
             if self.drawn.copies
             else (lambda a: self.body(**a))
         )
@@ -288,7 +294,7 @@ class _Task:
         names, kind = self.names(arrays), self.drawn.kind
         along = self.along(arrays)
         back = self.back(arrays) if kind == "vjp" else None
-        axes = self._axes(arrays)
+        axes = self.axes(arrays)
 
         def one(arrays: Any, along: Any, back: Any) -> Any:
             rest = {name: x for name, x in arrays.items() if name not in names}

@@ -17,11 +17,12 @@ from typing import Final
 import jax
 import numpy as np
 
+from .array_bytes import bytes_of
 from .evaluation import CallStack, evaluate_jaxpr, without_calls
 from .jaxprs import called_jaxpr, open_jaxpr, programs, rebind
 from .primitives import PLAIN_CALLS
 from .trees import canonicalize_dtype, tree_flatten, tree_unflatten
-from .typed import AnyJaxpr, Aval, JaxprEqn, Jitted, NumPyArray
+from .typed import AnyJaxpr, Aval, JaxprEqn, Jitted
 
 LARGE: Final = 1 << 20
 """Bytes above which a constant is large."""
@@ -118,11 +119,7 @@ def has_content(
         return False
     if canonicalize_dtype(ours.dtype) != theirs.dtype:
         return False
-    return np.array_equal(_bytes(ours.astype(theirs.dtype, copy=False)), _bytes(theirs))
-
-
-def _bytes(value: NumPyArray) -> NumPyArray:
-    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return np.array_equal(bytes_of(ours.astype(theirs.dtype, copy=False)), bytes_of(theirs))
 
 
 class ConstantsChanged(Exception):

@@ -32,9 +32,20 @@ Python's own containers.
 """
 device_put: Callable[..., Any] = jax.device_put
 issubdtype: Callable[[Any, Any], bool] = getattr(jax.dtypes, "issubdtype")  # noqa: B009
-canonicalize_dtype: Callable[[Any], Any] = jax.dtypes.canonicalize_dtype
 extended: Any = jax.dtypes.extended
 _usual: Any = object.__getattribute__
+
+
+_WIDE = 8
+"""Bytes of the types that JAX narrows where it has no numbers of 64 bits."""
+
+
+def canonicalize_dtype(dtype: Any) -> Any:
+    """Return the dtype that JAX has for a dtype, or for a type of Python's numbers."""
+    if isinstance(dtype, np.dtype) and dtype.itemsize < _WIDE:
+        return dtype
+    # JAX takes longer.
+    return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
+from .._jax.array_bytes import bytes_of
 from .._jax.typed import Array, NumPyArray
 
 Words = TypeVar("Words", jax.Array, NumPyArray)
@@ -34,7 +35,7 @@ def checksum(array: Array) -> int | None:
 
 
 def _on_host(array: NumPyArray) -> int:
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    flat = bytes_of(array)
     # Words as on the devices: of 4 bytes, or of the dtype's own size if that is smaller.
     words = flat.view(f"u{min(_WORD, array.dtype.itemsize)}") if array.size else flat
     total = 0

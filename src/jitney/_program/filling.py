@@ -38,8 +38,6 @@ PROGRAM = 25e-3
 _CROSSING, _BYTES_A_SECOND = 50e-6, 1e10
 # Seconds that a view takes longer than a copy by a program, for arrays up to this many bytes.
 _VIEW, _SMALL = 60e-6, 2**16
-# Bytes of the types that JAX narrows where it has no numbers of 64 bits.
-_WIDE = 8
 # A view may keep at most this many times its own bytes in memory.
 _HELD = 2
 # How many padded results are kept together with their parts, and the most bytes of one: 256 MiB in
@@ -282,7 +280,7 @@ def _has_its_type(array: jax.Array) -> bool:
     """Return whether programs take an array in its own type: not an array of 64 bits where JAX has
     32.
     """
-    return array.dtype.itemsize < _WIDE or array.dtype == canonicalize_dtype(array.dtype)
+    return array.dtype == canonicalize_dtype(array.dtype)
 
 
 def _stops_at_nan() -> bool:

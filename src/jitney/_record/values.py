@@ -30,6 +30,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import Where
+from .._jax.array_bytes import bytes_of
 from .._jax.jitted import JITTED, jit_options
 from .._jax.large_constants import LARGE
 from .._jax.mesh import Mesh, mesh_fingerprint
@@ -103,11 +104,7 @@ _DEEPEST = 60
 
 def content_digest(value: NumPyArray) -> str:
     """Return a digest of the bytes of an array."""
-    contiguous = np.ascontiguousarray(value)
-    # A large array is read where it is.
-    is_large = value.nbytes > LARGE
-    content = contiguous.reshape(-1).view(np.uint8).data if is_large else contiguous.tobytes()
-    return hashlib.blake2b(content, digest_size=32).hexdigest()
+    return hashlib.blake2b(bytes_of(value).data, digest_size=32).hexdigest()
 
 
 class ContentHasher:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from .._errors import DataError
+from .._jax.array_bytes import bytes_of
 from .._jax.settings import x64_is_on
 from .._jax.typed import DType, NumPyArray
 from .._view.fitting import demand_whole_numbers_fit
@@ -254,8 +255,7 @@ def _is_fixed(data: object) -> bool:
 
 def _mark(part: NumPyArray) -> int:
     """Checksum of the bytes of a chunk."""
-    content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-    return zlib.crc32(content.data)
+    return zlib.crc32(bytes_of(part).data)
 
 
 # Errors that reading again does not mend.

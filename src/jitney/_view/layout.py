@@ -396,10 +396,6 @@ def jit_is_off() -> bool:
     return options.jax_disable_jit
 
 
-_WIDE = 8
-"""Bytes of the types that JAX narrows where it has no numbers of 64 bits."""
-
-
 def aval_parts(array: Any) -> tuple[tuple[int, ...], DType, bool]:
     """Shape, dtype (as JAX converts it) and weak type of an array, a tracer, an abstract value or a
     Python number.
@@ -407,8 +403,8 @@ def aval_parts(array: Any) -> tuple[tuple[int, ...], DType, bool]:
     dtype = getattr(array, "dtype", None)
     if dtype is None:
         return (), canonicalize_dtype(type(array)), True
-    # Types of fewer than 64 bits are what they are; random keys are of no type of NumPy.
-    if isinstance(dtype, np.dtype) and dtype.itemsize >= _WIDE:
+    # Random keys are of no type of NumPy.
+    if isinstance(dtype, np.dtype):
         dtype = canonicalize_dtype(dtype)
     weak = bool(getattr(array, "weak_type", False))
     return tuple(array.shape), dtype, weak

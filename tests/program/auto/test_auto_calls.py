@@ -1,6 +1,8 @@
 """`auto=True`: lazy, honest, and the results of the whole."""
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
@@ -45,6 +47,17 @@ def learnt(f, *args):
         out = f(*args)
     assert "learns" not in auto_line(f, *args)
     return out
+
+
+def test_arrays_of_a_call_are_let_go(machine):
+    """While it learns, and after."""
+    f = optimize(**AUTO)(residual)
+    rows = jnp.asarray(ROWS)
+    seen = weakref.ref(rows)
+    learnt(f, W, rows)
+    del rows
+    gc.collect()
+    assert seen() is None
 
 
 def test_nothing_is_tried_before_calls_have_taken_as_long_as_their_compile(machine):

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import jax
-import numpy as np
 
 from ..._diagnosis.needed_values import CAUGHT, need_of
+from ..._jax.array_bytes import bytes_of
 from ..._jax.compile_cache.cache import folder
 from ..._jax.compile_cache.own_entries import path_of, read, write
 from ..._jax.jaxprs import open_jaxpr
@@ -65,7 +65,7 @@ class RecordFile:
 
     Args:
         entry: Program of the calls.
-        arrays: Their arrays.
+        arrays: The first of their arrays.
         dims: Position of the axis in each array.
         size: Its elements.
     """
@@ -78,7 +78,8 @@ class RecordFile:
         size: int,
     ):
         self._entry = entry
-        self._arrays = arrays
+        # Not the arrays themselves, which would stay in memory.
+        self._avals = list(map(aval_parts, arrays))
         self._dims = dims
         # Equal bits of one size say nothing of another.
         self.bucket = size if entry.options.auto == EXACT else bucket_of(size)
@@ -128,8 +129,7 @@ class RecordFile:
         """
         entry = self._entry
         two: list[object] = []
-        for array, dim in zip(self._arrays, self._dims, strict=True):
-            shape, dtype, weak = aval_parts(array)
+        for (shape, dtype, weak), dim in zip(self._avals, self._dims, strict=True):
             if dim is not None:
                 shape = (*shape[:dim], 2, *shape[dim + 1 :])
             two.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
@@ -160,7 +160,7 @@ class RecordFile:
             # Equal bits were proven for these constants.
             if issubdtype(dtype, extended):
                 return None
-            digest.update(np.ascontiguousarray(constant).tobytes())
+            digest.update(bytes_of(constant).data)
         return digest.hexdigest()[:32]
 
 
