@@ -134,6 +134,7 @@ def cut(x, want):
     return np.asarray(x)[tuple(slice(0, size) for size in want.shape)]
 
 
+@pytest.mark.core("int8-*", "uint16-*", "int32-*")
 @pytest.mark.parametrize("fn", [read, write, inside], ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_positions_of_every_type(fn, dtype):

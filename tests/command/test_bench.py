@@ -188,6 +188,7 @@ def test_sizes_of_one_bucket_share_a_program(script, capsys):
     assert [row[1] == "shared" for row in rows] == [False, True, False]
 
 
+@pytest.mark.rest
 def test_modules_come_from_a_function_beside(script, capsys):
     """It gets the sizes that its parameters name."""
     typed = [
@@ -207,6 +208,7 @@ def test_modules_come_from_a_function_beside(script, capsys):
     ]
 
 
+@pytest.mark.rest
 def test_what_does_not_fit_ends_the_range(script, monkeypatch, capsys):
     """Status 1, with the sizes below it measured and told."""
     monkeypatch.setattr(measuring, "free_bytes", lambda: 4 * 100)

@@ -109,6 +109,7 @@ def test_memory_alone_takes_the_longest_axis_that_can_be_cut():
     np.testing.assert_allclose(program(x, c), jax.jit(f)(x, c), rtol=1e-3)
 
 
+@pytest.mark.core("800-3000-k")
 @pytest.mark.parametrize(("n", "k", "longest"), [(3000, 800, "n"), (800, 3000, "k")])
 def test_of_two_axes_that_can_be_cut_memory_takes_the_longer_one(n, k, longest):
     """Whichever comes first in the signature."""

@@ -160,6 +160,7 @@ def test_a_call_under_an_outer_transform_is_left_alone():
     assert remedies(f) == set()
 
 
+@pytest.mark.core("sizes0", "sizes4")
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -59,6 +59,7 @@ def test_arrays_of_numpy_are_cut_as_well():
     np.testing.assert_array_equal(out, ROWS)
 
 
+@pytest.mark.core("bool", "int4", "bfloat16", "complex64", "float8_e4m3fn")
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -318,6 +319,7 @@ def test_lapack_on_many_numbers_is_refused():
     np.testing.assert_allclose(measured, out, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.core("48")
 @pytest.mark.parametrize("size", [16, 48, 64])
 def test_chunks_are_as_wide_as_without_workers(size):
     """So results are equal to the bit, also those of LAPACK and of matrix products."""

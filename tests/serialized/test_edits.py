@@ -48,7 +48,7 @@ def run(path, context, numbers, change=str):
         return lab.notes(main.program), main.program.stats.traces
 
 
-@pytest.mark.core("plain-set_member", "grad-custom_body", "while-comprehension")
+@pytest.mark.core("plain-set_member", "while-comprehension")
 @pytest.mark.parametrize(("context", "place"), cases(EDITS, GATE))
 def test_an_edited_number_is_the_one_that_is_computed_with(shared, tmp_path, context, place):
     """Wherever it stands: the program of before is not found, and the result is the new one."""

@@ -19,6 +19,7 @@ MANY = settings(max_examples=max(200, settings.default.max_examples))
 X = array(np.ones(2))
 
 
+@pytest.mark.rest
 @MANY
 @given(VALUES, VALUES)
 @examples(*({"a": a, "b": b} for a, b in neighbours()))

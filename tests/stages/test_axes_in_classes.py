@@ -108,6 +108,7 @@ def assert_equal(got, f, *args):
         np.testing.assert_allclose(a, b, rtol=1e-12 if b.dtype == np.float64 else 2e-6)
 
 
+@pytest.mark.core("float32-Module", "float32-Registered")
 @KIND
 @WIDE
 def test_sizes_share_the_program_of_their_bucket(kind, precision):
@@ -122,6 +123,7 @@ def test_sizes_share_the_program_of_their_bucket(kind, precision):
     assert f.traces == before
 
 
+@pytest.mark.core("float32-Module", "float32-Registered")
 @KIND
 @WIDE
 def test_a_long_axis_is_cut_into_chunks(kind, precision):
@@ -132,6 +134,7 @@ def test_a_long_axis_is_cut_into_chunks(kind, precision):
     assert_equal(cut(data), body_of(kind), data)
 
 
+@pytest.mark.core("float32-Module", "float32-Registered")
 @KIND
 @WIDE
 def test_a_stream_reads_along_it(kind, precision):

@@ -488,6 +488,7 @@ def directions(models):
     )
 
 
+@pytest.mark.core("part")
 @pytest.mark.parametrize("axes", [WHOLE, HEADS, "member"], ids=["whole", "part", "rank"])
 def test_derivatives_along_directions_of_a_stack(axes):
     """A tangent is mapped as its primal, and a cotangent as the result."""

@@ -29,6 +29,7 @@ from examples.rows import (
 SIZES = _sides.Lengths(5, 12, 9, 16)
 
 
+@pytest.mark.rest
 def test_the_likelihood_of_a_sequence_is_the_sum_over_all_paths():
     """Of hidden states, whose logarithm is summed over sequences."""
     logits = [each[..., :3] for each in hmm.parameters()]

@@ -301,6 +301,7 @@ def test_results_survive_copying(copied):
     assert other.message == fit.message
 
 
+@pytest.mark.rest
 def test_a_batch_is_printed_as_a_summary_and_the_first_few():
     """Ten thousand fits in a screenful, counted by what they ended with."""
     rng = np.random.default_rng(0)
@@ -320,6 +321,7 @@ def test_a_batch_is_printed_as_a_summary_and_the_first_few():
     assert len([line for line in text.splitlines() if ", x [1. 2.]" in line]) == 5
 
 
+@pytest.mark.rest
 def test_a_batch_that_cannot_begin_names_the_first_of_its_fits():
     """And how many there are."""
     start = np.ones((2000, 2))

@@ -14,7 +14,7 @@ FITS = [
 ]
 
 
-@pytest.mark.core("*-1")
+@pytest.mark.core("Misra1a-1", "DanWood-1", "Gauss1-1", "MGH09-1", "BoxBOD-1", "Rat43-1")
 @pytest.mark.parametrize(("name", "start"), FITS)
 def test_certified_digits(name, start):
     """From either start every parameter has at least six of NIST's certified digits."""

@@ -86,6 +86,7 @@ def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
     assert dict(machine.runs[::-1])["64 at a time"] == 1280
 
 
+@pytest.mark.core("rates0-*", "rates3-*", "rates4-*")
 @pytest.mark.parametrize(
     ("rates", "chosen"),
     [
@@ -460,6 +461,7 @@ def test_under_transforms_it_is_whole(machine):
     assert machine.tried == []
 
 
+@pytest.mark.rest
 def test_under_transforms_it_is_whole_after_the_choice_too(machine):
     """The choice is of calls that stand alone."""
     machine.rates = FAST_64

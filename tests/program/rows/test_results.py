@@ -46,6 +46,7 @@ def first(x: Float[Array, "*a t"]):
     return jnp.sum(x, axis=0)
 
 
+@pytest.mark.core("*-sizes0-*-list", "tail-sizes3-before2-*", "head-sizes1-before0-padded")
 @pytest.mark.parametrize("ragged", ["list", "padded"])
 @pytest.mark.parametrize("before", [(20, 30), (3, 4), (20, 3)])
 @pytest.mark.parametrize("sizes", [(20, 5, 12), (5, 6), (12, 13), (1, 20, 0)])
@@ -155,6 +156,7 @@ def test_lengths_that_are_no_sizes_are_refused(given):
         jitney.ragged(np.ones((2, 4), np.float32), lengths=given)
 
 
+@pytest.mark.core("sizes1", "sizes2")
 @pytest.mark.parametrize("sizes", [(3, 5), (0, 5, 1), (0, 0)])
 def test_keys_are_padded_with_those_of_zeros(sizes):
     """The sizes say where each row ends; a stream joins them alike."""

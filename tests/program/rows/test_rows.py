@@ -271,6 +271,7 @@ def test_rows_in_float64():
         close(out, [2 * y for y in given], rtol=1e-14)
 
 
+@pytest.mark.core("options0", "options3")
 @pytest.mark.parametrize(
     "options", [{"precision": "f64"}, {"precision": "bf16"}, {"compiler": "fast"}, {"remat": True}]
 )
