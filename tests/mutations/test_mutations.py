@@ -24,6 +24,22 @@ def test_the_tests_of_a_mutation_are_there():
         assert f"def {name}" in (ROOT / file).read_text(), test
 
 
+def test_the_core_has_a_case_of_each(request):
+    """Of its tests; the whole core knows."""
+    config = request.config
+    is_whole = config.getoption("--core") and {*config.args} == {"tests", "examples"}
+    if not is_whole or config.getoption("--part"):
+        pytest.skip("the whole core is asked")
+    cases = {item.nodeid for item in request.session.items}
+    known = (
+        cases
+        | {case.partition("[")[0] for case in cases}
+        | {case.partition("::")[0] for case in cases}
+    )
+    lost = {each.name for each in MUTATIONS if not known.intersection(each.tests)}
+    assert lost == set()
+
+
 def test_no_two_mutations_share_a_name():
     """A name is what `-k` and `--all-core` take."""
     names = [mutation.name for mutation in MUTATIONS]

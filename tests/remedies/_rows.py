@@ -34,6 +34,14 @@ def scaled(x: Float[Array, "n"], w: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x * w)
 
 
+def doubled(x: Float[Array, "n"]):
+    return x * 2
+
+
+def doubled_annotated(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x * 2
+
+
 def spectrum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(jnp.fft.fft(x).real)
 
@@ -130,6 +138,13 @@ def by_row(fn, **options):
 
 
 CASES = [
+    Remedy(
+        "_stages/derive.py:_Derivation._vjp",
+        "annotate the result of the function, as its arguments",
+        lambda: by_row(doubled).vjp(ROWS, cotangent=ROWS),
+        lambda: by_row(doubled_annotated).vjp(ROWS, cotangent=ROWS)[1]["x"][2],
+        2 * ROWS[2],
+    ),
     Remedy(
         "_contract/check.py:_not_an_array",
         "map them as rows",

@@ -534,7 +534,6 @@ def test_options_stand_around():
     assert f.jacobian.program().stats.traces == 1
 
 
-@pytest.mark.rest
 def test_directions_are_chunked_to_fit_memory():
     """As many at a time as the compiler says fit; the numbers are the same."""
 

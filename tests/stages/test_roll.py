@@ -229,7 +229,7 @@ def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(na
     assert "6 equal layers are one loop" in str(f.grad.plan(WS, BS, X))
 
 
-@pytest.mark.rest
+@pytest.mark.core("plain")
 @pytest.mark.parametrize("name", ["plain", "two stacks"])
 def test_a_step_that_takes_its_gradient_itself_has_loops_both_ways(name):
     """The layers of the forward and those of the backward pass; the parameters are those of the
@@ -312,7 +312,6 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
-@pytest.mark.rest
 def test_rules_that_differ_in_branches_are_each_layers_own():
     """JAX prints a branch without the rules of the functions in it, so its text does not say
     whether two are equal.

@@ -397,6 +397,15 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
         stream(moments, x, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    """Its checksums are others."""
+    path, x = tmp_path / "run", rows(100)
+    broken(path, x, checkpoint_every=1)
+    path.write_bytes(path.read_bytes().replace(b"jitney checkpoint 3", b"jitney checkpoint 2", 1))
+    with pytest.raises(JitneyError, match="is of another version of jitney"):
+        stream(moments, x, chunk={"n": 8}, checkpoint=path, progress=False)
+
+
 def test_narrow_floats_are_kept(tmp_path):
     """NumPy's files do not know bfloat16."""
 

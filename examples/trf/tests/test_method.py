@@ -185,7 +185,6 @@ def test_subproblem_is_exact():
     np.testing.assert_allclose((R.T @ R + alpha * np.eye(4)) @ p, -R.T @ c, rtol=0.02, atol=1e-3)
 
 
-@pytest.mark.rest
 def test_a_step_inside_the_region_is_that_of_gauss_and_newton():
     """It solves the least-squares problem, and its multiplier is zero."""
     rng = np.random.default_rng(3)

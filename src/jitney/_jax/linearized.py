@@ -17,8 +17,21 @@ from .trees import keystr, tree_flatten_with_path
 from .typed import Jaxpr
 
 
-def fitting(where: Where, name: str, given: object, at: object) -> Any:
+def fitting(
+    where: Where,
+    name: str,
+    given: object,
+    at: object,
+    fix: str | None = None,
+) -> Any:
     """Return a direction as checked arrays: with the structure, shapes and dtypes of `at`.
+
+    Args:
+        where: The function, for messages.
+        name: Name of what it is a direction of.
+        given: The direction.
+        at: What it is a direction of.
+        fix: What to do if it does not fit, if that is more than building it anew.
 
     Raises:
         DerivativeError: The direction has another structure, shape or dtype.
@@ -31,7 +44,7 @@ def fitting(where: Where, name: str, given: object, at: object) -> Any:
             f"the direction of {name!r} has another structure: {jax.tree.structure(given)}, not"
             f" {treedef}.",
             "A direction has the structure, shapes and dtypes of what it is a direction of.",
-            "build it with jax.tree.map.",
+            fix or "build it with jax.tree.map.",
             code="J243",
         )
     for (path, leaf), direction in zip(leaves, jax.tree.leaves(given), strict=True):
@@ -41,7 +54,7 @@ def fitting(where: Where, name: str, given: object, at: object) -> Any:
                 f"the direction of {name}{keystr(path)} is"
                 f" {direction.dtype}{list(direction.shape)}, for {leaf.dtype}{list(leaf.shape)}.",
                 "A direction has the structure, shapes and dtypes of what it is a direction of.",
-                "convert or reshape it.",
+                fix or "convert or reshape it.",
                 code="J243",
             )
     return given

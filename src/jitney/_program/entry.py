@@ -83,6 +83,7 @@ from .wrappers import Run, lower_as_run, runner
 
 if TYPE_CHECKING:
     from .rows.groups import RowGroups
+    from .rows.lengths import RowShape
 
 SCOPE = "jitney.optimize"
 """Name scope of all operations of a Program in profiles, which sets them apart from those of plain
@@ -217,6 +218,8 @@ class Specialization(CallPlanner):
         self.streams: dict[Hashable, Any] = {}
         # Groups of rows of unlike lengths, each of which has one call of this entry.
         self.row_groups: dict[Hashable, RowGroups] = {}
+        # Shapes of a row in a padded array -> how its sizes follow from those of its axes.
+        self.row_shapes: dict[Hashable, list[RowShape]] = {}
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False

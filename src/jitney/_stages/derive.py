@@ -617,7 +617,15 @@ class _Derivation:
         else:
             self._note_decision("reverse", how)
         value, pull = jax.vjp(self._differentiable, self.at)
-        cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
+        # Rows and axes of `vmap` are found in a cotangent by the annotation of the result.
+        is_annotated = signature_of(self.derived.fn).return_annotation is not Signature.empty
+        cotangent = fitting(
+            self.where,
+            COTANGENT,
+            self.directions[COTANGENT],
+            value,
+            fix=None if is_annotated else "annotate the result of the function, as its arguments.",
+        )
         (product,) = pull(cotangent)
         return value, self._by_name(product)
 
@@ -805,16 +813,8 @@ class _Derivation:
         tangents: dict[str, object] = {}
         for name in self.names:
             tangent = self.directions[TANGENT + name]
-            tangents[name] = self._fitting(name, tangent, self.at[name])
+            tangents[name] = fitting(self.where, name, tangent, self.at[name])
         return tangents
-
-    def _fitting(
-        self,
-        name: str,
-        given: object,
-        at: object,
-    ) -> object:
-        return fitting(self.where, name, given, at)
 
     def _by_name(self, parts: Mapping[str, object]) -> object:
         return parts[self.names[0]] if self.derived.single else dict(parts)

@@ -8,13 +8,13 @@ Otherwise results of the old rows would be mixed with results of the new ones.
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import jax
 import numpy as np
+import xxhash
 
 from .._errors import DataError
 from .._jax.array_bytes import bytes_of
@@ -133,7 +133,7 @@ class ChunkReader:
         # Checksums cost a pass over the bytes, so they are taken only where a chunk may be read
         # twice from data that can change.
         self._marked = [kept or (passes > 1 and not _is_fixed(rows)) for rows in data]
-        self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
+        self._marks = np.zeros((len(sources), len(pieces)), np.uint64)
         self._seen = np.zeros(len(pieces), np.bool_)
         # The caller's setting: chunks are read in the 64-bit context of the schedule.
         self._wide: bool = x64_is_on()
@@ -255,7 +255,7 @@ def _is_fixed(data: object) -> bool:
 
 def _mark(part: NumPyArray) -> int:
     """Checksum of the bytes of a chunk."""
-    return zlib.crc32(bytes_of(part).data)
+    return xxhash.xxh3_64_intdigest(bytes_of(part).data)
 
 
 # Errors that reading again does not mend.

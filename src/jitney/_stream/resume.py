@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from .reading import ChunkReader
     from .stream_layout import StreamLayout
 
-_MAGIC = b"jitney checkpoint 2\n"
+_MAGIC = b"jitney checkpoint 3\n"
+# How the files of all versions begin; a version with other checksums reads none of these.
+_FAMILY = b"jitney checkpoint "
 _UNFINISHED = ".unfinished-"
 # Seconds between two saves, if the user sets no interval.
 _LEAST = 1.0
@@ -49,14 +51,14 @@ class CheckpointState:
         at: Number of elements of the axis that the pass has done.
         values: Results of earlier passes, by the number of their value.
         state: Carry of the pass: for each accumulating operation its arrays.
-        known: Checksums and stamps of the rows that were read; see `ChunkReader`.
+        known: Gives checksums and stamps of the rows that were read; see `ChunkReader`.
     """
 
     index: int
     at: int
     values: Values
     state: Carry
-    known: Mapping[str, NumPyArray]
+    known: Callable[[], Mapping[str, NumPyArray]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def start_position(
     record = kept.read() if kept is not None else None
     if record is None:
         return Position()
-    reader.resume(record.known)
+    reader.resume(record.known())
     state = laid.shard_carry(record.state)
     return Position(
         record.index,
@@ -179,6 +181,14 @@ class Checkpoint:
         start = len(_MAGIC)
         end = start + 32
         digest, body = content[start:end], content[end:]
+        if content.startswith(_FAMILY) and not content.startswith(_MAGIC):
+            raise JitneyError(
+                self.where,
+                f"the checkpoint {self.path} is of another version of jitney.",
+                "A run goes on with the checksums that it began with.",
+                "give another file name, or remove the file to start again.",
+                code="J282",
+            )
         # Check the digest before NumPy parses anything.
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
@@ -214,7 +224,7 @@ class Checkpoint:
                 state.append([_restore_dtype(name, file[name]) for name in own])
 
             known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
-        return CheckpointState(index, at, values, state, known)
+        return CheckpointState(index, at, values, state, lambda: known)
 
     def save_if_due(self, progress: CheckpointState) -> None:
         """Write the file if it is due; called after each chunk."""
@@ -265,7 +275,7 @@ class Checkpoint:
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
         for i, arrays in enumerate(progress.state):
             parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for j, x in enumerate(arrays))
-        parts.update({f"r{name}": x for name, x in progress.known.items()})
+        parts.update({f"r{name}": x for name, x in progress.known().items()})
 
         buffer = io.BytesIO()
         _savez(

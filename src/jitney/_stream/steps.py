@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -94,7 +94,7 @@ class StreamProgram:
         """Digest of the computation, compared when a run resumes from a checkpoint."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def pieces(self) -> list[tuple[int, int]]:
         """Start and length of each chunk."""
         starts = range(0, self.total, self.size)

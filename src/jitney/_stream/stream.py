@@ -660,7 +660,7 @@ class _StreamRun:
                                 over,
                                 results,
                                 state,
-                                self._chunk_checksums(p, over),
+                                partial(self._chunk_checksums, p, over),
                             )
                             kept.save_if_due(reached)
                     outputs.fetch()

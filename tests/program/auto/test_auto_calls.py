@@ -461,7 +461,6 @@ def test_under_transforms_it_is_whole(machine):
     assert machine.tried == []
 
 
-@pytest.mark.rest
 def test_under_transforms_it_is_whole_after_the_choice_too(machine):
     """The choice is of calls that stand alone."""
     machine.rates = FAST_64

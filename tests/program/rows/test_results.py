@@ -271,3 +271,38 @@ def test_scalars_of_numpy_are_rows():
     f = jitney.optimize(vmap="row", pad={"t": "pow2"})(scaled)
     out = f(given, [np.float32(2), np.asarray(3, np.float32)])
     np.testing.assert_allclose(out, [2 * np.sum(given[0]), 3 * np.sum(given[1])], rtol=1e-5)
+
+
+def of_pair(pair: tuple[Float[Array, "t"], Float[Array, ""]], more: dict[str, Float[Array, "t"]]):
+    return jnp.sum(pair[0] * more["b"] - more["a"]) * pair[1]
+
+
+def test_rows_stand_in_the_items_of_a_container():
+    """In a tuple beside an array of one number for each, and in a dict."""
+    x, a, b = (rows(5, 12, 7) for _ in range(3))
+    scale = np.array([1, 2, 3], np.float32)
+    f = mapped(of_pair)
+    want = [np.sum(x * b - a) * k for x, k, a, b in zip(x, scale, a, b, strict=True)]
+    np.testing.assert_allclose(f((x, scale), {"b": b, "a": a}), want, rtol=1e-4)
+    with pytest.raises(ContractError, match=r"3 from 'pair\[0\]' and 2 from \"more\['b'\]\""):
+        f((x, scale), {"b": b[:2], "a": a})
+
+
+def curve(w: Float[Array, "2"], x: Float[Array, "t"]) -> tuple[Float[Array, "t"], Float[Array, ""]]:
+    return w[0] * jnp.sin(x * w[1]), jnp.sum(x**2)
+
+
+@pytest.mark.parametrize("ragged", ["list", "padded"])
+def test_a_cotangent_has_the_form_of_the_result(ragged):
+    """A tuple of rows, as the call returned them, and of an array."""
+    w, x = np.array([1, 2], np.float32), rows(5, 12, 7)
+    f = mapped(curve, ragged=ragged)
+    out = f(w, x)
+    (got, _), slopes = f.vjp(w, x, wrt=("w", "x"), cotangent=out)
+    assert type(got) is type(out[0])
+    for i, row in enumerate(x):
+        along, pull = jax.vjp(curve, w, row)
+        by_w, by_x = pull(along)
+        np.testing.assert_allclose(slopes["w"][i], by_w, rtol=1e-4)
+        found = slopes["x"][i]
+        np.testing.assert_allclose(np.asarray(found)[: len(row)], by_x, rtol=1e-4)

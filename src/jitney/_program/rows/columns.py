@@ -20,13 +20,16 @@ from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import (
     ArrayHint,
+    ContainerHint,
+    Hint,
     ScalarHint,
 )
+from ..._signature.options import VmapAxis
 from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
-from .row_kinds import is_one, is_stack, takes_rows
+from .row_kinds import are_rows, holds_rows, is_stack, items_of
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -233,45 +236,12 @@ def row_arguments(
         ContractError: Arguments differ in the number of their rows, or rows are unlike.
     """
     (axis,) = core.options.vmap
-    counts: dict[str, int] = {}
-    first: list[object] = []
-    columns: list[Column] = []
-    for parameter, value in zip(core.contract.parameters, values, strict=True):
-        name, hint = parameter.name, parameter.hint
-        named = axis.dims is None or name in axis.arguments
-        if is_list_of_rows(value) and takes_rows(hint) and not is_one(value, hint):
-            if not named:
-                raise _refuse_shared(
-                    core,
-                    name,
-                    axis.name,
-                )
-            if isinstance(value, PaddedRows) and value.is_traced:
-                raise AxisError(core.where, *INSIDE_JIT)
-            if isinstance(value, PaddedRows):
-                demand_sizes(
-                    core.where,
-                    name,
-                    value,
-                )
-            rows = rows_of(value)
-            counts[name] = len(rows)
-            if not len(rows):
-                raise refuse_none(core.where, name)
-            first.append(rows[0])
-            columns += each_row(core.where, name, rows, is_array=isinstance(hint, ArrayHint))
-        elif isinstance(hint, ScalarHint) and is_list_of_rows(value):
-            raise _refuse_numbers(core, name, hint.kind)
-        elif is_stack(value, hint, is_named=named and axis.dims is not None):
-            leaves, treedef = tree_flatten(value)
-            counts[name] = leaves[0].shape[0]
-            if not counts[name]:
-                raise refuse_none(core.where, name)
-            first.append(jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves]))
-            columns += [Column("stack", leaf) for leaf in leaves]
-        else:
-            first.append(value)
-            columns += [Column("shared", leaf) for leaf in tree_flatten(value)[0]]
+    finder = _RowFinder(core, axis)
+    first = [
+        finder.first_of(parameter.name, value, parameter.hint)
+        for parameter, value in zip(core.contract.parameters, values, strict=True)
+    ]
+    counts = finder.counts
     if not counts:
         raise ContractError(
             core.where,
@@ -285,7 +255,95 @@ def row_arguments(
         counts,
         axis.name,
     )
-    return RowArguments(next(iter(counts.values())), tuple(first), tuple(columns))
+    return RowArguments(next(iter(counts.values())), tuple(first), tuple(finder.columns))
+
+
+class _RowFinder:
+    """Collects the columns of the arguments of a call, one after the other.
+
+    Args:
+        core: The function.
+        axis: Its axis of rows.
+
+    Attributes:
+        counts: Number of rows of each argument that has them.
+        columns: Columns of the leaves of the arguments so far.
+    """
+
+    def __init__(self, core: CompiledFunction, axis: VmapAxis):
+        self._core = core
+        self._axis = axis
+        self.counts: dict[str, int] = {}
+        self.columns: list[Column] = []
+
+    def first_of(
+        self,
+        name: str,
+        value: object,
+        hint: Hint,
+    ) -> object:
+        """Return the argument of the first row, and add its columns.
+
+        Args:
+            name: Name of the argument, or path of an item of one.
+            value: The argument, or the item.
+            hint: Its annotation.
+
+        Raises:
+            ContractError: It has no rows, or they are unlike.
+        """
+        where, axis = self._core.where, self._axis
+        named = axis.dims is None or root_of(name) in axis.arguments
+        if are_rows(value, hint):
+            return self._first_row(
+                name,
+                value,
+                named=named,
+                is_array=isinstance(hint, ArrayHint),
+            )
+        if isinstance(hint, ContainerHint) and holds_rows(value, hint):
+            items = {
+                key: self.first_of(f"{name}[{key!r}]", item, of)
+                for key, item, of in items_of(value, hint)
+            }
+            return items if hint.kind is dict else hint.kind(items.values())
+        if isinstance(hint, ScalarHint) and is_list_of_rows(value):
+            raise _refuse_numbers(self._core, name, hint.kind)
+        leaves, treedef = tree_flatten(value)
+        if not is_stack(value, hint, is_named=named and axis.dims is not None):
+            self.columns += [Column("shared", leaf) for leaf in leaves]
+            return value
+        self.counts[name] = leaves[0].shape[0]
+        if not self.counts[name]:
+            raise refuse_none(where, name)
+        self.columns += [Column("stack", leaf) for leaf in leaves]
+        return jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves])
+
+    def _first_row(
+        self,
+        name: str,
+        value: object,
+        *,
+        named: bool,
+        is_array: bool,
+    ) -> object:
+        where = self._core.where
+        if not named:
+            raise _refuse_shared(
+                self._core,
+                name,
+                self._axis.name,
+            )
+        if isinstance(value, PaddedRows):
+            if value.is_traced:
+                raise AxisError(where, *INSIDE_JIT)
+            demand_sizes(where, name, value)
+        rows = rows_of(value)
+        self.counts[name] = len(rows)
+        if not len(rows):
+            raise refuse_none(where, name)
+        self.columns += each_row(where, name, rows, is_array=is_array)
+        return rows[0]
 
 
 def demand_sizes(

@@ -16,6 +16,7 @@ from ..._errors import ContractError, Where, name_fix
 from ..._extent import names_in
 from ..._jax.trees import Tracer
 from ..._jax.typed import NumPyArray
+from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, shape_at, sizes_of
 from .columns import Column
 from .ragged import PaddedRows
@@ -118,7 +119,18 @@ def row_shapes(
     columns: Sequence[Column],
 ) -> list[RowShape]:
     """Return the shapes of the arrays of the first row by the annotations of an entry."""
-    view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
+    arrays = [column.abstract(0) for column in columns]
+    key = tuple(map(aval_parts, arrays))
+    shapes = entry.row_shapes.get(key)
+    if shapes is None:
+        if len(entry.row_shapes) >= MAX_ENTRIES:
+            entry.row_shapes.clear()
+        shapes = entry.row_shapes[key] = _row_shapes(entry, arrays)
+    return shapes
+
+
+def _row_shapes(entry: Specialization, arrays: Sequence[object]) -> list[RowShape]:
+    view = entry.plan_call(arrays, jit=False).view
     named = named_axes(view)
     known = sizes_of(view, named)
     padded = {name for name, _ in entry.options.pad} or set(known)

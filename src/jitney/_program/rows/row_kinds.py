@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 from ..._jax.trees import tree_flatten
 from ..._signature.hints import (
@@ -62,9 +63,45 @@ def has_rows(
 ) -> bool:
     """Return whether a call is run by rows: it has a list of them among its arguments."""
     return cuts_rows(core.options) or any(
-        is_list_of_rows(value) and takes_rows(parameter.hint) and not is_one(value, parameter.hint)
+        holds_rows(value, parameter.hint)
         for parameter, value in zip(core.contract.parameters, values, strict=True)
     )
+
+
+def are_rows(
+    value: object,
+    hint: Hint,
+) -> bool:
+    """Return whether an argument, or an item of one, is rows."""
+    return is_list_of_rows(value) and takes_rows(hint) and not is_one(value, hint)
+
+
+def holds_rows(
+    value: object,
+    hint: Hint,
+) -> bool:
+    """Return whether an argument is rows, or a container with items that are."""
+    if isinstance(hint, ContainerHint) and not hint.keys:
+        return any(holds_rows(item, of) for _, item, of in items_of(value, hint))
+    return are_rows(value, hint)
+
+
+def items_of(
+    value: object,
+    hint: ContainerHint,
+) -> Iterator[tuple[object, object, Hint]]:
+    """Key, value and annotation of each item, in JAX's order; none of what does not fit."""
+    if type(value) is not hint.kind:
+        return
+    if hint.kind is dict:
+        items = sorted(cast("dict[str, object]", value).items())
+    else:
+        items = list(enumerate(cast("Sequence[object]", value)))
+    if not hint.variadic and len(hint.items) != len(items):
+        return
+    hints = repeat(hint.items[0], len(items)) if hint.variadic else hint.items
+    for (key, item), of in zip(items, hints, strict=True):
+        yield key, item, of
 
 
 def is_one(
