@@ -2,6 +2,7 @@
 
 import zipfile
 
+import h5py
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -216,3 +217,37 @@ def test_what_is_no_number_of_retries_is_an_error(retries):
     """A bool neither, as with the other numbers."""
     with pytest.raises(OptionError, match=rf"retries={retries!r} is not a number of times"):
         stream(mean, rows(8), chunk={"n": 4}, progress=False, retries=retries)
+
+
+class Doubled:
+    """A view of a dataset, which hands the other attributes on."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def __getattr__(self, name):
+        return getattr(self._data, name)
+
+    def __getitem__(self, where):
+        return self._data[where] * 2
+
+
+class Halved(h5py.Dataset):
+    """A dataset whose slices alone are others."""
+
+    def __getitem__(self, where):
+        return super().__getitem__(where) / 2
+
+
+@pytest.mark.parametrize(("kind", "times"), [("plain", 1), (Doubled, 2), (Halved, 0.5)])
+def test_a_dataset_is_read_as_its_slices_say(kind, times, tmp_path):
+    """HDF5 reads into the memory of a chunk; what changes its slices does not."""
+    x = np.arange(23, dtype=np.float32)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        data = file.create_dataset("x", data=x)
+        if kind is Doubled:
+            data = Doubled(data)
+        elif kind is Halved:
+            data = Halved(data.id)
+        got = stream(mean, data, chunk={"n": 5}, progress=False).result
+    np.testing.assert_allclose(got, x.mean() * times)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
 from pathlib import Path
-from typing import TypeGuard, overload
+from typing import Protocol, TypeGuard, cast, overload
 
 import jax
 import numpy as np
@@ -92,7 +92,23 @@ def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
     """Read rows of a source, into an array of their shape and dtype if that saves a copy."""
     if isinstance(data, (Mapped, FileSource, ConcatenatedSource)):
         return data.read_into(where, out)
+    if isinstance(where, slice) and _reads_directly(data) and 0 < where.stop <= data.shape[0]:
+        cast("_Direct", data).read_direct(out, where)
+        return out
     return data[where]
+
+
+class _Direct(Protocol):
+    """What reads rows into an array, as an HDF5 dataset does. It raises where there are fewer."""
+
+    def read_direct(self, dest: NumPyArray, source_sel: slice, /) -> None: ...
+
+
+def _reads_directly(data: object) -> bool:
+    """Return whether the class itself has both ways of reading: one that hands attributes on, or
+    changes only what slices give, would read other rows.
+    """
+    return {"__getitem__", "read_direct"} <= vars(type(data)).keys()
 
 
 def read_whole(value: object, name: str) -> object:
