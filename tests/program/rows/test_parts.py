@@ -133,6 +133,10 @@ def test_the_dict_form_maps_the_parts_that_it_names(dims):
     np.testing.assert_allclose(got, PRODUCTS, rtol=1e-4)
 
 
+def doubled(x: Float[Array, "t"]):
+    return 2 * x
+
+
 def any_rank(q: Float[Array, "..."], x: Float[Array, "t"]):
     return jnp.sum(q) * jnp.sum(x)
 
@@ -163,6 +167,12 @@ def test_the_dict_form_is_refused_beside_rows_as_without(dims, heads, message):
     body = annotated if len(dims) == 1 else product
     with pytest.raises(ContractError, match=message):
         mapped(body, {"row": dims})(heads, X)
+
+
+def test_padded_rows_of_what_are_no_arrays_have_a_text():
+    """`jax.tree.map` puts anything in their places."""
+    padded = jax.tree.map(jnp.shape, mapped(doubled, ragged="padded")(X))
+    assert repr(padded) == "PaddedRows((3, 12), {0: (3,)})"
 
 
 def test_a_stack_beside_rows_may_be_abstract():
