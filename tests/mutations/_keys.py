@@ -283,7 +283,7 @@ WORDS = [
     Mutation(
         "a captured array is not copied",
         "src/jitney/_program/captured_calls.py",
-        "            copy = jax.numpy.array(value, copy=True)",
+        "            copy = jax.block_until_ready(jax.numpy.array(value, copy=True))",
         "            copy = jax.numpy.asarray(each.value)",
         (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),
     ),

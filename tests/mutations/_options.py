@@ -74,7 +74,7 @@ MAPPED = [
     Mutation(
         "a path that leads nowhere maps nothing",
         "src/jitney/_stages/dict_form.py",
-        "            _refuse_unknown_part(view, path, steps, request)",
+        "            refuse_unknown_part(view, path, steps, request.where)",
         "            pass",
         (f"{_ENSEMBLES}a_part_that_is_not_there_is_an_error_with_the_nearest",),
     ),

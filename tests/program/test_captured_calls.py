@@ -14,6 +14,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
+from jitney._program import captured_calls
 from tests._arrays import array
 from tests._monitor import listening
 
@@ -168,6 +169,36 @@ def test_array_that_is_changed_in_place_is_that_of_the_trace():
     np.testing.assert_array_equal(f(wide), np.full((SIDE, SIDE), 14.0))
     weight[:] = 1
     np.testing.assert_array_equal(f(wide), plain(wide))
+
+
+def test_array_that_another_thread_changes_is_that_of_some_moment(monkeypatch):
+    """Changed after each copy, before the program is built: an internal exception came out."""
+    weight = np.ones((SIDE, SIDE), np.float32)
+    build = captured_calls.taking_constants
+
+    def meanwhile(*args):
+        weight[:] += 1
+        return build(*args)
+
+    monkeypatch.setattr(captured_calls, "taking_constants", meanwhile)
+    f = optimize(cache=False)(of_closure(weight))
+    np.testing.assert_array_equal(f(X), np.full(SIDE, SIDE * 3.0))
+    assert weight[0, 0] == 2
+    np.testing.assert_array_equal(f(X), np.full(SIDE, SIDE * 3.0))
+
+
+def test_copy_is_there_before_the_caller_overwrites_the_array(monkeypatch):
+    """JAX copies 36 MB in a thread of its own, which read numbers that came later."""
+    weight = np.ones((3000, 3000), np.float32)
+    build = captured_calls.taking_constants
+
+    def overwrite(*args):
+        weight[:] = 7
+        return build(*args)
+
+    monkeypatch.setattr(captured_calls, "taking_constants", overwrite)
+    f = optimize(cache=False)(lambda x: x + weight[0, 0] * weight[-1, -1] + jnp.max(weight))
+    assert f(X) == 5
 
 
 def test_array_that_is_donated_later_keeps_its_numbers():

@@ -54,6 +54,16 @@ def padded(x: Float[Array, "max(n,4)"], y: Float[Array, "n"]):
     return jnp.sum(x) + jnp.sum(y)
 
 
+def of_rows(fn, *rows):
+    """The result of a loaded function of rows."""
+    jitney.optimize(vmap="row", pad={"n": "pow2"})(fn).export("f.jitney", *rows)
+    return jitney.load("f.jitney")(*rows)
+
+
+def of_pair(pair: tuple[Float[Array, "n"], Float[Array, "n"]]):
+    return dot(*pair)
+
+
 def halved(x: Float[Array, "n/2"], y: Float[Array, "n"]):
     return jnp.sum(x) + jnp.sum(y)
 
@@ -360,6 +370,13 @@ CASES = [
         exported_into,
         lambda: exported_into("new"),
         HOST @ HOST,
+    ),
+    Remedy(
+        f"{WRITING}:_Writer._refuse_parts",
+        "an argument for each part",
+        lambda: of_rows(of_pair, ([FOUR, NINE], [FOUR, NINE])),
+        lambda: of_rows(dot, [FOUR, NINE], [FOUR, NINE]),
+        np.array([FOUR @ FOUR, NINE @ NINE]),
     ),
     Remedy("_export/container.py:write", "or name another file", exported_into, now, HOST @ HOST),
     Remedy(

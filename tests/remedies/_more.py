@@ -510,14 +510,14 @@ CASES = [
         4.0,
     ),
     Remedy(
-        "_stages/vmap.py:_by_rank",
+        "_stages/vmap.py:positions_by_rank",
         "stack all of them",
         lambda: optimize(vmap="b")(pair)({"a": ROWS, "b": X}, X),
         lambda: optimize(vmap="b")(pair)({"a": ROWS, "b": ROWS}, X),
         2 * TABLE + HOST,
     ),
     Remedy(
-        "_stages/vmap.py:_by_rank",
+        "_stages/vmap.py:positions_by_rank",
         "or say which: vmap=",
         lambda: optimize(vmap="b")(pair)({"a": ROWS, "b": X}, X),
         lambda: optimize(vmap={"b": {"z": 0}})(pair)({"a": X, "b": X}, ROWS),

@@ -204,7 +204,7 @@ CASES = [
         lambda: None,
     ),
     Remedy(
-        f"{COLUMNS}:_refuse_shared",
+        "_program/rows/visits.py:_refuse_shared",
         "name it: vmap={…: {..., …: 0}}",
         lambda: by_row(scaled, vmap={"row": {"x": 0}})(ROWS, ROWS),
         lambda: by_row(scaled, vmap={"row": {"x": 0, "w": 0}})(ROWS, ROWS),
@@ -445,7 +445,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:_refuse_numbers",
+        "_program/rows/visits.py:_refuse_numbers",
         "pass an array: …=np.asarray(…)",
         lambda: by_row(multiplied)(ROWS, [1.0, 2.0, 3.0]),
         lambda: by_row(multiplied)(ROWS, np.asarray([1.0, 2.0, 3.0])),

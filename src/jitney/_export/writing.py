@@ -19,7 +19,8 @@ from .._jax.settings import settings, x64_is_on
 from .._jax.typed import Array
 from .._program.entry import Specialization
 from .._program.rows.lengths import LENGTHS
-from .._program.rows.ragged import is_list_of_rows
+from .._program.rows.row_calls import RowCall
+from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
 from .._report.plan_report import PlanLine, Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
@@ -216,6 +217,7 @@ class _Writer:
             )
         bound_args, bound_kwargs = self.program.bound
         call = self.program.core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs})
+        self._refuse_parts((*bound_args, *args), {**bound_kwargs, **kwargs}, call)
         self._demand_untraced([array for column in call.columns for array in column.arrays])
         whole = report_rows(self.program.core, call)
         plan = replace(whole, lines=_lines_of_programs(whole))
@@ -227,6 +229,34 @@ class _Writer:
             lambda known: serialize_program(known, self.vjp_order, self.where),
             (plan.to_dict(), str(plan)),
         )
+
+    def _refuse_parts(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        call: RowCall,
+    ) -> None:
+        """Check that no argument has rows in some of its parts.
+
+        Raises:
+            ExportError: One has.
+        """
+        core = self.program.core
+        values = core.bind(args, core.without_lengths(kwargs)[0])
+        layout = call.entry.layout
+        kinds: dict[str, set[str]] = {}
+        for i, column in zip(layout.dynamic, call.columns, strict=True):
+            kinds.setdefault(layout.names[i][0], set()).add(column.kind)
+        for parameter, value in zip(core.contract.parameters, values, strict=True):
+            hint = hint_of(parameter)
+            has_parts = holds_rows(value, hint) and not are_rows(value, hint)
+            if has_parts or kinds.get(parameter.name, set()) >= {"stack", "shared"}:
+                raise ExportError(
+                    self.where,
+                    f"{parameter.name!r} has rows in some of its parts.",
+                    "A file takes an argument as rows as a whole, or all rows share it.",
+                    "write the function with an argument for each part, and export that.",
+                )
 
     def _demand_untraced(self, arrays: Sequence[Array | jax.ShapeDtypeStruct]) -> None:
         if is_nested_trace(arrays) or jit_is_off():
@@ -285,7 +315,7 @@ def _has_rows(
     bound_args, bound_kwargs = program.bound
     given = (*bound_args, *args, *bound_kwargs.values(), *kwargs.values())
     core = program.core
-    if not core.may_have_rows or not (LENGTHS in kwargs or any(map(is_list_of_rows, given))):
+    if not core.may_have_rows or not (LENGTHS in kwargs or any(map(may_be_rows, given))):
         return False
     return core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs}) is not None
 

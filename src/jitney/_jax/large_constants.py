@@ -128,14 +128,22 @@ class ConstantsChanged(Exception):
 
 def taking_constants(
     jitted: Jitted,
+    jaxpr: object,
     constants: Sequence[object],
     name: str,
     are_changed: Callable[[], bool],
 ) -> Callable[..., object]:
     """Return the function of a trace, which takes these constants as arguments after its own.
 
-    Tracing it raises ConstantsChanged if the trace has other constants, or if `are_changed`: an
-    array of NumPy may be changed in place.
+    Tracing it raises ConstantsChanged if JAX has dropped that trace, and the new one has other
+    constants, or `are_changed`: an array of NumPy may be changed in place.
+
+    Args:
+        jitted: The function.
+        jaxpr: Program of the trace.
+        constants: Constants of it.
+        name: Name of the result.
+        are_changed: Whether the constants differ from the arrays that stand for them.
     """
     # The constants stay referenced, so that no other object gets the `id` of one.
     held = {id(value): value for value in constants}
@@ -145,9 +153,10 @@ def taking_constants(
         count = len(given) - len(held)
         arrays, taken = given[:count], given[count:]
         traced = jitted.trace(*arrays)
-        found = {id(each.value) for each in large_constants(traced.jaxpr)}
-        if not held.keys() <= found or are_changed():
-            raise ConstantsChanged
+        if traced.jaxpr is not jaxpr:
+            found = {id(each.value) for each in large_constants(traced.jaxpr)}
+            if not held.keys() <= found or are_changed():
+                raise ConstantsChanged
 
         def argument(value: object) -> object:
             place = places.get(id(value))

@@ -114,7 +114,8 @@ class CapturedCalls:
         copies: list[jax.Array] = []
         constants: list[object] = []
         told: list[CapturedArray] = []
-        for each in large_constants(self.jitted.trace(*arrays).jaxpr):
+        jaxpr = self.jitted.trace(*arrays).jaxpr
+        for each in large_constants(jaxpr):
             copy = self._copy(each, arrays)
             if not isinstance(copy, str):
                 copies.append(copy)
@@ -130,6 +131,7 @@ class CapturedCalls:
         pairs = tuple(zip(constants, copies, strict=True))
         taking = taking_constants(
             self.jitted,
+            jaxpr,
             constants,
             self._core.name,
             lambda: any(map(_is_changed, pairs)),
@@ -155,7 +157,8 @@ class CapturedCalls:
         same = (copy for copy in known.values() if has_content(value, copy))
         copy = next(same, None)
         if copy is None:
-            copy = jax.numpy.array(value, copy=True)
+            # JAX copies in a thread of its own, and the caller may overwrite the array next.
+            copy = jax.block_until_ready(jax.numpy.array(value, copy=True))
         if aval_parts(copy) != aval_parts(each.aval):
             return "JAX converts it"
         for array in tree_flatten((each.value, *arrays))[0]:

@@ -49,8 +49,7 @@ from .advice import Advice
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.lengths import LENGTHS, takes_lengths
-from .rows.ragged import is_list_of_rows
-from .rows.row_kinds import cuts_rows, has_rows, may_have_rows
+from .rows.row_kinds import cuts_rows, has_rows, may_be_rows, may_have_rows
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls
@@ -190,7 +189,7 @@ class CompiledFunction(FunctionInfo):
         tail = None if kwargs else self.tails.get(len(args))
         lengths = None
         if self.may_have_rows:
-            kwargs, lengths = self._without_lengths(kwargs)
+            kwargs, lengths = self.without_lengths(kwargs)
         values = self.bind(args, kwargs) if tail is None else args + tail
         if self.may_have_rows and (lengths is not None or has_rows(self, values)):
             call = self.row_call(values, lengths)
@@ -230,7 +229,7 @@ class CompiledFunction(FunctionInfo):
         leaves, treedef = tree_flatten(values)
         return leaves, (treedef, *map(type, leaves))
 
-    def _without_lengths(
+    def without_lengths(
         self,
         kwargs: Mapping[str, object],
     ) -> tuple[Mapping[str, object], object]:
@@ -262,9 +261,9 @@ class CompiledFunction(FunctionInfo):
         """Return the call with these arguments, if it has rows of unlike lengths."""
         if not self.may_have_rows:
             return None
-        kwargs, lengths = self._without_lengths(kwargs)
+        kwargs, lengths = self.without_lengths(kwargs)
         is_plain = lengths is None and not cuts_rows(self.options)
-        if is_plain and not any(map(is_list_of_rows, (*args, *kwargs.values()))):
+        if is_plain and not any(map(may_be_rows, (*args, *kwargs.values()))):
             return None
         values = self.bind(args, kwargs)
         if is_plain and not has_rows(self, values):

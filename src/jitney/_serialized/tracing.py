@@ -149,7 +149,13 @@ class ExportableTrace:
         captured = self._captured(traced.jaxpr)
         if captured:
             constants = [each.value for each in captured.values()]
-            taking = taking_constants(jitted, constants, self._name, lambda: False)
+            taking = taking_constants(
+                jitted,
+                traced.jaxpr,
+                constants,
+                self._name,
+                lambda: False,
+            )
             jitted = own_jit()(taking)
             specs += [abstract(each.aval) for each in captured.values()]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._errors import ContractError, name_fix, shortlist
+from .._errors import ContractError, Where, name_fix, shortlist
 from .._signature.options import VmapAxis
 from .._signature.paths import Steps, dotted, stem_of, steps_of
 from .._view.view import Leaf, View
@@ -39,20 +39,20 @@ def positions_by_path(
             path, position = entries[0]
             is_part = steps_of(path) != steps_of(leaf.path)
             if position is not None and not (is_part and leaf.is_number):
-                dim = _position(leaf, position, axis, request)
+                dim = position_in(leaf, position, axis, request.where)
         dims.append(dim)
 
     for path, steps in unused.items():
         if len(steps) > 1:
-            _refuse_unknown_part(view, path, steps, request)
+            refuse_unknown_part(view, path, steps, request.where)
     return tuple(dims)
 
 
-def _refuse_unknown_part(
+def refuse_unknown_part(
     view: View,
     path: str,
     steps: Steps,
-    request: Request,
+    where: Where,
 ) -> None:
     """Check that an argument has no arrays, if none of them belongs to a part that is named: it may
     be optional.
@@ -63,7 +63,7 @@ def _refuse_unknown_part(
     arrays = [view.leaves[i].path for i in view.of(steps[0])]
     if arrays:
         raise ContractError(
-            request.where,
+            where,
             f"`vmap` names {path!r}, which holds no array of this call.",
             f"The arrays of {steps[0]!r} are {shortlist(arrays)}.",
             name_fix(dotted(path), map(dotted, _stems(arrays)), "correct the path."),
@@ -81,19 +81,24 @@ def _stems(paths: Sequence[str]) -> list[str]:
     return [*stems]
 
 
-def _position(
+def position_in(
     leaf: Leaf,
     dim: int,
     axis: VmapAxis,
-    request: Request,
+    where: Where,
 ) -> int:
+    """Position of the axis in an array, counted from the front.
+
+    Raises:
+        ContractError: The array has no such position.
+    """
     rank = len(leaf.shape)
     if not -rank <= dim < rank:
         part = (
             "" if leaf.path == leaf.argument else f', or say that it is shared: "{leaf.path}": None'
         )
         raise ContractError(
-            request.where,
+            where,
             f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape"
             f" {leaf.shape}.",
             "`vmap` maps every array of a named argument over an axis that it has.",

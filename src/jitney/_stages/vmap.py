@@ -3,8 +3,8 @@
     vmap="batch", x: Float[Array, "n"] called with shape (8, 5), w: Float[Array, "n"] with (5,)
         ->  jax.vmap(body, in_axes=(0, None))
 
-An array is mapped if it has one dimension more than its annotation (`_by_rank`), or as the option
-says (`dict_form.py`). `OneByOne` runs the axis as a loop.
+An array is mapped if it has one dimension more than its annotation (`positions_by_rank`), or as the
+option says (`dict_form.py`). `OneByOne` runs the axis as a loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 import jax
 
 from .. import _axes
-from .._errors import ContractError, plural, shortlist
+from .._errors import ContractError, Where, plural, shortlist
 from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
@@ -54,8 +54,10 @@ class Vmap(Stage):
         reasons: list[str] = []
         guess = ""
         for axis in request.options.vmap:
-            rule = _by_rank if axis.dims is None else positions_by_path
-            dims = rule(view, axis, request)
+            if axis.dims is None:
+                dims = positions_by_rank(view, axis, request.where)
+            else:
+                dims = positions_by_path(view, axis, request)
             stacks = [] if axis.dims is not None else possible_stacks(view, dims)
             unclear = clause_on(stacks, view, axis, dims)
             if all(dim is None for dim in dims):
@@ -164,13 +166,16 @@ def _drop_dim(leaf: Leaf, dim: int | None) -> Leaf:
     return leaf.reshape(before + after)
 
 
-def _by_rank(
+def positions_by_rank(
     view: View,
     axis: VmapAxis,
-    request: Request,
+    where: Where,
 ) -> Dims:
     """Apply the rank rule: an array with one dimension more than its annotation is mapped over
     the leading one, an array as annotated is broadcast.
+
+    Raises:
+        ContractError: Some arrays of an argument have the axis, and others not.
     """
     dims = tuple(
         0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None
@@ -184,7 +189,7 @@ def _by_rank(
             one = view.leaves[mapped[0]]
             other = next(view.leaves[i] for i in declared if dims[i] is None)
             raise ContractError(
-                request.where,
+                where,
                 f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path}"
                 f" {other.shape}.",
                 "Of one argument all arrays are mapped or none.",
@@ -192,7 +197,7 @@ def _by_rank(
                 code="J211",
             )
         if mapped:
-            _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, dims, request)
+            _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, dims, where)
     return dims
 
 
@@ -202,7 +207,7 @@ def _refuse_unnamed(
     mapped: Leaf,
     axis: VmapAxis,
     dims: Dims,
-    request: Request,
+    where: Where,
 ) -> None:
     """Check that no array without a declared rank could have the axis, next to a mapped array of
     the same argument.
@@ -213,7 +218,7 @@ def _refuse_unnamed(
     for leaf in (view.leaves[i] for i in view.of(argument)):
         if leaf.declared_rank is None and leaf.shape[:1] == mapped.shape[:1]:
             raise ContractError(
-                request.where,
+                where,
                 f"axis {axis.name!r} is in {mapped.path} {mapped.shape}, and may be in {leaf.path}"
                 f" {leaf.shape}.",
                 "An array is mapped if it has one axis more than its annotation, and this one has"

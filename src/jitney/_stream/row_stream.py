@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
@@ -21,12 +22,16 @@ import numpy as np
 
 from .._contract.contract import Parameter
 from .._errors import ContractError, OptionError
-from .._jax.trees import tree_flatten, tree_map, tree_unflatten
+from .._jax.trees import tree_unflatten
+from .._jax.typed import Array
 from .._program.rows.columns import IN_ONE_ARRAY, demand_equal
 from .._program.rows.ragged import is_list_of_rows
 from .._program.rows.results import Gathered, demand_like_results, joined
-from .._program.rows.row_kinds import is_one, is_stack, takes_rows
+from .._program.rows.row_kinds import hint_of, holds_rows, takes_rows
+from .._program.rows.visits import RowVisit
 from .._report.streamed import Streamed, StreamStats
+from .._signature.hints import Hint
+from .slices import Rows
 from .sources import is_sliceable, source_of
 
 if TYPE_CHECKING:
@@ -42,8 +47,8 @@ def row_values(
     core: CompiledFunction,
     values: _Values,
 ) -> tuple[_Values, frozenset[int]] | None:
-    """Return the arguments of a stream, and the numbers of those that are rows of unlike lengths;
-    None if there are none.
+    """Return the arguments of a stream, and the numbers of those that yield lists of rows; None if
+    there are no rows of unlike lengths.
 
     An iterator among the arguments is looked into: its first item is a list of rows, or it is none
     of rows.
@@ -51,26 +56,24 @@ def row_values(
     if not core.may_have_rows:
         return None
     found = list(values)
-    rows: set[int] = set()
+    yielding: set[int] = set()
+    has_rows = False
     for i, (parameter, value) in enumerate(zip(core.contract.parameters, values, strict=True)):
-        if not takes_rows(parameter.hint):
-            continue
-        if is_list_of_rows(value) and not is_one(value, parameter.hint):
-            rows.add(i)
-        elif _is_iterable(value):
+        has_rows = has_rows or holds_rows(value, hint_of(parameter))
+        if takes_rows(parameter.hint) and _is_iterable(value):
             chunks = iter(value)
             first = next(chunks, None)
             if is_list_of_rows(first):
-                rows.add(i)
+                yielding.add(i)
                 found[i] = chain([first], chunks)
             elif chunks is value:
                 found[i] = chain([] if first is None else [first], chunks)
-    if not rows:
+    if not (has_rows or yielding):
         return None
     for i, (parameter, value) in enumerate(zip(core.contract.parameters, values, strict=True)):
         if isinstance(value, (str, Path)) and takes_rows(parameter.hint):
             found[i] = _opened(core, parameter, value)
-    return tuple(found), frozenset(rows)
+    return tuple(found), frozenset(yielding)
 
 
 def _opened(
@@ -80,17 +83,26 @@ def _opened(
 ) -> object:
     """Open the array of a file beside the rows: `vmap` maps it, or all rows share it."""
     opened = source_of(parameter.name, path, str(core.where))
-    (axis,) = core.options.vmap
-    is_named = axis.dims is not None and parameter.name in axis.arguments
-    return (
-        opened if is_stack(opened, parameter.hint, is_named=is_named) else np.asarray(opened[...])
+    stacks: list[str] = []
+
+    def of_stack(path: str, array: object) -> object:
+        stacks.append(path)
+        return array
+
+    visit = RowVisit(
+        core.where,
+        core.options.vmap[0],
+        _as_they_are,
+        of_stack,
     )
+    visit.part(parameter.name, opened, parameter.hint)
+    return opened if stacks else np.asarray(opened[...])
 
 
 def stream_rows(
     program: AnyProgram,
     values: _Values,
-    rows: frozenset[int],
+    yielding: frozenset[int],
     *,
     axis: str | None,
     size: int | None,
@@ -102,7 +114,7 @@ def stream_rows(
     Args:
         program: The program, not bound to anything.
         values: One for each parameter.
-        rows: Numbers of the arguments that are rows of unlike lengths.
+        yielding: Numbers of the arguments that yield lists of rows.
         axis: The axis that `chunk` names, if it names one.
         size: Rows of a chunk.
         progress: Whether a bar is shown.
@@ -135,7 +147,7 @@ def stream_rows(
         )
     began = time.perf_counter()
     size = size or _USUAL
-    total = _count(core, values, rows)
+    total = _count(core, values, yielding)
     parts: list[tuple[Hashable, list[Gathered]]] = []
     begins: list[int] = []
     done = 0
@@ -148,7 +160,7 @@ def stream_rows(
             size,
         )
     with shown as advance:
-        for count, arguments in _chunks(core, values, rows, size, total):
+        for count, arguments in _chunks(core, values, yielding, size, total):
             begins.append(done)
             parts.append(core.row_call(arguments).leaves())
             core.counters.calls += 1
@@ -187,6 +199,11 @@ def _nothing() -> None:
     """Show nothing."""
 
 
+def _as_they_are(_path: str, rows: object, _hint: Hint) -> object:
+    """Leave rows as they are."""
+    return rows
+
+
 def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
     return (
         isinstance(value, Iterable)
@@ -195,29 +212,10 @@ def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
     )
 
 
-def _stacks(
-    core: CompiledFunction,
-    values: _Values,
-    rows: frozenset[int],
-) -> list[int]:
-    """Numbers of the arguments that `vmap` maps beside the rows."""
-    (axis,) = core.options.vmap
-    return [
-        i
-        for i, (parameter, value) in enumerate(zip(core.contract.parameters, values, strict=True))
-        if i not in rows
-        and is_stack(
-            value,
-            parameter.hint,
-            is_named=axis.dims is not None and parameter.name in axis.arguments,
-        )
-    ]
-
-
 def _count(
     core: CompiledFunction,
     values: _Values,
-    rows: frozenset[int],
+    yielding: frozenset[int],
 ) -> int | None:
     """How many rows there are, if that is known beforehand.
 
@@ -225,24 +223,50 @@ def _count(
         ContractError: Two arguments differ in it.
     """
     counts: dict[str, int] = {}
-    mapped = [*rows, *_stacks(core, values, rows)]
-    for i in sorted(mapped):
-        value = values[i]
-        name = core.contract.parameters[i].name
-        if is_list_of_rows(value):
-            counts[name] = len(cast("Sized", value))
-        elif i not in rows:
-            counts[name] = tree_flatten(value)[0][0].shape[0]
+
+    def of_rows(path: str, rows: object, _hint: Hint) -> object:
+        counts[path] = len(cast("Sized", rows))
+        return rows
+
+    def of_stack(path: str, array: Array) -> object:
+        counts[path] = array.shape[0]
+        return array
+
+    _visit_others(
+        core,
+        values,
+        yielding,
+        of_rows,
+        of_stack,
+    )
     if not counts:
         return None
     demand_equal(core.where, counts, core.options.vmap[0].name)
     return next(iter(counts.values()))
 
 
+def _visit_others(
+    core: CompiledFunction,
+    values: _Values,
+    yielding: frozenset[int],
+    of_rows: Callable[[str, object, Hint], object],
+    of_stack: Callable[[str, Array], object],
+) -> _Values:
+    """Visit the arguments that do not yield rows; None stands in the places of those that do."""
+    visit = RowVisit(
+        core.where,
+        core.options.vmap[0],
+        of_rows,
+        of_stack,
+    )
+    others = [None if i in yielding else value for i, value in enumerate(values)]
+    return visit.arguments(core.contract, others)
+
+
 def _chunks(
     core: CompiledFunction,
     values: _Values,
-    rows: frozenset[int],
+    yielding: frozenset[int],
     size: int,
     total: int | None,
 ) -> Iterator[tuple[int, _Values]]:
@@ -251,10 +275,7 @@ def _chunks(
     Raises:
         ContractError: Arguments differ in the number of their rows.
     """
-    read = {
-        i: iter(cast("Iterable[Sized]", values[i])) for i in rows if not is_list_of_rows(values[i])
-    }
-    cut = {*rows, *_stacks(core, values, rows)} - set(read)
+    read = {i: iter(cast("Iterable[Sized]", values[i])) for i in yielding}
     begin = 0
     while True:
         items = {i: next(chunks, None) for i, chunks in read.items()}
@@ -289,13 +310,20 @@ def _chunks(
         if not count:
             return
         end = begin + count
-        arguments = list(values)
-        for i in cut:
-            arguments[i] = _part(
-                values[i],
-                begin,
-                end,
+        cut = partial(
+            _part,
+            begin=begin,
+            end=end,
+        )
+        arguments = [
+            *_visit_others(
+                core,
+                values,
+                yielding,
+                lambda _path, rows, _hint, cut=cut: cut(rows),
+                lambda _path, array, cut=cut: cut(array),
             )
+        ]
         for i, item in items.items():
             arguments[i] = item
         yield count, tuple(arguments)
@@ -311,7 +339,5 @@ def _part(
         return value.part(begin, end)
     if isinstance(value, (list, tuple)):
         return list(cast("Sequence[object]", value)[begin:end])
-    if is_sliceable(value):
-        part = value[begin:end]
-        return part if isinstance(part, jax.Array) else np.asarray(part)
-    return tree_map(lambda leaf: leaf[begin:end], value)
+    part = cast("Rows", value)[begin:end]
+    return part if isinstance(part, jax.Array) else np.asarray(part)

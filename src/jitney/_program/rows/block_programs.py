@@ -98,7 +98,7 @@ def refuse_options(core: CompiledFunction) -> None:
         'on_trace_error="eager"': options.on_trace_error != "raise",
         'cache="program"': options.cache == "program",
         'precision="auto:..."': str(options.precision).startswith("auto"),
-        "a position other than 0 in vmap": any(at != 0 for _, at in axis.dims or ()),
+        "a position other than 0 in vmap": any(at not in (0, None) for _, at in axis.dims or ()),
     }
     found = [what for what, clashes_here in clashes.items() if clashes_here]
     if found:

@@ -18,18 +18,12 @@ import numpy as np
 from ..._errors import AxisError, ContractError, DonationError, Where
 from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
-from ..._signature.hints import (
-    ArrayHint,
-    ContainerHint,
-    Hint,
-    ScalarHint,
-)
-from ..._signature.options import VmapAxis
+from ..._signature.hints import ArrayHint, Hint
 from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
-from .ragged import PaddedRows, Ragged, Rows, is_list_of_rows
-from .row_kinds import are_rows, holds_rows, is_stack, items_of
+from .ragged import PaddedRows, Ragged, Rows
+from .visits import RowVisit, element
 
 if TYPE_CHECKING:
     from ..core import CompiledFunction
@@ -62,7 +56,9 @@ class Column:
 
     def of(self, row: int) -> Array:
         """The array of a row."""
-        return self.values if self.kind == "shared" else self.values[row]
+        if self.kind == "shared":
+            return self.values
+        return element(self.values, row)
 
     @property
     def arrays(self) -> Sequence[Array]:
@@ -236,11 +232,9 @@ def row_arguments(
         ContractError: Arguments differ in the number of their rows, or rows are unlike.
     """
     (axis,) = core.options.vmap
-    finder = _RowFinder(core, axis)
-    first = [
-        finder.first_of(parameter.name, value, parameter.hint)
-        for parameter, value in zip(core.contract.parameters, values, strict=True)
-    ]
+    finder = _RowFinder(core.where)
+    visit = RowVisit(core.where, axis, finder.rows, finder.stack, finder.shared)
+    first = visit.arguments(core.contract, values)
     counts = finder.counts
     if not counts:
         raise ContractError(
@@ -255,95 +249,73 @@ def row_arguments(
         counts,
         axis.name,
     )
-    return RowArguments(next(iter(counts.values())), tuple(first), tuple(finder.columns))
+    return RowArguments(next(iter(counts.values())), first, tuple(finder.columns))
 
 
 class _RowFinder:
     """Collects the columns of the arguments of a call, one after the other.
 
     Args:
-        core: The function.
-        axis: Its axis of rows.
+        where: The function, for messages.
 
     Attributes:
-        counts: Number of rows of each argument that has them.
+        counts: Number of rows of each argument or part of one that has them, by its path.
         columns: Columns of the leaves of the arguments so far.
     """
 
-    def __init__(self, core: CompiledFunction, axis: VmapAxis):
-        self._core = core
-        self._axis = axis
+    def __init__(self, where: Where):
+        self._where = where
         self.counts: dict[str, int] = {}
         self.columns: list[Column] = []
 
-    def first_of(
+    def rows(
         self,
-        name: str,
+        path: str,
         value: object,
         hint: Hint,
     ) -> object:
-        """Return the argument of the first row, and add its columns.
-
-        Args:
-            name: Name of the argument, or path of an item of one.
-            value: The argument, or the item.
-            hint: Its annotation.
+        """Add the columns of rows, and return the first row.
 
         Raises:
-            ContractError: It has no rows, or they are unlike.
+            ContractError: There is none, or they are unlike.
+            AxisError: An outer transform traces their sizes.
         """
-        where, axis = self._core.where, self._axis
-        named = axis.dims is None or root_of(name) in axis.arguments
-        if are_rows(value, hint):
-            return self._first_row(
-                name,
-                value,
-                named=named,
-                is_array=isinstance(hint, ArrayHint),
-            )
-        if isinstance(hint, ContainerHint) and holds_rows(value, hint):
-            items = {
-                key: self.first_of(f"{name}[{key!r}]", item, of)
-                for key, item, of in items_of(value, hint)
-            }
-            return items if hint.kind is dict else hint.kind(items.values())
-        if isinstance(hint, ScalarHint) and is_list_of_rows(value):
-            raise _refuse_numbers(self._core, name, hint.kind)
-        leaves, treedef = tree_flatten(value)
-        if not is_stack(value, hint, is_named=named and axis.dims is not None):
-            self.columns += [Column("shared", leaf) for leaf in leaves]
-            return value
-        self.counts[name] = leaves[0].shape[0]
-        if not self.counts[name]:
-            raise refuse_none(where, name)
-        self.columns += [Column("stack", leaf) for leaf in leaves]
-        return jax.tree.unflatten(treedef, [leaf[0] for leaf in leaves])
-
-    def _first_row(
-        self,
-        name: str,
-        value: object,
-        *,
-        named: bool,
-        is_array: bool,
-    ) -> object:
-        where = self._core.where
-        if not named:
-            raise _refuse_shared(
-                self._core,
-                name,
-                self._axis.name,
-            )
         if isinstance(value, PaddedRows):
             if value.is_traced:
-                raise AxisError(where, *INSIDE_JIT)
-            demand_sizes(where, name, value)
+                raise AxisError(self._where, *INSIDE_JIT)
+            demand_sizes(self._where, path, value)
         rows = rows_of(value)
-        self.counts[name] = len(rows)
+        self.counts[path] = len(rows)
         if not len(rows):
-            raise refuse_none(where, name)
-        self.columns += each_row(where, name, rows, is_array=is_array)
+            raise refuse_none(self._where, path)
+        self.columns += each_row(
+            self._where,
+            path,
+            rows,
+            is_array=isinstance(hint, ArrayHint),
+        )
         return rows[0]
+
+    def stack(
+        self,
+        path: str,
+        array: Array,
+    ) -> object:
+        """Add the column of an array that `vmap` maps, and return its first element.
+
+        Raises:
+            ContractError: It has none.
+        """
+        self.counts[path] = array.shape[0]
+        if not array.shape[0]:
+            raise refuse_none(self._where, path)
+        self.columns.append(Column("stack", array))
+        return element(array, 0)
+
+    def shared(self, leaf: object) -> object:
+        """Add the column of a leaf that all rows share, and return it."""
+        self.columns.append(Column("shared", leaf))
+        return leaf
 
 
 def demand_sizes(
@@ -543,20 +515,6 @@ def demand_equal(
             )
 
 
-def _refuse_numbers(
-    core: CompiledFunction,
-    name: str,
-    kind: str,
-) -> ContractError:
-    return ContractError(
-        core.where,
-        f"{name!r} is a list, and its annotation is `{kind}`.",
-        "A number is the same for all rows, or an element of an array with one for each.",
-        f"pass an array: {name}=np.asarray({name}).",
-        code="J221",
-    )
-
-
 def refuse_none(
     where: Where,
     name: str,
@@ -566,19 +524,5 @@ def refuse_none(
         f"{name!r} has no rows.",
         "The shapes of a result are those of its rows, and there are none.",
         "leave the call out where there is no row.",
-        code="J221",
-    )
-
-
-def _refuse_shared(
-    core: CompiledFunction,
-    name: str,
-    axis: str,
-) -> ContractError:
-    return ContractError(
-        core.where,
-        f"{name!r} is a list of rows, and `vmap` shares it.",
-        f"Rows are mapped over {axis!r}, and vmap={{{axis!r}: ...}} does not name {name!r}.",
-        f"name it: vmap={{{axis!r}: {{..., {name!r}: 0}}}}.",
         code="J221",
     )

@@ -270,6 +270,9 @@ class PaddedRows:
         return out
 
     def __repr__(self) -> str:
+        # `jax.tree.map` may put anything in the places of arrays.
+        if not getattr(self.values, "shape", ()):
+            return f"PaddedRows({self.values!r}, {self.sizes!r})"
         return f"<PaddedRows of {len(self)} rows in {self.values.dtype}{self.values.shape[1:]}>"
 
 

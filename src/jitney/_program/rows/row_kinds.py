@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import Parameter as Python
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from ..._jax.trees import tree_flatten
+from ..._contract.contract import Parameter
 from ..._signature.hints import (
     ArrayHint,
     ContainerHint,
@@ -17,7 +18,6 @@ from ..._signature.hints import (
     UnionHint,
 )
 from ..._signature.options import Options
-from ..._view.view import leaf_hints
 from .ragged import is_list_of_rows
 
 if TYPE_CHECKING:
@@ -39,6 +39,18 @@ def takes_rows(hint: Hint) -> bool:
 def _is_alone(hint: Hint) -> bool:
     """Return whether no list is of an annotation, whether of values or of rows: None, a number."""
     return isinstance(hint, ScalarHint) or (isinstance(hint, StaticHint) and hint.hint is None)
+
+
+def hint_of(parameter: Parameter) -> Hint:
+    """Return the annotation of the value of a parameter: of `*args` and `**kwargs` each item has
+    the one that is written.
+    """
+    kind, hint = parameter.kind, parameter.hint
+    if kind == Python.VAR_POSITIONAL:
+        return ContainerHint(tuple, (hint,), variadic=True, text="tuple")
+    if kind == Python.VAR_KEYWORD:
+        return ContainerHint(dict, (hint,), variadic=True, text="dict")
+    return hint
 
 
 def may_have_rows(options: Options) -> bool:
@@ -63,8 +75,18 @@ def has_rows(
 ) -> bool:
     """Return whether a call is run by rows: it has a list of them among its arguments."""
     return cuts_rows(core.options) or any(
-        holds_rows(value, parameter.hint)
+        holds_rows(value, hint_of(parameter))
         for parameter, value in zip(core.contract.parameters, values, strict=True)
+    )
+
+
+def may_be_rows(value: object) -> bool:
+    """Return whether a value is a list of rows or holds one under some annotation."""
+    if isinstance(value, dict):
+        return any(map(may_be_rows, cast("dict[object, object]", value).values()))
+    # Of the subclasses of tuple those with names are containers.
+    return is_list_of_rows(value) or (
+        isinstance(value, tuple) and any(map(may_be_rows, cast("tuple[object, ...]", value)))
     )
 
 
@@ -81,9 +103,26 @@ def holds_rows(
     hint: Hint,
 ) -> bool:
     """Return whether an argument is rows, or a container with items that are."""
-    if isinstance(hint, ContainerHint) and not hint.keys:
-        return any(holds_rows(item, of) for _, item, of in items_of(value, hint))
+    of = container_hint(value, hint)
+    if of is not None and any(holds_rows(item, each) for _, item, each in items_of(value, of)):
+        return True
     return are_rows(value, hint)
+
+
+def container_hint(
+    value: object,
+    hint: Hint,
+) -> ContainerHint | None:
+    """Return the annotation of a container of the kind that a value is, also if it is one
+    alternative of a union; None if there is none.
+    """
+    options = hint.options if isinstance(hint, UnionHint) else (hint,)
+    fitting = [
+        option
+        for option in options
+        if isinstance(option, ContainerHint) and type(value) is option.kind
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def items_of(
@@ -91,15 +130,24 @@ def items_of(
     hint: ContainerHint,
 ) -> Iterator[tuple[object, object, Hint]]:
     """Key, value and annotation of each item, in JAX's order; none of what does not fit."""
-    if type(value) is not hint.kind:
-        return
     if hint.kind is dict:
-        items = sorted(cast("dict[str, object]", value).items())
+        known = cast("dict[str, object]", value)
+        # JAX cannot order keys of several types, either.
+        if len(set(map(type, known))) > 1:
+            return
+        items = sorted(known.items(), key=lambda item: item[0])
     else:
         items = list(enumerate(cast("Sequence[object]", value)))
-    if not hint.variadic and len(hint.items) != len(items):
+    hints: Iterable[Hint] = hint.items
+    if hint.kind is dict and hint.keys:
+        by_key: dict[object, Hint] = dict(zip(hint.keys, hint.items, strict=True))
+        if not {key for key, _ in items} <= by_key.keys():
+            return
+        hints = [by_key[key] for key, _ in items]
+    elif hint.variadic:
+        hints = repeat(hint.items[0], len(items))
+    elif len(hint.items) != len(items):
         return
-    hints = repeat(hint.items[0], len(items)) if hint.variadic else hint.items
     for (key, item), of in zip(items, hints, strict=True):
         yield key, item, of
 
@@ -109,24 +157,3 @@ def is_one(
     hint: Hint,
 ) -> bool:
     return isinstance(hint, ModuleHint) and isinstance(value, hint.cls)
-
-
-def is_stack(
-    value: object,
-    hint: Hint | None,
-    *,
-    is_named: bool,
-) -> bool:
-    """Return whether `vmap` maps an argument that is no list."""
-    if isinstance(hint, UnionHint):
-        (hint,) = leaf_hints(hint, value) if hasattr(value, "shape") else (hint,)
-    if isinstance(hint, (ArrayHint, ScalarHint)):
-        shape = getattr(
-            value,
-            "shape",
-            None,
-        )
-        rank = hint.rank if isinstance(hint, ArrayHint) else 0
-        return shape is not None and rank is not None and len(shape) == rank + 1
-    leaves = tree_flatten(value)[0]
-    return is_named and bool(leaves) and all(getattr(leaf, "ndim", 0) for leaf in leaves)
