@@ -13,7 +13,7 @@ import numpy as np
 
 import jitney
 
-from . import _captured, _combined, _held, _options, _ragged, _settings, _stacks
+from . import _auto, _captured, _combined, _held, _options, _ragged, _settings, _stacks
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
 from ._options import NotFloatingError, Way
@@ -36,6 +36,7 @@ OPTIONS = {
     **_held.HELD,
     **_captured.CAPTURED,
     **_settings.SETTINGS,
+    **_auto.AUTO,
     **_ragged.OPTIONS,
 }
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)

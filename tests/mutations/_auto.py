@@ -8,6 +8,7 @@ _CALLS = "tests/program/auto/test_auto_calls.py::test_"
 _SEARCH = "tests/program/auto/test_search.py::test_"
 _TIMES = "tests/program/auto/test_call_times.py::test_"
 _RECORD = "tests/program/auto/test_choice_record.py::test_"
+_FORKS = "tests/program/auto/test_processes.py::test_"
 _SOURCE = "src/jitney/_program/auto"
 
 MUTATIONS = [
@@ -160,5 +161,12 @@ MUTATIONS = [
         "size if entry.options.auto == EXACT else bucket_of(size)",
         "bucket_of(size)",
         (f"{_CALLS}exact_says_nothing_of_another_size",),
+    ),
+    Mutation(
+        "auto learns in a fork",
+        f"{_SOURCE}/auto_calls.py",
+        "if self._process != os.getpid():",
+        "if self._process == 0:",
+        (f"{_FORKS}a_fork_of_a_process_that_learns_does_not_learn",),
     ),
 ]

@@ -1,24 +1,27 @@
-"""Widths and threads that are chosen by measuring, beside the best by hand: twelve programs.
+"""Widths and threads that are chosen by measuring, beside the best by hand: 24 programs.
 
-    python -m tests.perf.auto [NAME ...]
+    python -m tests.perf.auto [--first | --second] [--check] [NAME ...]
 
-Programs as public documentation writes them under `jax.jit(jax.vmap(...))`: fits, ODEs, filters,
-networks, Gaussian processes, Monte Carlo, root finding, agents, image patches. By hand is
-`jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread and in two that wait for
-their halves, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and with
-`workers="auto"`, and `auto=True` once its choice has fallen, without what an earlier process has
-remembered. Results are asserted equal first. Plain, the best by hand and ours then take turns,
-and a figure is the median over rounds; `cores` are seconds of CPU by seconds, of the plain call.
+The programs are those of `tests/perf/batches`, as public documentation writes them under
+`jax.jit(jax.vmap(...))`; the second half was written after the order of the trials was frozen. By
+hand is `jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread and in two that
+wait for their halves, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and
+with `workers="auto"`, and `auto=True` once its choice has fallen, without what an earlier process
+has remembered. Results are asserted equal first; `--check` does that alone, for a few elements.
+Plain, the best by hand and ours then take turns, and a figure is the median over rounds; `cores`
+are seconds of CPU by seconds, of the plain call.
 """
 
 from __future__ import annotations
 
+import argparse
+import functools
+import inspect
 import math
 import os
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,204 +32,91 @@ import numpy as np
 from examples._figures import record
 from jitney import optimize
 
+from .batches import FIRST, SECOND, Batch, plain
+
 WIDTHS, ROUNDS, LONG = (1, 16, 64, 256, 1024), 5, 0.05
-MOST_CALLS = 1000
-RNG = np.random.default_rng(0)
-T = np.linspace(0, 4, 200, dtype=np.float32)
+MOST_CALLS, FEW = 1000, 40
 POOL = ThreadPoolExecutor(2)
+PROGRAMS = {**FIRST, **SECOND}
+Arrays = Sequence[np.ndarray]
 
 
-def normal(*shape: int) -> Any:
-    return RNG.standard_normal(shape, np.float32)
-
-
-def gauss_newton(y: Any) -> Any:
-    def residual(p: Any) -> Any:
-        return p[0] * jnp.exp(-p[1] * T) + p[2] - y
-
-    def step(_: Any, p: Any) -> Any:
-        r, j = residual(p), jax.jacfwd(residual)(p)
-        return p - jnp.linalg.solve(j.T @ j, j.T @ r)
-
-    return jax.lax.fori_loop(0, 10, step, jnp.array([1.0, 1.0, 0.0]))
-
-
-def levenberg(y: Any) -> Any:
-    def residual(p: Any) -> Any:
-        return p[0] * jnp.exp(-p[1] * T) + p[2] - y
-
-    def step(state: Any) -> Any:
-        i, p, damping, cost = state
-        r, j = residual(p), jax.jacfwd(residual)(p)
-        a = j.T @ j
-        q = p - jnp.linalg.solve(a + damping * jnp.diag(jnp.diag(a)), j.T @ r)
-        new = jnp.sum(residual(q) ** 2)
-        p, damping = jnp.where(new < cost, q, p), jnp.where(new < cost, 0.3, 3.0) * damping
-        return i + 1, p, damping, jnp.minimum(new, cost)
-
-    start = jnp.array([1.0, 1.0, 0.0])
-    state = (0, start, jnp.float32(1e-2), jnp.sum(residual(start) ** 2))
-    out = jax.lax.while_loop(lambda s: (s[0] < 20) & (s[3] > 0.025), step, state)
-    return residual(out[1])[::50]
-
-
-def lorenz(y: Any) -> Any:
-    def slope(y: Any) -> Any:
-        return jnp.stack(
-            [10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]]
-        )
-
-    def step(y: Any, _: Any) -> Any:
-        h = 0.01
-        a = slope(y)
-        b = slope(y + h / 2 * a)
-        c = slope(y + h / 2 * b)
-        return y + h / 6 * (a + 2 * b + 2 * c + slope(y + h * c)), None
-
-    return jax.lax.scan(step, y, None, length=50)[0]
-
-
-def kalman(ys: Any) -> Any:
-    f, q = jnp.array([[1.0, 1.0], [0.0, 1.0]]), 0.01 * jnp.eye(2)
-
-    def step(state: Any, y: Any) -> Any:
-        m, p = f @ state[0], f @ state[1] @ f.T + q
-        k = p[:, 0] / (p[0, 0] + 0.1)
-        return (m + k * (y - m[0]), p - jnp.outer(k, p[0])), m[0]
-
-    return jax.lax.scan(step, (jnp.zeros(2), jnp.eye(2)), ys)[1]
-
-
-def kepler(m: Any) -> Any:
-    return jax.lax.fori_loop(
-        0, 10, lambda _, e: e - (e - 0.6 * jnp.sin(e) - m) / (1 - 0.6 * jnp.cos(e)), m
-    )
-
-
-GRU = [0.3 * normal(16, 40) for _ in range(3)]
-
-
-def gru(xs: Any) -> Any:
-    def step(h: Any, x: Any) -> Any:
-        hx = jnp.concatenate([h, x])
-        z, r = jax.nn.sigmoid(GRU[0] @ hx), jax.nn.sigmoid(GRU[1] @ hx)
-        return (1 - z) * h + z * jnp.tanh(GRU[2] @ jnp.concatenate([r * h, x])), None
-
-    return jax.lax.scan(step, jnp.zeros(16), xs)[0]
-
-
-MLP_INPUTS = normal(64, 8)
-
-
-def ensemble(weights: Any) -> Any:
-    w = weights.reshape(2, 16, 8 * 2)
-    h = jnp.tanh(MLP_INPUTS @ w[0, :8])
-    return jnp.mean(jnp.tanh(h @ w[1]), axis=0)
-
-
-def gaussian_process(x: Any) -> Any:
-    k = jnp.exp(-((x[:, None] - x[None]) ** 2)) + 0.1 * jnp.eye(40)
-    c = jnp.linalg.cholesky(k)
-    a = jax.scipy.linalg.solve_triangular(c, jnp.sin(x), lower=True)
-    return -0.5 * jnp.sum(a * a) - jnp.sum(jnp.log(jnp.diag(c)))
-
-
-def asian(x: Any) -> Any:
-    path = jnp.exp(jnp.cumsum(-0.02 / 252 + 0.2 / math.sqrt(252) * x))
-    return jnp.maximum(jnp.mean(path) - 1.0, 0.0)
-
-
-def agents(start: Any) -> Any:
-    def step(state: Any, i: Any) -> Any:
-        x, energy = state
-        moved = jnp.where(energy > 0, x + 0.1 * jnp.sin(3 * x + i), x)
-        return (moved, energy - 0.05 + 0.1 * jnp.exp(-moved * moved)), None
-
-    return jax.lax.scan(step, (start[0], start[1]), jnp.arange(100.0))[0][0]
-
-
-def patches(image: Any) -> Any:
-    kernel = jnp.outer(jnp.hanning(5), jnp.hanning(5))
-    smooth = jax.scipy.signal.convolve2d(image, kernel, mode="same")
-    return jnp.stack([jnp.mean(smooth), jnp.std(smooth), jnp.max(smooth)])
-
-
-def solve(x: Any) -> Any:
-    return jnp.linalg.solve(x @ x.T + 50 * jnp.eye(50), x[0])
-
-
-def curves(count: int) -> Any:
-    exact = np.exp(-np.outer(RNG.uniform(0.5, 2, count), T)) + 0.3
-    return (exact + 0.01 * RNG.normal(size=exact.shape)).astype(np.float32)
-
-
-PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
-    "fit": (gauss_newton, lambda: curves(4096)),
-    "levenberg": (levenberg, lambda: curves(2048)),
-    "lorenz": (lorenz, lambda: normal(16384, 3)),
-    "kalman": (kalman, lambda: normal(4096, 100)),
-    "kepler": (kepler, lambda: RNG.uniform(0, 6, 400_000).astype(np.float32)),
-    "gru": (gru, lambda: normal(2048, 20, 24)),
-    "ensemble": (ensemble, lambda: 0.3 * normal(4096, 512)),
-    "gaussian process": (gaussian_process, lambda: normal(2048, 40)),
-    "asian": (asian, lambda: normal(8192, 252)),
-    "agents": (agents, lambda: normal(65536, 2)),
-    "patches": (patches, lambda: normal(512, 32, 32)),
-    "solve": (solve, lambda: normal(1024, 50, 50)),
-}
-
-
-def by_hand(body: Callable[..., Any], width: int | None, threads: int) -> Callable[[Any], Any]:
+def by_hand(batch: Batch, width: int | None, threads: int) -> Callable[..., Any]:
     if width is None:
-        part = jax.jit(jax.vmap(body))
+        part = plain(batch)
     else:
-        part = jax.jit(lambda x: jax.lax.map(body, x, batch_size=width if width > 1 else None))
+        step = width if width > 1 else None
+        part = jax.jit(lambda *xs: jax.lax.map(lambda each: batch.body(*each), xs, batch_size=step))
     if threads == 1:
         return part
 
-    def half(x: Any) -> Any:
-        return np.asarray(part(x))
+    def half(xs: Arrays) -> Any:
+        return jax.tree.map(np.asarray, part(*xs))
 
-    return lambda x: jnp.asarray(np.concatenate([*POOL.map(half, np.split(np.asarray(x), 2))]))
+    def halves(*xs: np.ndarray) -> Any:
+        parts = POOL.map(half, zip(*(np.split(x, 2) for x in xs), strict=True))
+        return jax.tree.map(lambda *some: jnp.asarray(np.concatenate(some)), *parts)
+
+    return halves
 
 
-def once(f: Callable[[Any], Any], x: Any) -> tuple[float, float]:
+def ours(batch: Batch, **options: Any) -> Any:
+    """A program of jitney's, which shares nothing with another one of the same body."""
+
+    @functools.wraps(batch.body)
+    def named(*args: Any) -> Any:
+        return batch.body(*args)
+
+    mapped = dict.fromkeys(inspect.signature(batch.body).parameters, 0)
+    return optimize(named, vmap={"lane": mapped}, **options)
+
+
+def agreement(want: object) -> Callable[[object], None]:
+    """Return a function that asserts that results are these but for rounding."""
+    arrays, tree = jax.tree.flatten(jax.tree.map(np.asarray, want))
+
+    def agree(out: object) -> None:
+        leaves, found = jax.tree.flatten(out)
+        assert found == tree
+        for leaf, array in zip(leaves, arrays, strict=True):
+            near = 2e-3 * max(1.0, float(np.abs(array).max()))
+            np.testing.assert_allclose(np.asarray(leaf), array, rtol=2e-3, atol=near)
+
+    return agree
+
+
+def once(f: Callable[..., Any], arrays: Arrays) -> tuple[float, float]:
     """Seconds of a call, and of the CPU in it."""
     began, busy = time.perf_counter(), sum(os.times()[:2])
-    jax.block_until_ready(f(x))
+    jax.block_until_ready(f(*arrays))
     return time.perf_counter() - began, sum(os.times()[:2]) - busy
 
 
-def measured(name: str, body: Callable[..., Any], x: Any) -> dict[str, Any]:
-    plain = jax.jit(jax.vmap(body))
-    want = np.asarray(plain(x))
-    near = {"rtol": 2e-3, "atol": 2e-3 * max(1.0, float(np.abs(want).max()))}
+def measured(batch: Batch) -> dict[str, Any]:
+    arrays, as_written = batch.arrays(), plain(batch)
+    agree = agreement(as_written(*arrays))
 
-    # Two threads that run LAPACK on many numbers at once may hang in XLA, of plain JAX too.
-    most = {"gaussian process": 1, "solve": 1, "fit": 256, "levenberg": 256}.get(name)
-    safe = [width for width in (None, *WIDTHS) if most is None or (width or most + 1) <= most]
     # The best by hand: one run of each that is compiled already.
-    grid: dict[str, Callable[[Any], Any]] = {}
-    for width in (None, *(width for width in WIDTHS if width < len(x))):
-        for threads in (1, 2) if width in safe else (1,):
+    grid: dict[str, Callable[..., Any]] = {}
+    for width in (None, *(width for width in WIDTHS if width < batch.size)):
+        for threads in (1, 2) if batch.may_thread(width or batch.size) else (1,):
             way = f"{'whole' if width is None else width} in {threads}"
-            grid[way] = by_hand(body, width, threads)
-            np.testing.assert_allclose(np.asarray(grid[way](x)), want, **near)
-    trial = {way: min(once(f, x)[0] for _ in range(2)) for way, f in grid.items()}
+            grid[way] = by_hand(batch, width, threads)
+            agree(grid[way](*arrays))
+    trial = {way: min(once(f, arrays)[0] for _ in range(2)) for way, f in grid.items()}
     best = min(trial, key=lambda way: trial[way])
 
-    options: dict[str, Any] = {"vmap": {"lane": {"x": 0}}, "chunk": {"lane": "fast"}}
-    named = lambda x: body(x)
-    alone, threaded = optimize(named, **options), optimize(named, **options, workers="auto")
-    auto = optimize(lambda x: body(x), vmap=options["vmap"], auto=True, cache=False)
-    learning = learn(auto, x, want, near)
+    fast: dict[str, Any] = {"chunk": {"lane": "fast"}}
+    alone, threaded = ours(batch, **fast), ours(batch, **fast, workers="auto")
+    auto = ours(batch, auto=True, cache=False)
+    learning = learn(auto, arrays, agree)
     first: dict[str, float] = {}
     for way, f in (("fast", alone), ("fast, workers", threaded)):
-        first[way] = once(f, x)[0]
-        np.testing.assert_allclose(np.asarray(f(x)), want, **near)
+        first[way] = once(f, arrays)[0]
+        agree(f(*arrays))
 
     ways = {
-        "plain": plain,
+        "plain": as_written,
         "by hand": grid[best],
         "fast": alone,
         "fast, workers": threaded,
@@ -235,48 +125,73 @@ def measured(name: str, body: Callable[..., Any], x: Any) -> dict[str, Any]:
     taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, f in ways.items():
-            taken[way].append(once(f, x))
+            taken[way].append(once(f, arrays))
     wall = {way: statistics.median(w for w, _ in pairs) for way, pairs in taken.items()}
     cores = sum(busy for _, busy in taken["plain"]) / sum(w for w, _ in taken["plain"])
-    why = line_of(alone, x, "chunk")
+    why = line_of(alone, arrays, "chunk")
     return {
         **{way: seconds * 1e3 for way, seconds in wall.items()},
         "best": best,
         "chosen": why.partition(", measured")[0],
-        "chosen by auto": line_of(auto, x, "auto"),
+        "chosen by auto": line_of(auto, arrays, "auto"),
         "calls that learnt": learning,
         "cores": cores,
         "first": first["fast"],
     }
 
 
-def line_of(f: Any, x: Any, name: str) -> str:
-    lines = f.plan(x).to_dict()["decisions"]
+def line_of(f: Any, arrays: Arrays, name: str) -> str:
+    lines = f.plan(*arrays).to_dict()["decisions"]
     return next(line["why"] for line in lines if line["name"] == name)
 
 
-def learn(f: Any, x: Any, want: Any, near: dict[str, float]) -> int:
+def learn(f: Any, arrays: Arrays, agree: Callable[[object], None]) -> int:
     """Call it until its choice has fallen, and return how many calls that took."""
     out, calls = None, 0
     while calls < MOST_CALLS:
-        out, calls = f(x), calls + 1
+        out, calls = f(*arrays), calls + 1
         # A result that nobody waits for would be timed with those before it.
         jax.block_until_ready(out)
-        if not line_of(f, x, "auto").startswith("whole, while it learns"):
+        if not line_of(f, arrays, "auto").startswith("whole, while it learns"):
             break
-    np.testing.assert_allclose(np.asarray(out), want, **near)
+    agree(out)
     return calls
 
 
+def check(names: Sequence[str]) -> None:
+    """Compare the results of a few elements in several ways; nothing is timed."""
+    for name in names:
+        batch = PROGRAMS[name]
+        arrays = batch.arrays(FEW)
+        agree = agreement(plain(batch)(*arrays))
+        by_jitney: list[dict[str, Any]] = [{"chunk": {"lane": 1}}, {"chunk": {"lane": 16}}]
+        by_jitney += [{"workers": "auto"}, {"workers": "auto", "chunk": {"lane": 16}}]
+        for options in by_jitney:
+            agree(ours(batch, **options)(*arrays))
+        for width in (None, 1, 16):
+            for threads in (1, 2) if batch.may_thread(width or FEW) else (1,):
+                agree(by_hand(batch, width, threads)(*arrays))
+        print(f"{name}: equal in all ways", flush=True)
+
+
 def main() -> None:
-    names = sys.argv[1:] or list(PROGRAMS)
+    parser = argparse.ArgumentParser(prog="python -m tests.perf.auto")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all, if none is given")
+    parser.add_argument("--first", action="store_true", help="the twelve that came first")
+    parser.add_argument("--second", action="store_true", help="those written after them")
+    parser.add_argument("--check", action="store_true", help="compare results of a few elements")
+    given = parser.parse_args()
+    halves = [*(FIRST if given.first else ()), *(SECOND if given.second else ())]
+    names = [*given.names, *halves] or [*PROGRAMS]
+    if given.check:
+        check(names)
+        return
     figures: dict[str, dict[str, Any]] = {}
     print(
         f"{'':<17}{'plain':>9}{'by hand':>9}{'fast':>9}{'workers':>9}{'auto':>9} ms  cores  first call"
     )
     for name in names:
-        body, inputs = PROGRAMS[name]
-        found = figures[name] = measured(name, body, inputs())
+        found = figures[name] = measured(PROGRAMS[name])
         told = "".join(
             f"{found[way]:9.1f}" for way in ("plain", "by hand", "fast", "fast, workers", "auto")
         )

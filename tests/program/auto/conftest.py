@@ -1,66 +1,15 @@
-"""A machine without a clock: each way takes what a test says, in threads on two cores."""
+"""A machine without a clock."""
 
-import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 
-import jax
-import numpy as np
 import pytest
 
-from jitney._limits import HostLimit
-from jitney._program import worker_calls
-from jitney._program.auto import auto_calls, call_times
-from jitney._program.auto.search import WHOLE
-
-
-class Machine:
-    """Seconds an element by way (of all others 1), and seconds of each compile."""
-
-    def __init__(self):
-        # Each thread has its own time, as each has a core of its own.
-        self._time = threading.local()
-        self.rates: dict[object, float] = {}
-        self.compiling = 10.0
-        self.runs: list[tuple[str, int]] = []
-        self._compiled: set[object] = set()
-
-    @property
-    def now(self):
-        """Seconds since the thread began."""
-        return getattr(self._time, "now", 0.0)
-
-    @now.setter
-    def now(self, seconds):
-        self._time.now = seconds
-
-    def run(self, way, elements):
-        """Let the time of a run pass."""
-        self.runs.append((str(way), elements))
-        if way != WHOLE and (way, elements) not in self._compiled:
-            self._compiled.add((way, elements))
-            self.now += self.compiling
-        self.now += self.rates.get(str(way), 1.0) * elements
-
-    @property
-    def tried(self):
-        """Ways besides the whole, in the order of their first runs."""
-        return [*dict.fromkeys(way for way, _ in self.runs if way != "whole")]
+from tests._machine import Machine, run_by
 
 
 @pytest.fixture
-def machine(monkeypatch) -> Machine:
+def machine() -> Iterator[Machine]:
     """Every run of a call takes the seconds of this machine."""
     it = Machine()
-    run: Callable = auto_calls.AutoCalls.run_way
-
-    def timed(calls, way, arrays):
-        out = jax.block_until_ready(run(calls, way, arrays))
-        it.run(way, max(len(array) for array in arrays if np.ndim(array)))
-        return out
-
-    monkeypatch.setattr(auto_calls.AutoCalls, "run_way", timed)
-    monkeypatch.setattr(auto_calls.AutoCalls, "compile_seconds", lambda calls, _: it.compiling)
-    monkeypatch.setattr(call_times, "clock", lambda: it.now)
-    for module in (auto_calls, worker_calls):
-        monkeypatch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", 2))
-    return it
+    with run_by(it):
+        yield it

@@ -12,7 +12,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._jax.compile_cache.own_entries import read, write
+from jitney._jax.compile_cache.own_entries import UNFINISHED, read, write
 from jitney._program.auto import choice_record
 from tests.program.auto.test_auto_calls import FAST_64, MANY, ROWS, W, auto_line, by_hand, learnt
 
@@ -201,6 +201,20 @@ def test_files_are_of_their_user_alone_and_replaced_as_a_whole(machine, folder):
     learnt(optimize(**AUTO)(fresh()), W, ROWS)
     assert only(folder).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_killed_process_has_left_is_deleted(machine, folder):
+    """By the next one that writes this record; what belongs to another one is left."""
+    learnt(optimize(**AUTO)(fresh()), W, ROWS)
+    path = only(folder)
+    path.unlink()
+    left, other = (
+        path.with_name(f"{name}-123-456{UNFINISHED}") for name in (path.name, "other-cache")
+    )
+    for each in (left, other):
+        each.write_bytes(b"half")
+    learnt(optimize(**AUTO)(fresh()), W, ROWS)
+    assert {*folder.iterdir()} == {path, other}
 
 
 def test_without_a_folder_it_learns_for_this_process(machine, monkeypatch):

@@ -60,6 +60,14 @@ def write(entry: Path, content: bytes) -> bool:
     return True
 
 
+def delete_unfinished(entry: Path) -> None:
+    """Delete what processes that were killed have left of an entry. If another process writes it
+    just now, that one's `write` returns False.
+    """
+    for unfinished in entry.parent.glob(f"{entry.name}-*{UNFINISHED}"):
+        delete(unfinished)
+
+
 def delete(entry: Path) -> None:
     """Delete an entry."""
     with suppress(OSError):

@@ -9,6 +9,7 @@ then on. So a value changes from one call to the next at most once.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -50,6 +51,7 @@ class AutoCalls(WholeCalls):
         self._trials = Trials(self)
         # One thread tries ways, and others do not wait for it.
         self._trying = threading.RLock()
+        self._process = os.getpid()
         self.is_idle = False
         """True once all sizes so far run whole: calls need not come here until there is a new
         one.
@@ -157,6 +159,11 @@ class AutoCalls(WholeCalls):
     # Until the choice falls.
 
     def _learn(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:
+        # A fork has none of XLA's threads, so a compile there may never end, and a trial has one.
+        if self._process != os.getpid():
+            why = "whole, since this process was forked from one that had not chosen"
+            calls.choice = AutoChoice(WHOLE, None, why)
+            return self(*arrays)
         if calls.compile_seconds is None:
             return self._first_call(calls, arrays)
         times = calls.times

@@ -27,7 +27,7 @@ import jax
 from ..._diagnosis.needed_values import CAUGHT, need_of
 from ..._jax.array_bytes import bytes_of
 from ..._jax.compile_cache.cache import folder
-from ..._jax.compile_cache.own_entries import path_of, read, write
+from ..._jax.compile_cache.own_entries import delete_unfinished, path_of, read, write
 from ..._jax.jaxprs import open_jaxpr
 from ..._jax.settings import settings_of_programs
 from ..._jax.trees import extended, issubdtype
@@ -112,6 +112,8 @@ class RecordFile:
                 "whole": record.whole,
                 "chosen": record.chosen,
             }
+            # This folder is not swept when a process starts.
+            delete_unfinished(path)
             write(path, json.dumps(data).encode())
 
     def _folder(self) -> Path | None:

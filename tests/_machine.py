@@ -1,0 +1,67 @@
+"""A machine without a clock for `auto`: each way takes what a test says, on two cores."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import jax
+import numpy as np
+import pytest
+
+from jitney._limits import HostLimit
+from jitney._program import worker_calls
+from jitney._program.auto import auto_calls, call_times, trials
+from jitney._program.auto.search import WHOLE
+
+
+class Machine:
+    """Seconds an element by way (of all others 1), and seconds of each compile."""
+
+    def __init__(self):
+        # Each thread has its own time, as each has a core of its own.
+        self._time = threading.local()
+        self.rates: dict[object, float] = {}
+        self.compiling = 10.0
+        self.runs: list[tuple[str, int]] = []
+        self._compiled: set[object] = set()
+
+    @property
+    def now(self):
+        """Seconds since the thread began."""
+        return getattr(self._time, "now", 0.0)
+
+    @now.setter
+    def now(self, seconds):
+        self._time.now = seconds
+
+    def run(self, way, elements):
+        """Let the time of a run pass."""
+        self.runs.append((str(way), elements))
+        if way != WHOLE and (way, elements) not in self._compiled:
+            self._compiled.add((way, elements))
+            self.now += self.compiling
+        self.now += self.rates.get(str(way), 1.0) * elements
+
+    @property
+    def tried(self):
+        """Ways besides the whole, in the order of their first runs."""
+        return [*dict.fromkeys(way for way, _ in self.runs if way != "whole")]
+
+
+@contextmanager
+def run_by(it: Machine) -> Iterator[None]:
+    """Every run of a call takes the seconds of this machine."""
+    run: Callable = auto_calls.AutoCalls.run_way
+
+    def timed(calls, way, arrays):
+        out = jax.block_until_ready(run(calls, way, arrays))
+        it.run(way, max(len(array) for array in arrays if np.ndim(array)))
+        return out
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto_calls.AutoCalls, "run_way", timed)
+        patch.setattr(auto_calls.AutoCalls, "compile_seconds", lambda calls, _: it.compiling)
+        patch.setattr(call_times, "clock", lambda: it.now)
+        for module in (auto_calls, trials, worker_calls):
+            patch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", 2))
+        yield
