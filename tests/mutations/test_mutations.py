@@ -28,7 +28,12 @@ def test_the_core_has_a_case_of_each(request):
     """Of its tests; the whole core knows."""
     config = request.config
     is_whole = config.getoption("--core") and {*config.args} == {"tests", "examples"}
-    if not is_whole or config.getoption("--part"):
+    if (
+        not is_whole
+        or config.getoption("--part")
+        or config.option.keyword
+        or config.option.markexpr
+    ):
         pytest.skip("the whole core is asked")
     cases = {item.nodeid for item in request.session.items}
     known = (

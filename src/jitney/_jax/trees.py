@@ -42,9 +42,9 @@ _WIDE = 8
 
 def canonicalize_dtype(dtype: Any) -> Any:
     """Return the dtype that JAX has for a dtype, or for a type of Python's numbers."""
+    # These are what they are, which JAX takes longer to say.
     if isinstance(dtype, np.dtype) and dtype.itemsize < _WIDE:
         return dtype
-    # JAX takes longer.
     return jax.dtypes.canonicalize_dtype(dtype)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
-from inspect import Parameter as Python
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -46,9 +46,9 @@ def hint_of(parameter: Parameter) -> Hint:
     the one that is written.
     """
     kind, hint = parameter.kind, parameter.hint
-    if kind == Python.VAR_POSITIONAL:
+    if kind == inspect.Parameter.VAR_POSITIONAL:
         return ContainerHint(tuple, (hint,), variadic=True, text="tuple")
-    if kind == Python.VAR_KEYWORD:
+    if kind == inspect.Parameter.VAR_KEYWORD:
         return ContainerHint(dict, (hint,), variadic=True, text="dict")
     return hint
 
@@ -75,7 +75,7 @@ def has_rows(
 ) -> bool:
     """Return whether a call is run by rows: it has a list of them among its arguments."""
     return cuts_rows(core.options) or any(
-        holds_rows(value, hint_of(parameter))
+        may_be_rows(value) and holds_rows(value, hint_of(parameter))
         for parameter, value in zip(core.contract.parameters, values, strict=True)
     )
 

@@ -9,9 +9,9 @@ or by their paths where the option has the dict form.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from inspect import Parameter as Python
 from typing import cast
 
 import jax
@@ -60,8 +60,9 @@ class RowVisit:
     of_rows: Callable[[str, object, Hint], object]
     of_stack: Callable[[str, Array], object]
     of_shared: Callable[[object], object] = _as_it_is
-    _unused: set[str] = field(default_factory=set[str])
-    _seen: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
+    # Paths of the option that no array has had yet, and the arrays so far.
+    _unused: set[str] = field(init=False, default_factory=set[str])
+    _seen: list[tuple[str, object]] = field(init=False, default_factory=list[tuple[str, object]])
 
     def arguments(
         self,
@@ -76,7 +77,7 @@ class RowVisit:
         self._unused.update(path for path, _ in self.axis.dims or ())
         changed: list[object] = []
         for parameter, value in zip(contract.parameters, values, strict=True):
-            if parameter.kind is Python.VAR_KEYWORD:
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 keywords = sorted(cast("dict[str, object]", value).items())
                 changed.append({key: self.part(key, of, parameter.hint) for key, of in keywords})
             else:
