@@ -79,6 +79,11 @@ def pads() -> Iterator[Pair]:
         lambda: program(full, full),
     )
     yield "pad, a size that does not", lambda: jitted(X, X), lambda: program(X, X)
+    # Calls that may have rows of unlike lengths, and have none.
+    mapped = jax.jit(jax.vmap(scaled))
+    batched = jitney.optimize(vmap="row", pad={"n": "pow2"})(scaled)
+    rows = jnp.ones((4, 1024))
+    yield "vmap and pad", lambda: mapped(rows, rows), lambda: batched(rows, rows)
 
 
 def donated() -> Pair:
