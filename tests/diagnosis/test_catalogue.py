@@ -45,6 +45,22 @@ def test_each_cause_is_named_and_nothing_else(case):
     assert any(case.remedy in cause.remedy for cause in found), found
 
 
+@pytest.mark.core(
+    "a size along a named axis",
+    "a shape without names",
+    "another bucket",
+    "an axis of vmap",
+    "a dtype",
+    "a weak type",
+    "a static int",
+    "a static list",
+    "a keyword",
+    "a key of a dict",
+    "a closure that is decorated anew",
+    "a matmul precision",
+    "clear_cache",
+    "a number for an array",
+)
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.after is not None], ids=lambda case: case.name
 )

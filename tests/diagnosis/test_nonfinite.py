@@ -36,7 +36,7 @@ def line_of(fn, text):
     return f"test_nonfinite.py:{first + offset}"
 
 
-@pytest.mark.core("*-log-NaN0", "*-cholesky-NaN", "*-log-inf")
+@pytest.mark.core("*-log-NaN0", "*-log-inf")
 @pytest.mark.parametrize(
     ("fn", "primitive", "kind"),
     [
@@ -88,6 +88,7 @@ def test_a_masked_gradient_names_the_infinity_behind_the_nan():
     assert "give it another number there, and mask its result" in message(finding, "f()")
 
 
+@pytest.mark.core("<lambda>0")
 @pytest.mark.parametrize(
     "fn", [lambda x: jnp.where(x > 0, 1 / x, 0.0), lambda x: jnp.where(x > 0, x**-3, 0.0)]
 )
@@ -161,6 +162,7 @@ def test_a_nan_leads_back_to_an_infinity_of_an_earlier_iteration():
     assert (finding.cause.kind, finding.cause.path) == ("inf", ("scan iteration 2",))
 
 
+@pytest.mark.rest
 def test_a_loop_whose_infinities_come_and_go_is_searched_for_the_nan():
     """More infinities than are followed inside; the NaN is still found."""
 
@@ -238,6 +240,7 @@ def test_follows_custom_derivatives_and_rematerialised_code():
     assert found(jax.grad(lambda x: jax.checkpoint(jnp.sqrt)(x).sum()), 0 * X).primitive == "div"
 
 
+@pytest.mark.rest
 def test_a_vmapped_loop_is_one_loop():
     """The rows share the iterations; the first that fails counts."""
     loop = jax.vmap(
@@ -303,6 +306,7 @@ def test_an_overflow_beside_a_meant_infinity_is_found():
     assert (finding.primitive, finding.kind) == ("exp", "inf")
 
 
+@pytest.mark.rest
 def test_an_overflow_in_a_maximum_that_starts_at_minus_infinity_is_found():
     """The carry is infinite before and after, with different signs."""
     finding = found(

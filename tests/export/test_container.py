@@ -215,6 +215,7 @@ def _mutated(header, rng):
     return header
 
 
+@pytest.mark.core("0")
 @pytest.mark.parametrize(
     "seed",
     [0, 1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)],

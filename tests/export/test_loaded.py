@@ -73,6 +73,7 @@ def test_one_program_takes_all_sizes_of_a_range(tmp_path):
             loaded(decay(), *data(points))
 
 
+@pytest.mark.core("<lambda>0", "<lambda>2")
 @pytest.mark.parametrize(
     "rule",
     [
@@ -97,6 +98,7 @@ def test_a_function_that_looks_at_its_size_has_no_program_for_a_range(tmp_path, 
         np.testing.assert_array_equal(loaded(X[:n]), jax.jit(rule)(X[:n]))
 
 
+@pytest.mark.rest
 def test_sizes_stand_above_those_of_examples(tmp_path):
     """An example says structure and dtype; `sizes` says how long its named axes are."""
     loaded = saved(
@@ -120,6 +122,7 @@ def test_a_mapped_axis_has_sizes_too(tmp_path):
     np.testing.assert_allclose(loaded(x, w), np.asarray(x) @ np.asarray(w), rtol=1e-6)
 
 
+@pytest.mark.core("*-args0", "*-args3", "*-args5", "*-args6", "*-args9", "*-args11")
 @pytest.mark.parametrize(
     ("f", "args"),
     [
@@ -182,6 +185,7 @@ def test_numbers_of_64_bits_are_not_taken_where_jax_has_none(tmp_path):
         loaded(X.astype(jnp.float32))
 
 
+@pytest.mark.core("value_and_grad", "jacobian")
 @pytest.mark.parametrize("kind", ["value_and_grad", "grad", "hessian", "jacobian"])
 def test_a_derivative_is_exported_as_it_is_called(tmp_path, kind):
     """As what `jax` gives of the plain function."""
@@ -232,6 +236,7 @@ WHERE = {
 }
 
 
+@pytest.mark.core("-0", "-1", "jit-1", "scan-0")
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("inside", WHERE)
 def test_what_jax_cannot_do_with_it_is_a_sentence_wherever_it_stands(tmp_path, order, inside):
@@ -262,14 +267,13 @@ def test_a_gradient_passes_what_is_no_real_number(tmp_path):
 
     given = (X, jnp.int32(3), jax.random.key(0))
     loaded = saved(tmp_path, jitney.optimize(f), *given, vjp_order=1)
+    wanted = jax.jit(jax.grad(lambda x: f(x, *given[1:])[0]))(X)
     for fn in (loaded, jax.jit(loaded)):
-        np.testing.assert_allclose(
-            jax.grad(lambda x, fn=fn: fn(x, *given[1:])[0])(X),
-            jax.grad(lambda x: f(x, *given[1:])[0])(X),
-            rtol=1e-6,
-        )
+        got = jax.grad(lambda x, fn=fn: fn(x, *given[1:])[0])(X)
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
+@pytest.mark.core("2")
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_it_is_differentiated_as_often_as_it_was_exported_for(tmp_path, order):
     """Each derivative is of the one before, in `jit` too; one more is a sentence. What is no real
@@ -323,6 +327,7 @@ def test_a_check_of_what_nothing_reads_is_not_in_the_file(tmp_path):
     assert loaded.programs[0].checks == ()
 
 
+@pytest.mark.rest
 def test_a_check_holds_at_all_sizes_of_a_range(tmp_path):
     """It is a number of the program whatever the size."""
 

@@ -70,20 +70,30 @@ def counted(x: Float[Array, "t"]):
     return x * (1 - n / (n + 1))
 
 
+@pytest.mark.core("few-*")
 @pytest.mark.parametrize("ragged", ["list", "padded"])
-def test_loaded_rows_give_what_the_function_gives(tmp_path, ragged):
+@pytest.mark.parametrize(
+    ("examples", "calls"),
+    [
+        ((1, 4), [[3, 4, 1] * 6, (3, 4)]),
+        ((1, 2, 4, 30), [(30, 1, 3, 4, 17), [3, 4, 2, 20] * 6, (1, 1), (25,)]),
+    ],
+    ids=["few", "many"],
+)
+def test_loaded_rows_give_what_the_function_gives(tmp_path, examples, calls, ragged):
     """To the bit, in the caller's order, for other numbers of rows and other lengths of the
     buckets, exact ones among them.
     """
     f = mapped(score, ragged=ragged)
-    loaded = saved(tmp_path, f, W, shapes(1, 2, 4, 30))
-    for given in (rows(30, 1, 3, 4, 17), rows(*[3, 4, 2, 20] * 6), rows(1, 1), rows(25)):
+    loaded = saved(tmp_path, f, W, shapes(*examples))
+    for sizes in calls:
+        given = rows(*sizes)
         to_the_bit(loaded(W, given), f(W, given))
 
 
 def test_all_forms_of_rows_are_taken(tmp_path):
     """Tuples, values with offsets, padded arrays, a result of `ragged="padded"`, and `lengths`."""
-    f, given = mapped(score), rows(3, 4, 7)
+    f, given = mapped(score), rows(3, 4)
     loaded = saved(tmp_path, f, W, given)
     table = np.stack([np.pad(x, (0, 8 - len(x)), constant_values=np.nan) for x in given])
     lengths = np.array([len(x) for x in given])
@@ -142,7 +152,7 @@ def keyed(*sizes):
     ],
     ids=["modules", "two axes", "keys", "a head", "numbers of Python"],
 )
-@pytest.mark.core("modules", "numbers of Python")
+@pytest.mark.core("modules")
 def test_rows_of_all_kinds_go_through_a_file(tmp_path, body, axes, examples, given):
     f = mapped(body, *axes)
     arguments = given()

@@ -63,6 +63,7 @@ def no_three(x: Float[Array, "n"]):
     return x.sum() * 3 if x.shape[0] == 3 else x.sum()
 
 
+@pytest.mark.core("total-*", "spectrum-options2-*", "spectrum_without_names-*", "no_three-*")
 @pytest.mark.parametrize(
     ("body", "options", "sizes"),
     [
@@ -160,7 +161,7 @@ def test_a_call_under_an_outer_transform_is_left_alone():
     assert remedies(f) == set()
 
 
-@pytest.mark.core("sizes0", "sizes4")
+@pytest.mark.core("sizes4")
 @pytest.mark.parametrize(
     "sizes",
     [

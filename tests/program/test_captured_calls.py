@@ -272,6 +272,7 @@ def test_captured_array_with_run_time_checks():
     assert lines(f, X)[0].taken
 
 
+@pytest.mark.core("{'pad'*", "{'vmap'*", "{'donate'*", "{'verify'*")
 @pytest.mark.parametrize(
     "options",
     [

@@ -73,6 +73,19 @@ CALLS = {
 }
 
 
+@pytest.mark.core(
+    "plain",
+    "vmap",
+    "chunk",
+    "verify",
+    "remat",
+    "donate",
+    "no cache",
+    "grad",
+    "lazy_derivatives",
+    "fast",
+    "debug_nans",
+)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.usefixtures("data_only")
 def test_a_failed_check_raises_whatever_stands_around_it(name):
@@ -122,7 +135,7 @@ SOLVERS = {
 }
 
 
-@pytest.mark.core("diffrax")
+@pytest.mark.core("lineax")
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.usefixtures("data_only")
 def test_solvers_of_others_have_their_numbers_and_errors(name):

@@ -291,7 +291,7 @@ FRESH = {
 }
 
 
-@pytest.mark.core("method", "what leads back", "inside of a static argument", "closure")
+@pytest.mark.core("what leads back", "inside of a static argument")
 @pytest.mark.parametrize("use", FRESH)
 def test_fresh_objects_are_let_go_with_their_programs(use):
     """None of three is held by a program, by what was read of it, or by a report on retraces; each

@@ -37,6 +37,7 @@ def chain(error):
     return shown
 
 
+@pytest.mark.core("memory", "chunk", "pad", "shard", "vmap*")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_first_misfit_is_alone(options):
     """In the first call, and behind one that fits."""

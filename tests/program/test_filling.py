@@ -89,12 +89,7 @@ def test_small_results_of_one_size_are_cut_by_a_program_once_that_pays(monkeypat
     assert (counts.crossings, counts.programs) == (0, 1)
 
 
-@pytest.mark.core(
-    "<class 'numpy.float32'>",
-    "<class 'numpy.int8'>",
-    "<class 'bool'>",
-    "<class 'jax.numpy.bfloat16'>",
-)
+@pytest.mark.core("<class 'numpy.float32'>", "<class 'bool'>", "<class 'jax.numpy.bfloat16'>")
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, bool, jnp.bfloat16, np.complex64], ids=str)
 def test_programs_fill_and_cut_as_the_host_does(monkeypatch, dtype):
     """True arrays of the true size, along each axis, from the first call on, and in one program of
@@ -288,6 +283,7 @@ def test_threads_keep_their_own(monkeypatch):
     assert not wrong
 
 
+@pytest.mark.core("weak")
 @pytest.mark.parametrize("weak", [True, False], ids=["weak", "strong"])
 def test_results_are_as_weakly_typed_as_those_of_jit(weak):
     """Of full and of cut results, whether the argument or a number in the body is weak: with
@@ -320,6 +316,7 @@ def each_drawn(keys: Key[Array, "n"]) -> tuple[Float[Array, ""], Key[Array, "n"]
     return jnp.sum(drawn), jax.vmap(lambda key: jax.random.fold_in(key, 7))(keys)
 
 
+@pytest.mark.core("program")
 @pytest.mark.parametrize("cached", [True, "program"])
 def test_keys_are_filled_and_cut(cached):
     """Two steps with seven keys of a bucket of eight, in one program for all sizes of it."""

@@ -149,7 +149,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.core("*-branch", "*-shape", "*-type")
+@pytest.mark.core("{}-branch", "{}-shape", "{}-type", "{'pad'*-branch", "{'chunk'*-type")
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=str)
 @pytest.mark.filterwarnings("ignore::jitney.errors.PaddingWarning")
@@ -484,6 +484,7 @@ def test_past_the_limit_of_compiles_no_number_is_held():
     assert f.plan(LONG, 0.5).static == ()
 
 
+@pytest.mark.core("call", "lower")
 @pytest.mark.parametrize("ask", ["call", "lower", "plan"])
 def test_a_policy_by_values_comes_with_held_numbers(ask):
     """It is chosen for the program that holds them, and errors of its trace are explained."""
@@ -537,6 +538,7 @@ def test_of_unnamed_numbers_those_are_held_that_the_body_needs():
     assert [line[:8] for line in f.plan(X, *rates, 0.5).static] == ["rates[1]", "rates[4]"]
 
 
+@pytest.mark.core("grad")
 @pytest.mark.parametrize("what", ["grad", "jacobian", "hessian"])
 def test_a_derivative_by_a_number_holds_others(what):
     """What it is with respect to is never held."""

@@ -107,6 +107,7 @@ def test_keys_in_parallel_do_not_wait_for_each_other():
     assert (one.shape, two.shape) == ((2,), (3,))
 
 
+@pytest.mark.core("options0")
 @pytest.mark.parametrize("options", [{}, {"donate": "x"}, {"cache": False}])
 def test_an_error_in_one_thread_reaches_all(options):
     """The first attempt waits until all threads have asked; each then gets the error, and none

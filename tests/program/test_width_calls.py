@@ -53,6 +53,7 @@ def chunk_line(f, *args):
     return next(line["why"] for line in lines if line["name"] == "chunk")
 
 
+@pytest.mark.core("40-16", "17-None", "2-1")
 @pytest.mark.parametrize("best", [None, 1, 16])
 @pytest.mark.parametrize("size", [2, 17, 40])
 def test_any_choice_gives_the_rows_of_the_whole(quickest, best, size):
@@ -188,6 +189,7 @@ def test_callbacks_are_called_once_each(capfd):
     assert chunk_line(f, ROWS).startswith("whole, since test_width_calls.py")
 
 
+@pytest.mark.core("2")
 @pytest.mark.parametrize("workers", [2, 3])
 def test_threads_work_on_chunks_of_the_width(quickest, workers):
     """With `workers` each width is measured with as many threads."""
@@ -215,6 +217,7 @@ def test_a_check_raises_in_any_call(quickest):
             f(bad)
 
 
+@pytest.mark.rest
 def test_a_nan_is_named(quickest):
     """`debug_nans` looks at the result of the call."""
     quickest(16)
@@ -228,6 +231,7 @@ def test_a_nan_is_named(quickest):
             f(ROWS)
 
 
+@pytest.mark.rest
 def test_numbers_that_the_body_needs_are_static(quickest):
     """As without chunks."""
     quickest(16)
@@ -245,7 +249,7 @@ def test_numbers_that_the_body_needs_are_static(quickest):
 def test_under_transforms_it_is_whole(quickest):
     """Of the user's `jit`, `grad` and `vmap`: nothing is measured."""
     measured = quickest(16)
-    f, theirs = optimize(**FAST)(residual), jax.vmap(residual, (None, 0))
+    f, theirs = optimize(**FAST)(residual), jax.jit(jax.vmap(residual, (None, 0)))
     w, y = array(W), array(ROWS)
     np.testing.assert_allclose(jax.jit(f)(w, y), theirs(w, y), rtol=1e-6)
     np.testing.assert_allclose(jax.jit(lambda: f(w, y))(), theirs(w, y), rtol=1e-6)
@@ -271,6 +275,9 @@ def test_derivatives_are_measured_too(quickest):
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.core(
+    "{'cache': False}", "{'contracts'*", "{'verify'*", "{'runtime_checks'*", "{'on_trace_error'*"
+)
 @pytest.mark.parametrize(
     "options",
     [

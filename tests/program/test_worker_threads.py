@@ -94,7 +94,7 @@ def test_an_interrupt_is_raised_here():
 def test_a_call_ends_while_all_threads_are_busy():
     """It does all of its parts itself."""
     threads, free, done = WorkerThreads(), threading.Event(), []
-    threads._start([], free.wait, 1000)
+    threads._start([], free.wait, 50)
     pool = threads._pools[os.getpid()]
     pool._max_workers = len(pool._threads)
     threads.run([lambda: done.append(threading.current_thread())] * 3, 3)
@@ -153,6 +153,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.stdout.strip(), done.returncode) == ("7", 0), done.stderr
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_program_runs_in_a_fork():
     """Of a process that has decorated it and not started JAX."""

@@ -240,7 +240,7 @@ def test_debug_nans_holds_after_a_nested_first_call():
         f(X)
 
 
-@pytest.mark.core("{}", "{'cache': False}")
+@pytest.mark.core("{}")
 @pytest.mark.parametrize(
     "options",
     [{}, {"cache": False}, {"compiler": "fast"}, {"debug_nans": True}, {"pad": {"n": [4, 8]}}],
@@ -291,6 +291,7 @@ def test_another_shape_without_checks_stays_a_plain_program():
     assert (counted.traces, f.stats.traces, f.stats.hits) == (2, 2, 3)
 
 
+@pytest.mark.core("{}")
 @pytest.mark.parametrize("given", [{}, {"donate": "x"}], ids=str)
 def test_run_time_checks_with_compiler_options(given):
     """Which JAX allows at the top level only: one trace there, and the same errors and numbers

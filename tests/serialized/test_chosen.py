@@ -113,6 +113,7 @@ def test_what_is_free_is_not_kept(folder, tmp_path):
     )
 
 
+@pytest.mark.rest
 def test_other_processors_are_another_program_where_bytes_are_counted(
     folder, tmp_path, monkeypatch
 ):

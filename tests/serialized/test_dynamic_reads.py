@@ -88,7 +88,7 @@ def run(folder, numbers):
         return lab.notes(main.program)
 
 
-@pytest.mark.core("0", "3", "5")
+@pytest.mark.core("3")
 @pytest.mark.parametrize("edit", range(len(EDITS)))
 def test_what_is_looked_up_by_name_is_asked_for_again(folder, tmp_path, edit):
     """In an object, a slot, a class, a module of the user's, or one of JAX; the edited number is
@@ -101,6 +101,12 @@ def test_what_is_looked_up_by_name_is_asked_for_again(folder, tmp_path, edit):
     assert "found" not in why
 
 
+@pytest.mark.core(
+    "x * getattr(helper, name.upper())-*",
+    "x * getattr(lazy, word)*",
+    "x * getattr(jax.vmap,*",
+    "x * [getattr*",
+)
 @pytest.mark.parametrize(
     ("line", "why"),
     [

@@ -48,7 +48,7 @@ def run(path, context, numbers, change=str):
         return lab.notes(main.program), main.program.stats.traces
 
 
-@pytest.mark.core("plain-set_member", "while-comprehension")
+@pytest.mark.core("plain-set_member")
 @pytest.mark.parametrize(("context", "place"), cases(EDITS, GATE))
 def test_an_edited_number_is_the_one_that_is_computed_with(shared, tmp_path, context, place):
     """Wherever it stands: the program of before is not found, and the result is the new one."""
@@ -58,6 +58,7 @@ def test_an_edited_number_is_the_one_that_is_computed_with(shared, tmp_path, con
     assert (traces, len(second)) == (1, 1)
 
 
+@pytest.mark.core("jit-blank lines")
 @pytest.mark.parametrize(("context", "change"), cases(QUIET, 3))
 def test_an_edit_that_changes_nothing_keeps_its_program(shared, tmp_path, context, change):
     """Comments, formatting, and what the function does not read."""

@@ -469,7 +469,7 @@ REFUSED = {
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of `numpy.matlib`
-@pytest.mark.core("checks around callbacks")
+@pytest.mark.core("callbacks", "clocks")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, what):
     """With the name of what was read."""
@@ -496,6 +496,7 @@ def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, wh
     assert not list(folder.iterdir())
 
 
+@pytest.mark.core("True")
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_results_are_committed_where_those_of_jit_are(folder, tmp_path, is_committed):
     """To the device of a committed argument, in the process that keeps a program and in that which
@@ -871,9 +872,7 @@ def an_updated_library(entry):
     )
 
 
-@pytest.mark.core(
-    "cut", "flip", "open_up", "of_another_version", "under_another_key", "a_patched_library"
-)
+@pytest.mark.core("flip", "open_up", "of_another_version", "under_another_key")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 @pytest.mark.parametrize(
     "harm",

@@ -108,6 +108,7 @@ def test_what_a_trace_has_computed_counts_until_what_it_read_is_changed(folder, 
             assert lab.notes(main.PROGRAMS[1]) == note
 
 
+@pytest.mark.core("True")
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_trace_that_changes_what_is_remembered_is_not_kept(folder, tmp_path, warm):
     """What it appended is appended once, in each process."""
@@ -125,6 +126,7 @@ def test_a_trace_that_changes_what_is_remembered_is_not_kept(folder, tmp_path, w
             )
 
 
+@pytest.mark.rest
 def test_settings_of_another_program_do_not_count_as_those_of_this_one(folder, tmp_path):
     """What was computed under them is remembered all the same."""
     text = """

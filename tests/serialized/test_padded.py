@@ -80,6 +80,7 @@ def test_another_process_finds_it_for_all_sizes_of_the_bucket(folder, tmp_path, 
             assert program.stats.traces == (note == KEPT)
 
 
+@pytest.mark.rest
 def test_the_plan_says_what_became_of_the_bucket(folder, tmp_path):
     """Of the call that it is asked for."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -119,6 +120,7 @@ def test_a_refusal_is_the_same_in_each_process(folder, tmp_path):
     assert said[0] == said[1]
 
 
+@pytest.mark.rest
 def test_a_contract_is_checked_in_each_process(folder, tmp_path):
     """Padded programs are found behind that."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -150,7 +152,7 @@ EDITS = {
 }
 
 
-@pytest.mark.core("another bucket rule", "another result")
+@pytest.mark.core("another bucket rule")
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
     """Whether or not its numbers differ."""

@@ -14,7 +14,7 @@ from tests._monitor import listening
 from tests._switched import environment
 
 RNG = np.random.default_rng(2)
-SIZES = (3, 8, 1, 20, 5, 0, 3, *range(2, 40), *[7] * 30)
+SIZES = (3, 8, 1, 20, 5, 0, 3, *[7] * 30, *range(2, 40))
 ROWS = [RNG.normal(size=(n, 3)).astype(np.float32) for n in SIZES]
 SCALES = RNG.normal(size=len(ROWS)).astype(np.float32)
 W = {"w": np.float32([1, -2, 0.5]), "b": np.float32(0.3)}
@@ -45,31 +45,40 @@ def close(got, want):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
 
 
-@pytest.mark.core("16")
+few_or_all = pytest.mark.parametrize("count", [36, len(ROWS)], ids=["few", "all"])
+
+
+@pytest.mark.core("16-few")
+@few_or_all
 @pytest.mark.parametrize("microbatch", [1, 16, 1000])
-def test_value_and_gradient_are_sums_over_rows(microbatch):
+def test_value_and_gradient_are_sums_over_rows(microbatch, count):
     """Whatever the number of rows in a program is; rows that fill a block count once."""
-    close(summed(microbatch=microbatch)(W, ROWS, SCALES), plain())
+    rows, scales = ROWS[:count], SCALES[:count]
+    close(summed(microbatch=microbatch)(W, rows, scales), plain(rows, scales))
 
 
-def test_padded_arrays_and_equal_rows_are_summed_too():
-    lengths = np.array(SIZES)
-    table = np.full((len(ROWS), 40, 3), np.nan, np.float32)
-    for place, row in zip(table, ROWS, strict=True):
+@pytest.mark.core("few")
+@few_or_all
+def test_padded_arrays_and_equal_rows_are_summed_too(count):
+    rows, scales, lengths = ROWS[:count], SCALES[:count], np.array(SIZES[:count])
+    table = np.full((count, 40, 3), np.nan, np.float32)
+    for place, row in zip(table, rows, strict=True):
         place[: len(row)] = row
-    close(summed()(W, table, SCALES, lengths={"n": lengths}), plain())
+    close(summed()(W, table, scales, lengths={"n": lengths}), plain(rows, scales))
     equal = [row for row in ROWS if len(row) == 7]
     close(summed()(W, np.stack(equal), SCALES[: len(equal)]), plain(equal, SCALES[: len(equal)]))
 
 
-def test_a_fresh_mixture_compiles_nothing():
+@pytest.mark.core("few")
+@few_or_all
+def test_a_fresh_mixture_compiles_nothing(count):
     f = summed()
-    f(W, ROWS, SCALES)
-    order = RNG.permutation(len(ROWS))
+    f(W, ROWS[:count], SCALES[:count])
+    order = RNG.permutation(count)
     with listening() as seen:
         got = f(W, [ROWS[i] for i in order], SCALES[order])
     assert seen.count("compile") == 0
-    close(got, plain())
+    close(got, plain(ROWS[:count], SCALES[:count]))
 
 
 @pytest.mark.rest

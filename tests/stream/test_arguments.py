@@ -85,7 +85,7 @@ def close(got, want):
             np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.core("positions", "many by name", "a method of a module", "a gradient by name")
+@pytest.mark.core("positions", "many by name", "a method of a module")
 @pytest.mark.parametrize("call", CALLS)
 def test_a_stream_gives_what_the_call_gives(call):
     """Whatever the arguments are passed by, of a function and of what is bound."""
@@ -426,6 +426,7 @@ def test_an_axis_that_is_not_clear_is_an_error_with_the_candidates():
 # The former form.
 
 
+@pytest.mark.core("a function", "a method", "a static argument")
 @pytest.mark.parametrize(
     ("program", "data"),
     [

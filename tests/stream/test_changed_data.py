@@ -48,8 +48,6 @@ def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_pa
     "NumPy-first pass",
     "memory map-first pass",
     "parts-first pass",
-    "sliceable-first pass",
-    "Zarr-first pass",
     "npz-first pass",
     "chunks-first pass",
 )

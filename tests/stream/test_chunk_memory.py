@@ -29,7 +29,7 @@ def last(x: Float[Array, "n"]) -> tuple[Float[Array, "1"], Float[Array, ""]]:
     return x[-1:], jnp.max(x)
 
 
-@pytest.mark.core("path", "memory map")
+@pytest.mark.core("path")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_derivative_around_a_stream_has_each_chunk(kind, tmp_path):
     """JAX keeps the chunks themselves until the derivative is taken."""
@@ -38,7 +38,7 @@ def test_a_derivative_around_a_stream_has_each_chunk(kind, tmp_path):
     np.testing.assert_allclose(got, np.sum(X * np.cos(0.5 * X)), rtol=1e-5)
 
 
-@pytest.mark.core("None-1", "None-8", "eager-8")
+@pytest.mark.core("None-1", "eager-8")
 @pytest.mark.parametrize("chunk", [1, 8])
 @pytest.mark.parametrize("scope", [None, "disable_jit", "eager"])
 def test_what_is_carried_is_no_part_of_a_chunk(chunk, scope, tmp_path):

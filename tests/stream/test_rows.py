@@ -45,7 +45,7 @@ class Batches:
         return (ROWS[i : i + 16] for i in range(0, len(ROWS), 16))
 
 
-@pytest.mark.core("list", "offsets", "lengths", "generator")
+@pytest.mark.core("offsets", "generator")
 @pytest.mark.parametrize(
     "given",
     [
@@ -104,6 +104,7 @@ def test_statistics_count_rows_and_chunks():
     assert seen.count("compile") == 0
 
 
+@pytest.mark.core("checkpoint", "axis", "beside", "ends", "none")
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -149,6 +150,7 @@ def sums(x: Float[Array, "n"]):
     return jnp.sum(x), jnp.cumsum(x)
 
 
+@pytest.mark.core("some are empty")
 @pytest.mark.parametrize(
     "chunks",
     [lambda: [ROWS[:20], ROWS[20:]], lambda: [[], ROWS[:20], [], ROWS[20:], []]],
@@ -173,6 +175,7 @@ def test_a_gradient_goes_through_a_stream_of_padded_results():
     np.testing.assert_allclose(jax.grad(loss)(1.0), want, rtol=1e-4)
 
 
+@pytest.mark.core("list")
 @pytest.mark.parametrize("ragged", ["list", "padded"])
 def test_chunks_may_differ_in_which_results_have_one_length(ragged):
     def tail(x: Float[Array, "n"]):

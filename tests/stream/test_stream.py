@@ -134,14 +134,7 @@ def test_a_bar_writes_nothing_where_nobody_looks(capsys):
 
 
 @pytest.mark.core(
-    "23-NumPy",
-    "23-path",
-    "23-HDF5",
-    "23-npz by column",
-    "23-uneven chunks",
-    "21-parts",
-    "7-NumPy",
-    "7-Zarr",
+    "23-NumPy", "23-path", "23-HDF5", "23-npz by column", "23-uneven chunks", "21-parts", "7-Zarr"
 )
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("n", [23, 21, 7])
@@ -163,6 +156,7 @@ def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
         np.testing.assert_allclose(got[key], want[key], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("chunk", [500, 1000])
 def test_a_run_that_is_over_reads_no_data(chunk):
     """Its results are there: whoever gave the data may write to them."""
@@ -247,6 +241,7 @@ def broken(path, x, after=20, error=OSError, **options):
         )
 
 
+@pytest.mark.core("0s-13", "1-1", "1-20", "5-13", "5-25")
 @pytest.mark.parametrize("after", [1, 12, 13, 20, 25])
 @pytest.mark.parametrize("every", [1, "0s", 5])
 def test_a_run_that_breaks_off_goes_on(tmp_path, every, after):
@@ -646,6 +641,7 @@ def test_a_pass_may_run_from_the_end(size, chunk):
     )
 
 
+@pytest.mark.core("3", "14")
 @pytest.mark.parametrize("after", [3, 13, 14, 15, 20, 25])
 def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
     """In the pass from the front or in the one from the end, of which the short chunk is the
@@ -701,6 +697,7 @@ def drawn(x: Float[Array, "n"], keys: Key[Array, "n 2"]) -> tuple[Float[Array, "
     return jnp.var(x * jnp.sum(noise, 1)), noise
 
 
+@pytest.mark.core("{}")
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}], ids=str)
 def test_keys_along_the_axis_are_those_of_the_whole(options):
     """A chunk has the keys of its elements, in each pass; an array of them is in memory."""

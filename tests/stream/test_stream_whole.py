@@ -88,6 +88,7 @@ def middle(x: Float[Array, "n k"]) -> Float[Array, "k"]:
     return jnp.median(x, 0)
 
 
+@pytest.mark.core("middle-*")
 @pytest.mark.parametrize(
     ("program", "data", "what"),
     [

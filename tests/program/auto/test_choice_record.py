@@ -83,6 +83,7 @@ def another_body():
     return residual
 
 
+@pytest.mark.core("body", "exact", "precision")
 @pytest.mark.parametrize(
     "other",
     [
@@ -103,6 +104,7 @@ def test_a_record_is_of_one_program_and_its_options(machine, folder, other):
     assert "earlier process" not in auto_line(f, W, ROWS)
 
 
+@pytest.mark.core("device", "constant")
 @pytest.mark.parametrize("change", ["cores", "device", "constant"])
 def test_a_record_is_of_one_machine_and_of_one_set_of_constants(
     machine, folder, monkeypatch, change
@@ -152,6 +154,7 @@ def says_a_list(path):
     assert write(path, b"[64]")
 
 
+@pytest.mark.core("damaged", "readable_by_a_group", "says_a_list", "change0", "change4")
 @pytest.mark.parametrize(
     "change",
     [

@@ -16,7 +16,14 @@ from tests.axes.test_verified import annotated
 SIZES = (5, 8, 3, 5, 12, 7)
 """Two rows of one length, a full bucket, and buckets with one row."""
 BEHIND = {"f": np.nan, "c": np.nan, "i": 100, "u": 100}
-FEW = ("relu", "largest", "cumulative sum", "scan", "moving sum")
+FEW = {
+    "cumulative sum": pytest.mark.core,
+    "moving sum": pytest.mark.core,
+    "relu": pytest.mark.rest,
+    "largest": pytest.mark.rest,
+    "scan": pytest.mark.rest,
+}
+"""All others are a sweep."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +90,7 @@ def refuses(case, body, row):
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(
-            case, id=case.name, marks=pytest.mark.core if case.name in FEW else pytest.mark.sweep
-        )
+        pytest.param(case, id=case.name, marks=FEW.get(case.name, pytest.mark.sweep))
         for case in cases.CASES
         if all("n" in shape or not any(map(callable, shape)) for shape, _ in case.takes)
     ],

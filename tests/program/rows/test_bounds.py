@@ -46,6 +46,7 @@ def runs(f, *arguments):
     return int(re.search(r"(\d+) runs?", text)[1])
 
 
+@pytest.mark.core("3")
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_chunk_bounds_the_rows_of_a_program(size):
     f = mapped(chunk={"row": size})
@@ -117,6 +118,7 @@ def test_lengths_choose_the_buckets():
     assert "n=43-64: 1" in str(f.plan(W, longer))
 
 
+@pytest.mark.rest
 def test_chosen_buckets_pad_less_than_powers_of_two():
     given = rows(*[33] * 30, *[65] * 30)
     paddings = []

@@ -57,7 +57,7 @@ def holds(rows, want):
 WANT = [*zip(*map(plain, Y), strict=True)]
 
 
-@pytest.mark.core("padded-numpy", "list-jax")
+@pytest.mark.core("list-jax")
 @pytest.mark.parametrize("made", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
 @pytest.mark.parametrize("ragged", ["list", "padded"])
 def test_lengths_of_a_call_say_how_long_rows_are(made, ragged):
@@ -85,6 +85,7 @@ def test_padded_results_are_one_array_and_lengths():
         assert outer.lengths
 
 
+@pytest.mark.core("sizes0", "sizes1")
 @pytest.mark.parametrize("sizes", [(1, 1), (0,), (4, 4), (7,)])
 def test_the_form_of_a_padded_result_hangs_on_no_length(sizes):
     given = [Y[3][:n] for n in sizes]
@@ -291,6 +292,7 @@ def test_what_cannot_be_is_a_sentence(call, error, message):
     assert re.search(message, str(raised.value), re.DOTALL)
 
 
+@pytest.mark.rest
 def test_a_list_beside_padded_arrays_agrees_row_by_row():
     """One argument is a list, another a padded array with lengths."""
 
