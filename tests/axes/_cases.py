@@ -165,6 +165,19 @@ def newton(x):
     return jax.lax.while_loop(lambda c: c < 10.0, lambda c: c * 2 + 11.0, x)
 
 
+def until_all_are_done(x):
+    """Elements grow to three, each at its own pace; and the number of turns, which is of them all
+    together.
+    """
+
+    def turn(c):
+        k, y = c
+        return k + 1, jnp.where(y < 3, y + 0.3 + jnp.abs(x) / 4, y)
+
+    k, y = jax.lax.while_loop(lambda c: jnp.any(c[1] < 3) & (c[0] < 50), turn, (0, x))
+    return y * k, k
+
+
 def affine_scan(x):
     return jax.lax.associative_scan(
         lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (jnp.tanh(x), x), axis=1
@@ -403,6 +416,7 @@ ORDERED = [
         lambda x: jax.lax.while_loop(lambda c: jnp.max(c) < 10, lambda c: c * 2 + 1, x),
         V,
     ),
+    Case("loop until all are done", until_all_are_done, V),
     Case("branch", lambda x: jax.lax.cond(jnp.sum(x) > 0, lambda y: y * 2, lambda y: y - 1, x), V),
     Case("where, of a fixed size", lambda x: jnp.where(x > 0, size=3)[0], V),
     Case("unique, of a fixed size", lambda x: jnp.unique(x, size=3), V),

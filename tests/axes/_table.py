@@ -44,6 +44,7 @@ WAYS = {
     "looped": "the state goes on from chunk to chunk, from either end",
 }
 AT_ONCE = "at once, on the whole (in a stream, if it is as small as `memory` allows)"
+UNTIL_DONE = "each element until it is done, or as many turns as all together, counted first"
 HOLDERS = (*CALLS, *REMATS, "jax.lax.cond", "call_hi_primitive", "custom_linear_solve")
 F, S, V, M = cases.F, cases.SQUARE, cases.V, cases.M
 _linalg: Any = jax.lax.linalg
@@ -159,6 +160,8 @@ def _cut(name: str, about: Seen) -> str:
     parts += [AT_ONCE] if rule.at_once else []
     if parts:
         return "; else ".join(parts)
+    if name == "while":
+        return UNTIL_DONE
     if not looks(name):
         return "yes"
     if about.refused or about.hows:

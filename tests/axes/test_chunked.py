@@ -27,6 +27,7 @@ PASSES = {
     "standardise": 3,
     "softmax": 3,
     "several levels": 3,
+    "loop until all are done": 2,
     "cumulative sum": 1,
     "scan": 1,
     "recurrent network": 1,

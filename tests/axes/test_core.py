@@ -15,7 +15,7 @@ CORE = [case for case in cases.CASES if case.core]
 # of other versions of JAX
 OTHER_NAMES = {"scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"}
 # of run-time checks: tests/stages/test_pad.py and test_chunk.py
-OF_EQUINOX = {"unvmap_any", "unvmap_all", "unvmap_max"}
+OF_EQUINOX = {"unvmap_any", "unvmap_all", "unvmap_max", "nonbatchable"}
 REFUSALS = {  # along the axis, whatever is asked of them: test_table.py
     *("cholesky_update", "geqp3", "hessenberg", "ormqr", "tridiagonal", "tridiagonal_solve"),
     *("eig", "householder_product", "schur"),

@@ -118,6 +118,21 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         """,
         "real",
     ),
+    *lines(  # loops until all elements are done: frozen then or not, with what is shared by all
+        """
+        lax.while_loop(lambda c: jnp.any(c[1] < 3) & (c[0] < 6), lambda c: (c[0] + 1, jnp.where(c[1] < 3, c[1] + 1, c[1])), (0, {v}))
+        lax.while_loop(lambda c: ~jnp.all(c[1] > 2) & (c[0] < 5), lambda c: (c[0] + 1, c[1] + 1), (0, {m}))
+        lax.while_loop(lambda c: c[2] & (c[0] < 6), lambda c: (c[0] + 1, -c[1], jnp.any(c[1] > 1)), (0, {v}, True))
+        lax.while_loop(lambda c: jnp.any(c[1] > c[0]) & (c[0] < 7), lambda c: (c[0] + 1, -c[1]), (0, {v}))
+        lax.while_loop(lambda c: jnp.any(c[1] < 3) & (c[0] < 4), lambda c: (c[0] + 1, jnp.abs(c[1]) + 1, c[2] + jnp.sum(c[1])), (0, {v}, jnp.sum({v})))
+        lax.while_loop(lambda c: (jnp.max(jnp.where(c[1] > 1, 2, 0)) > 1) & (c[0] < 5), lambda c: (c[0] + 1, jnp.flip(c[1], 1) - 1), (0, {m}))
+        lax.while_loop(lambda c: jnp.any(c[0] < 3) & (c[1] < 4), lambda c: (c[0] + c[1], c[1] + 1), ({v}, 0))[0] * 2
+        (lambda c: jnp.cumsum(c[1]) * c[0])(lax.while_loop(lambda c: jnp.any(c[1] > 0) & (c[0] < 4), lambda c: (c[0] + 1, c[1] - {s}), (0, {v} - jnp.max({v}))))
+        lax.scan(lambda c, k: (lax.while_loop(lambda d: jnp.any(d[1] < 3) & (d[0] < 3), lambda d: (d[0] + 1, d[1] + 1), (0, c))[1], k), {v}, jnp.arange(2))[0]
+        jax.vmap(lambda a: lax.while_loop(lambda c: (lax.pmax((c[1] < 3).astype(int), 'k') > 0) & (c[0] < 5), lambda c: (c[0] + 1, c[1] + 1), (0, a)), axis_name='k')({v})
+        """,
+        "real",
+    ),
     *lines(  # one value in two roles: what a loop begins with, and what its turns read
         """
         lax.scan(lambda c, a: (c * {s} + a, c), {s}, {v})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations._mutation import Mutation
 
 _CHUNKED = "tests/axes/test_chunked.py::test_"
+_TURNS = "tests/axes/test_turns.py::test_"
 _MONOIDS = "tests/axes/test_monoids.py::test_"
 _PADDED = "tests/axes/test_padded.py::test_"
 _POSITIONS = "tests/axes/test_positions.py::test_"
@@ -360,6 +361,34 @@ CHUNKS = [
         "begins[i] = lax.select(is_first, x, identity)",
         "begins[i] = x",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),
+    ),
+    Mutation(
+        "a chunk stops where it is done, though others go on",
+        "src/jitney/_axes/chunks/chunked.py",
+        "return lax.lt(k, least) | goes_on",
+        "return goes_on",
+        (f"{_TURNS}all_that_is_carried_equals_the_whole[begin_again]",),
+    ),
+    Mutation(
+        "iterations are counted once, not until they stay as they are",
+        "src/jitney/_stream/stream.py",
+        "if not _are_known(reached_counts, counts):",
+        "if counts is None and not _are_known(reached_counts, counts):",
+        (f"{_TURNS}a_stream_counts_until_no_chunk_takes_more",),
+    ),
+    Mutation(
+        "a maximum that may be NaN is compared chunk by chunk",
+        "src/jitney/_axes/chunks/partial_results.py",
+        "if not issubdtype(dtype, np.integer) or sum(map(is_fixed, given)) != 1:",
+        "if sum(map(is_fixed, given)) != 1:",
+        (f"{_TURNS}what_is_not_the_same_for_each_chunk_is_refused[a float's maximum]",),
+    ),
+    Mutation(
+        "a loop that is counted loses its callbacks",
+        "src/jitney/_axes/chunks/turns.py",
+        "new = interpret(program, [*of_body, *carry], rebind)",
+        "new = self._step(of_body, carry, list(range(len(carry))))",
+        (f"{_TURNS}checks_raise_and_prints_appear_as_often_as_in_plain_jax",),
     ),
     Mutation(
         "a part of a product counts as a part of a sum",

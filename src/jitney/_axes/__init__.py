@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .chunks.passes import Passes as Passes
     from .chunks.passes import bytes_per_element as bytes_per_element
     from .chunks.planning import plan_passes as plan_passes
+    from .chunks.turns import counts_iterations as counts_iterations
     from .derivative import demand_no_tracers as demand_no_tracers
     from .derivative import jvp_function as jvp_function
     from .dims import evaluate as evaluate
@@ -66,6 +67,7 @@ else:
             "Passes": "chunks.passes",
             "bytes_per_element": "chunks.passes",
             "plan_passes": "chunks.planning",
+            "counts_iterations": "chunks.turns",
             "coupling_statistic": "chunks.coupling",
             "demand_no_tracers": "derivative",
             "jvp_function": "derivative",

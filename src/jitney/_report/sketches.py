@@ -114,6 +114,8 @@ def chunks(
 def _does(passes: _axes.Passes, number: int) -> str:
     """Return what a pass carries from chunk to chunk, and its results, in words."""
     each = passes.passes[number]
+    if each.counts:
+        return "counts iterations, until no chunk takes more"
     names = shortlist(
         list(dict.fromkeys(public_name(node.op.name) for node in each.states(passes.streamed)))
     )

@@ -82,13 +82,29 @@ class Cut:
         ways = f", {back} of them from its end" if back else ""
         done = (
             f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a"
-            f" time{self._describe_memory(self.passes)}"
+            f" time{self._describe_counting(self.passes)}{self._describe_memory(self.passes)}"
         )
         if self.devices is None:
             return done
         return (
             f"{done} on each of {self.devices.parts} devices along {self.devices.text};"
             f" {_axes.describe_collectives(self.passes)}"
+        )
+
+    def _describe_counting(self, passes: _axes.Passes) -> str:
+        """Describe the passes that only count the iterations of loops."""
+        counting = [work for work in passes.passes if work.counts]
+        if not counting:
+            return ""
+        operations = passes.counted_loops
+        loops = [f"`{public_name(op.name)}` at {op.place}" for op in operations]
+        names = ", ".join(dict.fromkeys(loops))
+        count, are = f"{len(counting)} of them count", "are"
+        if len(counting) == 1:
+            count, are = "1 of them counts", "is"
+        return (
+            f"; {count} the iterations of {names}, and {are} repeated until no chunk takes more,"
+            " so twice as a rule"
         )
 
     def _describe_memory(self, passes: _axes.Passes) -> str:

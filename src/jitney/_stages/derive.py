@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from inspect import BoundArguments, Signature
 from inspect import Parameter as Kind
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
@@ -433,10 +434,15 @@ class _Derivation:
             return self._two(out)[0] if self.derived.aux else out
 
         program = jax.make_jaxpr(whole)(arrays)
-        for use in _axes.uses_of(program, ranges):
-            if not use.is_sum:
-                other = f"is not a sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
-                raise Refused(use.place, use.refused or other)
+        others = [use for use in _axes.uses_of(program, ranges) if not use.is_sum]
+        if others and _axes.counts_iterations(program, ranges):
+            # A number of iterations is counted before any term is added up.
+            plans = [_axes.plan_passes(program, symbol, ranges) for symbol in ranges]
+            uses = chain.from_iterable(passes.uses_after_counting for passes in plans)
+            others = [use for use in uses if not use.is_sum]
+        for use in others:
+            other = f"is not a sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
+            raise Refused(use.place, use.refused or other)
 
         # One pass adds the terms up. A second one means that a term needs a statistic of the whole
         # axis.

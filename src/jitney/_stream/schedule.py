@@ -40,6 +40,8 @@ class ScheduledPass:
         replays: Whether it takes the carries that an earlier pass saved for each chunk.
         keeps: Carries to save before each chunk: pairs of a number and an index into the states.
         makes: For each state, the numbers of the values that are known from it after the pass.
+        counts: Indices of the states that are numbers of iterations. Such a pass is repeated, from
+            the numbers that are known so far, until they stay as they are.
     """
 
     back: bool
@@ -48,10 +50,29 @@ class ScheduledPass:
     replays: bool
     keeps: tuple[tuple[int, int], ...]
     makes: tuple[tuple[int, ...], ...]
+    counts: tuple[int, ...] = ()
+
+    @property
+    def sweeps(self) -> int:
+        """How often the pass goes over the data, at least."""
+        return 2 if self.counts else 1
 
     def stored_carries(self, state: Sequence[T]) -> dict[int, T]:
         """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
+
+    def numbers_of_iterations(self, state: Sequence[Sequence[T]]) -> list[T]:
+        """The numbers of iterations among the states, in order."""
+        return [state[i][0] for i in self.counts]
+
+    def begin_from(
+        self,
+        state: Sequence[Sequence[T]],
+        counts: Sequence[T],
+    ) -> list[Sequence[T]]:
+        """The initial states of a pass, with numbers of iterations that are known so far."""
+        known = dict(zip(self.counts, counts, strict=True))
+        return [[known[i]] if i in known else values for i, values in enumerate(state)]
 
     def final_values(self, state: Sequence[Sequence[T]]) -> dict[int, T]:
         """Values that the final states give, by number."""
@@ -154,15 +175,24 @@ def _turn(passes: Passes, work: Chunked, pass_: Pass) -> ScheduledPass:
         replays=bool(pass_.replays),
         keeps=tuple((n, firsts.index(n)) for n in pass_.keeps),
         makes=tuple(tuple(work.accumulator_numbers(node)) for node in states),
+        counts=tuple(i for i, node in enumerate(states) if node.counts),
     )
 
 
 def _written_turn(turn: ScheduledPass) -> list[object]:
-    return [turn.back, turn.emits, turn.collects, turn.replays, turn.keeps, turn.makes]
+    return [
+        turn.back,
+        turn.emits,
+        turn.collects,
+        turn.replays,
+        turn.keeps,
+        turn.makes,
+        turn.counts,
+    ]
 
 
 def _read_turn(data: Any) -> ScheduledPass:
-    back, emits, collects, replays, keeps, makes = data
+    back, emits, collects, replays, keeps, makes, counts = data
     return ScheduledPass(
         back,
         emits=tuple((position, number) for position, number in emits),
@@ -170,4 +200,5 @@ def _read_turn(data: Any) -> ScheduledPass:
         replays=replays,
         keeps=tuple((number, index) for number, index in keeps),
         makes=tuple(tuple(numbers) for numbers in makes),
+        counts=tuple(counts),
     )

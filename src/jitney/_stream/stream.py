@@ -90,7 +90,8 @@ def stream(
     The arguments are those of a call: `stream(f, x, t)` gives what `f(x, t)` gives, up to the order
     in which sums are added. In place of an array there may be a file or anything else that is read
     by slices. As many passes are made over the data as the function needs: one for a mean, two for
-    a variance. Memory holds two chunks, and results that have the axis.
+    a variance, and two more where a loop goes on until all elements are done. Memory holds two
+    chunks, and results that have the axis.
 
     The keywords below belong to the stream, all others to the function. A parameter of the function
     that is named like one of them is passed by position.
@@ -313,7 +314,7 @@ def _run(
             stats = StreamStats(
                 run.chunks,
                 stage.size,
-                len(steps.schedule.turns),
+                len(steps.schedule.turns) + run.repeats,
                 run.rows,
                 time.perf_counter() - began,
                 arguments.failures + run.reader.failures,
@@ -505,17 +506,17 @@ class _StreamRun:
     ):
         self.steps = steps
         self.schedule = plan = steps.schedule
-        self.chunks = self.rows = 0
+        self.chunks = self.rows = self.repeats = 0
         where = str(steps.entry.core.where)
-        writes = kept or any(turn.emits for turn in plan.turns)
+        writes = kept or any(turn.emits or turn.counts for turn in plan.turns)
         taken = list(zip(plan.takes, names, values, strict=True))
         for n, name, x in taken:
             if isinstance(x, Tracer) and (writes or n in plan.streamed):
                 raise ContractError(
                     where,
                     f"{name!r} is traced by an outer transform, and this stream is cut.",
-                    "Chunks, results with the axis and checkpoints are numbers on the host, which"
-                    " do not exist yet in a trace.",
+                    "Chunks, results with the axis, numbers of iterations and checkpoints are"
+                    " numbers on the host, which do not exist yet in a trace.",
                     "call the function itself there, or give `chunk` the whole length.",
                     code="J218",
                 )
@@ -547,7 +548,7 @@ class _StreamRun:
             steps.pieces,
             retries,
             where,
-            passes=len(plan.turns),
+            passes=sum(turn.sweeps for turn in plan.turns),
             kept=kept,
             memory=ChunkMemory(is_used_again=not jit_is_off()),
         )
@@ -614,7 +615,7 @@ class _StreamRun:
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
-        passed = (first + 1) * len(steps.pieces)
+        passed = (sum(turn.sweeps for turn in turns[:first]) + 1) * len(steps.pieces)
         done = passed - len(remaining_pieces(steps.pieces, at, back=back))
 
         with _bar(steps, done, show=progress) as advance:
@@ -622,10 +623,16 @@ class _StreamRun:
                 # For each pass: compute the initial carry, unless a checkpoint gave one; step
                 # through the chunks; reduce the carries over the devices; publish the values that
                 # they give.
-                for p, turn in enumerate(turns[first:], first):
+                p, sweep = first, 0
+                counts: list[Array] | None = None
+                while p < len(turns):
+                    turn, sweep = turns[p], sweep + 1
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
+                        if counts is not None:
+                            spread = map(steps.laid.spread_count, counts)
+                            state = turn.begin_from(state, list(spread))
                     outputs.begin(turn)
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
@@ -650,7 +657,8 @@ class _StreamRun:
                         outputs.add(turn, outs, start, count)
                         self.chunks += 1
                         self.rows += count
-                        advance()
+                        if sweep <= turn.sweeps:
+                            advance()
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
                             results = {n: x for n, x in values.items() if n not in self.fixed}
@@ -664,11 +672,19 @@ class _StreamRun:
                             )
                             kept.save_if_due(reached)
                     outputs.fetch()
-                    values.update(turn.final_values(steps.join[p](state)))
+                    state = steps.join[p](state)
+                    reached_counts = turn.numbers_of_iterations(state)
+                    if not _are_known(reached_counts, counts):
+                        # A chunk has gone on beyond what was known before: once more, from there.
+                        counts, at, state = reached_counts, 0, None
+                        self.repeats += 1
+                        continue
+                    values.update(turn.final_values(state))
                     whole = outputs.collected.items()
                     values.update({n: jax.numpy.asarray(x) for n, x in whole})
                     # Only the first pass of a resumed run starts in the middle.
-                    at, state = 0, None
+                    at, state, counts = 0, None, None
+                    p, sweep = p + 1, 0
             except KeyboardInterrupt as stop:
                 if kept is not None and reached is not None:
                     stop.add_note(
@@ -739,13 +755,25 @@ def _bar(
         return nullcontext(lambda: None)
     from .._console import bar
 
-    total = len(steps.schedule.turns) * len(steps.pieces)
+    total = sum(turn.sweeps for turn in steps.schedule.turns) * len(steps.pieces)
     return bar(
         steps.entry.core.name,
         total,
         done,
         steps.size,
     )
+
+
+def _are_known(reached: Sequence[Array], before: Sequence[Array] | None) -> bool:
+    """Return whether a pass has found the numbers of iterations that it began with. What a resumed
+    run began with is not known.
+    """
+    if not reached:
+        return True
+    if before is None:
+        return False
+    pairs = zip(reached, before, strict=True)
+    return all(int(a) == int(b) for a, b in pairs)
 
 
 # Lengths and chunk sizes whose steps one function remembers.

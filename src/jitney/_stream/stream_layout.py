@@ -18,6 +18,7 @@ import jax
 from .._axes import Devices
 from .._errors import OptionError
 from .._jax.trees import device_put, tree_map
+from .._jax.typed import Array
 from .._stages import Chunk, Place
 from .._stages.chunk import SYMBOL, devices_of
 from .._stages.sharding import sharding
@@ -129,6 +130,12 @@ class StreamLayout:
             return device_put(x, over_devices)
 
         return tree_map(back, state)
+
+    def spread_count(self, count: Array) -> Array:
+        """Put a number of iterations that is known of all devices into the carry of each."""
+        if self.devices is None:
+            return count
+        return self.shard_carry(jax.numpy.broadcast_to(count, (self.parts,)))
 
     def begin(self, fn: Begin) -> Begin:
         """Wrap `values -> new values, carry`; with several devices each has a carry, along a new

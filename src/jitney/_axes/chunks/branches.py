@@ -43,7 +43,7 @@ Values = dict[int, jax.Array]
 
 
 @dataclass(frozen=True)
-class _BranchStep:
+class BranchStep:
     """An operation of a branch. `stage` is the number of hoisted operations that it depends on in a
     chain; `is_out` marks a hoisted one.
     """
@@ -56,12 +56,14 @@ class _BranchStep:
 
 
 @dataclass(frozen=True)
-class _Branch:
+class Branch:
+    """A program in SSA form with its calls inlined, such as a branch or the body of a loop."""
+
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    steps: tuple[_BranchStep, ...]
+    steps: tuple[BranchStep, ...]
 
-    def out(self, stage: int | None = None) -> list[_BranchStep]:
+    def out(self, stage: int | None = None) -> list[BranchStep]:
         """The hoisted operations, all of them or those of one stage."""
         steps = [step for step in self.steps if step.is_out]
         if stage is None:
@@ -70,26 +72,30 @@ class _Branch:
 
     def values(
         self,
-        operands: Sequence[jax.Array],
+        operands: Sequence[jax.Array | None],
         hoisted: Values,
         refs: Sequence[Ref],
     ) -> list[jax.Array]:
         """Evaluate values of the branch from its operands and the hoisted results."""
-        # Backward: the steps that are needed.
-        needed = set(numbers_of(refs))
-        todo: list[_BranchStep] = []
-        for step in reversed(self.steps):
-            if not step.is_out and not needed.isdisjoint(step.makes):
-                todo.append(step)
-                needed.update(numbers_of(step.reads))
-
-        # Forward: evaluate them.
-        known = dict(zip(self.takes, operands, strict=True))
+        known: dict[int, object] = dict(zip(self.takes, operands, strict=True))
         known.update(hoisted)
-        for step in reversed(todo):
+        for step in self.needed_steps(refs)[0]:
             results = rebind(step.eqn, values_at(step.reads, known))
             known.update(zip(step.makes, results, strict=True))
         return values_at(refs, known)
+
+    def needed_steps(self, refs: Sequence[Ref]) -> tuple[list[BranchStep], set[int]]:
+        """The steps that values are made by, in order, hoisted ones aside; and the numbers of all
+        that these steps read, and of the values themselves.
+        """
+        # Backward liveness; one sweep is enough, since the steps are in order.
+        needed = set(numbers_of(refs))
+        steps: list[BranchStep] = []
+        for step in reversed(self.steps):
+            if not step.is_out and not needed.isdisjoint(step.makes):
+                steps.append(step)
+                needed.update(numbers_of(step.reads))
+        return steps[::-1], needed
 
 
 def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr | None:
@@ -105,7 +111,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
         return None
     if not any(map(looks, chain.from_iterable(map(equations, programs)))):
         return None
-    branches = [_numbered_branch(program, looks) for program in programs]
+    branches = [numbered_branch(program, looks) for program in programs]
 
     # Hoisted operations are fed zeros where their branch is not taken: NumPy dtypes only, no keys.
     out = [step for branch in branches for step in branch.out()]
@@ -122,7 +128,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
     def whole(index: jax.Array, *operands: jax.Array) -> list[jax.Array]:
         hoisted: list[Values] = [{} for _ in branches]
         for stage in range(last + 1):
-            steps: list[tuple[int, _BranchStep]] = []
+            steps: list[tuple[int, BranchStep]] = []
             for b, branch in enumerate(branches):
                 steps += [(b, step) for step in branch.out(stage)]
             parts = iter(_select_operands(index, operands, branches, hoisted, steps))
@@ -142,10 +148,10 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
     return program.replace(jaxpr=program.jaxpr.replace(eqns=eqns))
 
 
-def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _Branch:
+def numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> Branch:
     """A branch in SSA form, and the stage of each operation."""
     avals: dict[int, Aval] = {}
-    steps: list[_BranchStep] = []
+    steps: list[BranchStep] = []
     stages: dict[int, int] = {}
 
     def results(
@@ -156,7 +162,7 @@ def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _B
         makes = number_results(eqn.outvars, avals)
         stage = max((stages.get(n, 0) for n in numbers_of(reads)), default=0)
         is_out = looks(eqn)
-        steps.append(_BranchStep(eqn, tuple(reads), makes, stage, is_out))
+        steps.append(BranchStep(eqn, tuple(reads), makes, stage, is_out))
         stages.update(dict.fromkeys(makes, stage + is_out))
         return makes
 
@@ -173,15 +179,15 @@ def _numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> _B
         inside,
         constant=as_const,
     )
-    return _Branch(takes, tuple(gives), tuple(steps))
+    return Branch(takes, tuple(gives), tuple(steps))
 
 
 def _select_operands(
     index: jax.Array,
     operands: Sequence[jax.Array],
-    branches: Sequence[_Branch],
+    branches: Sequence[Branch],
     hoisted: Sequence[Values],
-    steps: Sequence[tuple[int, _BranchStep]],
+    steps: Sequence[tuple[int, BranchStep]],
 ) -> list[jax.Array]:
     """The operands of the hoisted operations of one stage; zeros for those of branches that are not
     taken.
@@ -199,7 +205,7 @@ def _select_operands(
             out: list[jax.Array] = []
             for other, _, aval in wanted:
                 if other == b:
-                    out.append(_strong(next(values), aval))
+                    out.append(strong(next(values), aval))
                 else:
                     out.append(lax.full(aval.shape, 0, aval.dtype))
             return out
@@ -212,7 +218,7 @@ def _select_operands(
 def _cond_results(
     index: jax.Array,
     operands: Sequence[jax.Array],
-    branches: Sequence[_Branch],
+    branches: Sequence[Branch],
     hoisted: Sequence[Values],
     avals: Sequence[Aval],
 ) -> list[jax.Array]:
@@ -231,7 +237,7 @@ def _cond_results(
                     hoisted[b],
                     refs,
                 )
-                return [_strong(x, avals[i]) for x, i in zip(values, positions, strict=True)]
+                return [strong(x, avals[i]) for x, i in zip(values, positions, strict=True)]
 
             return taken
 
@@ -245,5 +251,6 @@ def _switch(index: jax.Array, branches: Sequence[Callable[[], list[jax.Array]]])
     return list(lax.switch(index, branches))
 
 
-def _strong(x: jax.Array, aval: Aval) -> jax.Array:
+def strong(x: jax.Array, aval: Aval) -> jax.Array:
+    """The value in the dtype of an abstract value, without a weak type."""
     return lax.convert_element_type(x, aval.dtype)

@@ -12,7 +12,7 @@ long as the chunk, and whose `start` and `whole` give positions and sizes of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from ..._jax.evaluation import Const, Ref
-from ..._jax.jaxprs import scan_parts
+from ..._jax.jaxprs import scan_parts, while_parts
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
@@ -31,6 +31,7 @@ from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid
 from ..rules import RULES
+from ..rules.control import restore_weak_types
 from ..typed_jax import jnp, lax
 from .cut_axis import carry_kind, initial_carry, is_along, monoid_of
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
@@ -44,6 +45,10 @@ State = list[list[jax.Array]]
 """The carried values of each node with a state, in the order of the nodes."""
 StoredCarries = dict[int, list[jax.Array]]
 """Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
+Counts = list[jax.Array]
+"""The numbers of iterations of loops."""
+Counted = tuple[jax.Array, list[jax.Array]]
+"""The number of an iteration, and the carry of the loop."""
 Size = int | np.int32 | jax.Array
 """A size or a position: of Python, or a scalar of the program."""
 Outputs = Sequence[jax.Array | None]
@@ -217,8 +222,8 @@ class Chunked:
             values = known.read(node.reads, made)
             out: Outputs
 
-            # Four kinds of nodes: replayed from a stored carry; partial results of a loop over
-            # another axis; any other state; no state.
+            # Five kinds of nodes: replayed from a stored carry; a number of iterations; partial
+            # results of a loop over another axis; any other state; no state.
             if node.makes and node.makes[0] in work.replays:
                 carry = before[node.makes[0]]
                 out, _ = self._carry(
@@ -228,6 +233,10 @@ class Chunked:
                     carry,
                     back=work.back,
                 )
+            elif node.counts and node.parts is not None:
+                out = [None]
+                (least,) = next(states)
+                new.append([self._count(walk, node, node.parts, values, least)])
             elif node.parts is not None and has_state(node, self.passes.streamed):
                 carry = next(states)
                 calls_back = self._calls_back(node, start, here=here)
@@ -428,13 +437,7 @@ class Chunked:
         """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
         made per chunk (None for partial ones), and the partial results so far.
         """
-        # The initial carry goes to the first chunk; the others start from the identity.
-        is_first = jnp.equal(walk.start[self.passes.symbol], 0)
-        begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
-        for i, monoid in parts.begun.items():
-            x = begins[i]
-            identity = _identity_array(monoid, x.shape, x.dtype)
-            begins[i] = lax.select(is_first, x, identity)
+        begins = self._begin_partials(walk, parts, values)
         results = run_with_callbacks(walk, node.op, begins, when)
 
         out: list[jax.Array | None] = []
@@ -448,6 +451,106 @@ class Chunked:
         for total, (monoid, x) in zip(state, added, strict=True):
             new.append(monoid.combine(total, _as(x, total.dtype)))
         return out, new
+
+    def _begin_partials(
+        self,
+        walk: PaddedInterpreter,
+        parts: PartialResults,
+        values: list[jax.Array],
+    ) -> list[jax.Array]:
+        """The operands of an operation with partial results, for one chunk."""
+        # The initial carry goes to the first chunk; the others start from the identity.
+        is_first = jnp.equal(walk.start[self.passes.symbol], 0)
+        begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
+        for i, monoid in parts.begun.items():
+            x = begins[i]
+            identity = _identity_array(monoid, x.shape, x.dtype)
+            begins[i] = lax.select(is_first, x, identity)
+        return begins
+
+    def _count(
+        self,
+        walk: PaddedInterpreter,
+        node: Node,
+        parts: PartialResults,
+        values: list[jax.Array],
+        least: jax.Array,
+    ) -> jax.Array:
+        """Count the iterations of a loop on one chunk: `least` of them, and as many more as its
+        condition asks for.
+        """
+        quiet = walk.without_callbacks()
+        begins = self._begin_partials(walk, parts, values)
+        of_condition, of_body, start = while_parts(node.op.eqn, begins)
+        condition = node.op.params["cond_jaxpr"]
+        program = node.op.params["body_jaxpr"]
+
+        def more(state: Counted) -> jax.Array:
+            k, carry = state
+            (goes_on,) = quiet.run(condition, [*of_condition, *carry])
+            return lax.lt(k, least) | goes_on
+
+        def body(state: Counted) -> Counted:
+            k, carry = state
+            new = quiet.run(program, [*of_body, *carry])
+            return k + np.ones((), k.dtype), restore_weak_types(new, carry)
+
+        carry = [jnp.asarray(x) for x in start]
+        return lax.while_loop(more, body, (jnp.zeros_like(least), carry))[0]
+
+    def count_iterations(
+        self,
+        work: Pass,
+        known: KnownValues,
+        sweep: Callable[[State], State],
+    ) -> None:
+        """Run a pass that counts iterations until the numbers stay as they are, and add them to the
+        known values.
+
+        Args:
+            work: The pass.
+            known: The known values.
+            sweep: Runs the pass over all chunks and devices, from its initial states.
+        """
+        nodes = [node for node in work.nodes if node.counts]
+        initial = self.start(work, known)
+        counts = self.counts(work, initial)
+
+        def grows(state: tuple[Counts, Counts]) -> jax.Array:
+            before, reached = state
+            pairs = zip(before, reached, strict=True)
+            return jnp.any(jnp.stack([a != b for a, b in pairs]))
+
+        def again(state: tuple[Counts, Counts]) -> tuple[Counts, Counts]:
+            _, reached = state
+            swept = sweep(self.begin_from(work, initial, reached))
+            return reached, self.counts(work, swept)
+
+        # The first comparison is of unlike numbers, so that there is a first run.
+        unlike = [jnp.ones_like(x) for x in counts]
+        _, counts = lax.while_loop(grows, again, (unlike, counts))
+        numbers = [node.makes[0] for node in nodes]
+        known.values.update(zip(numbers, counts, strict=True))
+
+    def counts(self, work: Pass, state: Sequence[Sequence[T]]) -> list[T]:
+        """The numbers of iterations among the states of a pass."""
+        nodes = work.states(self.passes.streamed)
+        pairs = zip(nodes, state, strict=True)
+        return [values[0] for node, values in pairs if node.counts]
+
+    def begin_from(
+        self,
+        work: Pass,
+        initial: State,
+        counts: Sequence[jax.Array],
+    ) -> State:
+        """The initial states of a pass, with numbers of iterations that are known so far."""
+        nodes = work.states(self.passes.streamed)
+        known = iter(counts)
+        state: State = []
+        for node, values in zip(nodes, initial, strict=True):
+            state.append([next(known)] if node.counts else values)
+        return state
 
     def _carry(
         self,
@@ -727,6 +830,12 @@ def _scan_chunks(
         with jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
             work.settle(turn.before, known)
             here = known
+            # A pass that is repeated by a loop reads no tangents, which JAX does not take out of
+            # one.
+            read = frozenset(streamed)
+            if turn.counts:
+                read &= set(chain.from_iterable(node.numbers for node in turn.nodes))
+            of_turn = {n: x for n, x in parted.items() if n in read}
 
             # `turn` and `here` are bound as defaults: a closure reads them when it is called, and
             # they change with each pass.
@@ -735,12 +844,13 @@ def _scan_chunks(
                 xs: tuple[jax.Array, dict[int, jax.Array], StoredCarries],
                 turn: Pass = turn,
                 here: KnownValues = here,
+                read: frozenset[int] = read,
             ) -> Taken:
                 i, parts, before = xs
                 at = i * np.int32(chunk)
                 cut = dict(parts)
                 for n, x in streamed.items():
-                    if n not in parts:
+                    if n in read and n not in parts:
                         cut[n] = _part(
                             x,
                             at,
@@ -765,10 +875,13 @@ def _scan_chunks(
                 before: StoredCarries,
                 turn: Pass = turn,
                 here: KnownValues = here,
+                read: frozenset[int] = read,
             ) -> Taken:
                 at = full * chunk
                 cut: dict[int, jax.Array] = {}
                 for n, x in streamed.items():
+                    if n not in read:
+                        continue
                     part = _slice if n in parted else _part
                     cut[n] = part(
                         x,
@@ -792,11 +905,28 @@ def _scan_chunks(
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
             again = partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
-            state = work.start(turn, known)
-            tail: list[jax.Array] = []
             before = {key: kept[key] for key in turn.replays if key in kept}
             before_rest = {key: kept_rest[key] for key in turn.replays if key in kept_rest}
 
+            def sweep(
+                state: State,
+                turn: Pass = turn,
+                xs: object = (numbered, of_turn, before),
+                before_rest: StoredCarries = before_rest,
+            ) -> State:
+                if rest and turn.back:
+                    state, _ = remainder(state, before_rest)
+                state, _ = lax.scan(step, state, xs, reverse=turn.back)
+                if rest and not turn.back:
+                    state, _ = remainder(state, before_rest)
+                return work.combine_states(turn, state)
+
+            if turn.counts:
+                work.count_iterations(turn, known, sweep)
+                continue
+
+            state = work.start(turn, known)
+            tail: list[jax.Array] = []
             # From the end the remainder comes first.
             if rest and turn.back:
                 state, (tail, carried_in) = again(remainder)(state, before_rest)
@@ -804,7 +934,7 @@ def _scan_chunks(
             state, (outs, carried_in) = lax.scan(
                 again(step),
                 state,
-                (numbered, parted, before),
+                (numbered, of_turn, before),
                 reverse=turn.back,
             )
             kept.update(carried_in)

@@ -45,6 +45,7 @@ from .cut_axis import (
     uses_along,
 )
 from .partial_results import PartialResults, find_partials
+from .turns import CountedLoop, counted_loop
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Node:
         is_mute: Whether it is evaluated without its callbacks, since another pass calls them.
         uses: Its uses of the axis, also inside the sub-jaxprs that it holds.
         parts: Partial results of a loop, branch or solve over another axis that uses this one.
+        counts: Whether its one result is the number of iterations of the loop, in place of the
+            loop's results.
     """
 
     op: Op
@@ -70,6 +73,7 @@ class Node:
     is_mute: bool = False
     uses: tuple[Use, ...] = ()
     parts: PartialResults | None = None
+    counts: bool = False
 
     @property
     def numbers(self) -> list[int]:
@@ -168,9 +172,58 @@ def flatten(
         # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads
+        loop = counted(eqn, within)
+        if loop is not None:
+            turns = count(loop, reads, within)
+            return without_calls(
+                loop.counted,
+                [turns, *reads],
+                results,
+                inside,
+                constant=as_const,
+                seen_at=within,
+            )
         makes = number_results(eqn.outvars, avals)
         nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
         return makes
+
+    def counted(eqn: JaxprEqn, within: CallStack) -> CountedLoop | None:
+        if eqn.primitive.name != "while":
+            return None
+        if any(map(is_number, equations_inside(eqn))):
+            return None
+        return counted_loop(Op(eqn, ranges, within.line))
+
+    def count(
+        loop: CountedLoop,
+        reads: list[Ref],
+        within: CallStack,
+    ) -> int:
+        """Append the node that counts the iterations of a loop, and return its result's number."""
+        turns = len(avals)
+        avals[turns] = loop.number
+
+        # The program is that one loop, and conversions of what it takes.
+        def of_counting(
+            eqn: JaxprEqn,
+            reads: list[Ref],
+            within: CallStack,
+        ) -> Sequence[Ref]:
+            if eqn.primitive.name != "while":
+                return results(eqn, reads, within)
+            op = Op(eqn, ranges, within.line)
+            nodes.append(Node(op, tuple(reads), (turns,), is_mute=True, counts=True))
+            return [Const(None) for _ in eqn.outvars]
+
+        without_calls(
+            loop.counting,
+            reads,
+            of_counting,
+            inside,
+            constant=as_const,
+            seen_at=within,
+        )
+        return turns
 
     def node(
         op: Op,

@@ -73,9 +73,7 @@ def find_partials(op: Op, zeros: Sequence[bool]) -> PartialResults:
     Raises:
         Refused: A partial result is read by an operation that needs the combined one.
     """
-    operands: list[AbstractValue] = []
-    for dims, is_zero_known in zip(op.ins, zeros, strict=True):
-        operands.append(_standing(dims, "zero" if is_zero_known else "fixed"))
+    operands = _abstract_operands(op, zeros)
     results = _PartialsInterpreter(op).control(op, operands, begins=True)
     monoids = tuple(each if isinstance(each, Monoid) else None for each in results)
 
@@ -89,6 +87,50 @@ def find_partials(op: Op, zeros: Sequence[bool]) -> PartialResults:
             return PartialResults(monoids, {})
     begun = {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None}
     return PartialResults(monoids, begun)
+
+
+def find_turns(op: Op, zeros: Sequence[bool]) -> PartialResults:
+    """Find how chunks count the iterations of a loop that goes on until all elements are done: the
+    number is the largest of all chunks.
+
+    Args:
+        op: The loop; its rule refuses no use of the axis in it.
+        zeros: For each operand, whether it is known to be zero.
+
+    Raises:
+        Refused: The condition is not false for the whole exactly where it is false for each chunk,
+            or a partial result is read by an operation that needs the combined one.
+    """
+    operands = _abstract_operands(op, zeros)
+    interpreter = _PartialsInterpreter(op)
+    carry, goes_on = interpreter.until(op, operands, begins=True)
+    if goes_on is not MONOIDS["or"]:
+        raise interpreter.read_early(op)
+
+    positions = list(range(len(operands)))
+    _, _, start = while_parts(op.eqn, positions)
+    begins = zip(start, carry, strict=True)
+    begun = {at: monoid for at, monoid in begins if isinstance(monoid, Monoid)}
+    return PartialResults((MONOIDS["max"],), begun)
+
+
+def carry_until_all_done(op: Op) -> list[AbstractValue] | None:
+    """The abstract carry of a `while` if it goes on until all elements of the axis are done, else
+    None. Its operands count as zero if they do not have the axis; `find_turns` knows better.
+    """
+    operands = _abstract_operands(op, [True for _ in op.ins])
+    try:
+        carry, goes_on = _PartialsInterpreter(op).until(op, operands, begins=True)
+    except Refused:
+        return None
+    return carry if goes_on is MONOIDS["or"] else None
+
+
+def _abstract_operands(op: Op, zeros: Sequence[bool]) -> list[AbstractValue]:
+    operands: list[AbstractValue] = []
+    for dims, is_zero_known in zip(op.ins, zeros, strict=True):
+        operands.append(_standing(dims, "zero" if is_zero_known else "fixed"))
+    return operands
 
 
 def _standing(dims: Sequence[object], otherwise: AbstractValue) -> AbstractValue:
@@ -169,7 +211,7 @@ class _PartialsInterpreter:
         # Partials of one monoid stay partials if the operation commutes with the monoid.
         if any(map(ragged_axes, op.outs)) or any(each is not parts[0] for each in parts):
             raise self.read_early(op)
-        monoid = _truths(op, parts[0])
+        monoid = _truths(op, given, parts[0])
         if monoid is parts[0] and not preserves_partials(op, given, monoid):
             raise self.read_early(op)
         return [monoid] * len(op.outs)
@@ -244,6 +286,21 @@ class _PartialsInterpreter:
                 begins=begins,
             )
             return [*carry, *rest]
+        carry, goes_on = self.until(op, given, begins=begins)
+        if isinstance(goes_on, Monoid):
+            raise self.read_early(op)
+        if goes_on == "along" and any(each != "along" for each in carry):
+            raise self.read_early(op)
+        return carry
+
+    def until(
+        self,
+        op: Op,
+        given: list[AbstractValue],
+        *,
+        begins: bool,
+    ) -> tuple[list[AbstractValue], AbstractValue]:
+        """The abstract carry of a `while`, valid in each iteration, and its abstract condition."""
         of_condition, of_body, start = while_parts(op.eqn, given)
         carry, _ = self.loop(
             op,
@@ -258,11 +315,7 @@ class _PartialsInterpreter:
             [*of_condition, *carry],
             op.place,
         )
-        if isinstance(goes_on, Monoid):
-            raise self.read_early(op)
-        if goes_on == "along" and any(each != "along" for each in carry):
-            raise self.read_early(op)
-        return carry
+        return carry, goes_on
 
     def loop(
         self,
@@ -370,12 +423,43 @@ def _demote_carries(
     ]
 
 
-def _truths(op: Op, monoid: Monoid) -> Monoid:
-    """The monoid of a partial after an operation: "or" becomes "max" where bools are converted to
-    integers (to select a branch), as max(int(a), int(b)) = int(a or b).
+def _truths(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> Monoid:
+    """The monoid of a partial after an operation that changes it.
+
+    "or" becomes "max" where bools are converted to integers (to select a branch), as max(int(a),
+    int(b)) = int(a or b); "or" and "and" become each other where they are negated, as not (a and b)
+    = not a or not b; and a maximum or minimum becomes one of them where it is compared with a fixed
+    number, as max(a, b) > c if a > c or b > c. (Not of floating-point numbers, whose maximum is NaN
+    where one of them is.)
     """
+    if op.name == "not":
+        return _NEGATED.get(monoid.word, monoid)
+    if op.name in _COMPARED:
+        return _compared(op, given, monoid)
     if op.name != "convert_element_type" or monoid is not MONOIDS["or"]:
         return monoid
     before, after = op.eqn.invars[0].aval.dtype, op.eqn.outvars[0].aval.dtype
     is_counted = before == np.bool_ and issubdtype(after, np.integer)
     return MONOIDS["max"] if is_counted else monoid
+
+
+_NEGATED = {"or": MONOIDS["and"], "and": MONOIDS["or"]}
+_COMPARED = ("gt", "ge", "lt", "le")
+
+
+def _compared(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> Monoid:
+    """The monoid of the truth of a comparison of a partial with a fixed integer; the partial's own
+    if there is none.
+    """
+    dtype = op.eqn.invars[0].aval.dtype
+    if monoid not in (MONOIDS["max"], MONOIDS["min"]):
+        return monoid
+    if not issubdtype(dtype, np.integer) or sum(map(is_fixed, given)) != 1:
+        return monoid
+
+    # True if the comparison asks whether the partial is above.
+    is_above = op.name in ("gt", "ge")
+    if is_fixed(given[0]):
+        is_above = not is_above
+    is_any = is_above == (monoid is MONOIDS["max"])
+    return MONOIDS["or" if is_any else "and"]

@@ -14,8 +14,9 @@ from ..._jax.evaluation import Const
 from ..._jax.primitives import public_name
 from ..._jax.typed import Aval
 from ..dims import evaluate
-from ..interpreter import Numbers, ragged_axes
+from ..interpreter import Numbers, Op, ragged_axes
 from ..refusal import Refused
+from ..rule import Use
 from ..x64 import x64_scope
 from .cut_axis import carry_kind, initial_carry, monoid_of
 from .numbered import Node, NumberedProgram, has_state, size_per_element
@@ -47,6 +48,13 @@ class Pass:
     slices: tuple[int, ...] = ()
     keeps: tuple[int, ...] = ()
     replays: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """True if the pass counts iterations of loops, and so is repeated until the numbers stay as
+        they are.
+        """
+        return any(node.counts for node in self.nodes)
 
     def states(self, streamed: frozenset[int]) -> list[Node]:
         """The operations whose state is carried through the pass, in order."""
@@ -104,6 +112,18 @@ class Passes:
         return max(map(sum, carried), default=0)
 
     @property
+    def uses_after_counting(self) -> list[Use]:
+        """The uses of the axis, without those that only count iterations of a loop."""
+        nodes = [node for work in self.passes for node in work.nodes]
+        return [use for node in nodes if not node.counts for use in node.uses]
+
+    @property
+    def counted_loops(self) -> list[Op]:
+        """The loops whose iterations are counted in passes of their own."""
+        nodes = [node for work in self.passes if work.counts for node in work.nodes]
+        return [node.op for node in nodes if node.counts]
+
+    @property
     def width(self) -> AbstractContextManager[object]:
         """Context manager that enables 64-bit types if the program has such values."""
         return x64_scope(*(node.op.eqn for node in self.flat.nodes))
@@ -157,12 +177,21 @@ def bytes_per_element(passes: Passes) -> int:
     return max(in_passes, default=0) + of_arguments
 
 
+# A number of iterations.
+_COUNT_BYTES = 4
+
+
 def _carried_bytes(node: Node) -> int:
     """Bytes of the state that an operation carries from chunk to chunk."""
     op = node.op
     if carry_kind(op) == "looped":
         carry = initial_carry(op, list(op.eqn.invars))
         return sum(_bytes_of(atom.aval) for atom in carry)
+    if node.counts:
+        return _COUNT_BYTES
+    if node.parts is not None:
+        parts = zip(op.eqn.outvars, node.parts.monoids, strict=True)
+        return sum(_bytes_of(atom.aval) for atom, monoid in parts if monoid is not None)
     aval = op.eqn.outvars[0].aval
     accumulator = monoid_of(op).accumulator(aval.dtype)
     return size_per_element(aval.shape) * accumulator.itemsize

@@ -60,7 +60,7 @@ from .numbered import (
     is_accumulated,
     size_per_element,
 )
-from .partial_results import find_partials, is_over_another
+from .partial_results import find_partials, find_turns, is_over_another
 from .passes import Pass, Passes
 
 
@@ -88,6 +88,8 @@ def plan_passes(
     flat = flatten(jaxpr, ranges, numbers or {})
     wanted = _live_values(flat)
     flat = replace(flat, nodes=tuple(_with_uses(flat, wanted)))
+
+    counts_turns = any(node.counts for node in flat.nodes)
 
     # Forward, in the order of the program: the level and the direction of each value.
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
@@ -161,11 +163,37 @@ def plan_passes(
         tuple(passes),
         after,
         frozenset(streamed),
-        last,
+        _chain_of_sums(flat, streamed, wanted, held) if counts_turns else last,
         numbers or {},
         at_once,
         whole,
     )
+
+
+def _chain_of_sums(
+    flat: NumberedProgram,
+    streamed: set[int],
+    wanted: set[int],
+    held: Materialised,
+) -> int:
+    """The length of the longest chain of reductions that depend on one another. What waits for a
+    number of iterations only is not longer for that.
+    """
+    depth: dict[int, int] = {}
+    longest = 0
+    for node in flat.nodes:
+        if wanted.isdisjoint(node.marks):
+            continue
+        before = max((depth.get(n, 0) for n in (*node.numbers, *node.waits)), default=0)
+        is_other = node.counts or held.is_at_once(node)
+        for n in node.marks:
+            depth[n] = before
+            if n == node.token or is_other:
+                continue
+            if is_accumulated(node, n, streamed):
+                depth[n] += 1
+                longest = max(longest, depth[n])
+    return longest
 
 
 def _at_level(
@@ -417,12 +445,26 @@ def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
             zeros.update(node.makes)
         if wanted.isdisjoint(node.marks):
             yield node
+        elif node.counts:
+            yield _counting(node, given)
         elif is_over_another(node.op):
             uses = checked_uses(node.op)
             parts = find_partials(node.op, given) if uses else None
             yield replace(node, uses=uses, parts=parts)
         else:
             yield replace(node, uses=tuple(uses_along(node.op)))
+
+
+def _counting(node: Node, zeros: Sequence[bool]) -> Node:
+    """The node that counts the iterations of a loop, with its uses of the axis.
+
+    Raises:
+        Refused: The iterations of each chunk do not give those of the whole, or the condition needs
+            what a callback returns, which is called once.
+    """
+    if callback_result_is_read(node.op, is_used=True):
+        raise refusal(node.op, "calls back once, and needs the answer in several passes")
+    return replace(node, uses=checked_uses(node.op), parts=find_turns(node.op, zeros))
 
 
 @dataclass
@@ -514,11 +556,15 @@ def _passes(
                 if n in streamed and level[n] == p:
                     keeps[node.makes[0]] = n
     collects = tuple(n for n, at in held.collected.items() if at == p)
-    ends = (*due, *collects, *keeps.values(), *(n for _, n in outs))
-    ways = sorted({back[n] for n in ends if n in back}) or [False]
     there = held.sliced_values(p, flat.takes)
-    for way in ways:
-        mine = {n for n in ends if back.get(n, ways[0]) == way}
+
+    # Numbers of iterations are counted in passes of their own, which are repeated.
+    counted = {node.makes[0] for node in flat.nodes if node.counts}
+    turns = [n for n in due if n in counted]
+    rest = [n for n in due if n not in counted]
+    ends = (*rest, *collects, *keeps.values(), *(n for _, n in outs))
+    sets = [*_by_direction(turns, back), *_by_direction(ends, back)]
+    for i, (way, mine) in enumerate(sets or [(False, set[int]())]):
         # Liveness within the pass: recompute what the roots need, down to slices of whole values. A
         # callback runs in the one pass that its token is a root of, and is mute in others.
         needed = set(mine)
@@ -532,7 +578,7 @@ def _passes(
         nodes.reverse()
         opposed = [node for node in nodes if direction_of(node.op) not in (None, way)]
         yield Pass(
-            before if way == ways[0] else (),
+            before if i == 0 else (),
             tuple(nodes),
             tuple(i for i, n in outs if n in mine),
             way,
@@ -541,6 +587,18 @@ def _passes(
             keeps=tuple(key for key, n in keeps.items() if n in mine),
             replays=tuple(node.makes[0] for node in opposed),
         )
+
+
+def _by_direction(
+    ends: Sequence[int],
+    back: Mapping[int, bool],
+) -> Iterator[tuple[bool, set[int]]]:
+    """Yield each direction that some values need, with those that are made in it."""
+    if not ends:
+        return
+    ways = sorted({back[n] for n in ends if n in back}) or [False]
+    for way in ways:
+        yield way, {n for n in ends if back.get(n, ways[0]) == way}
 
 
 def _mute_node(node: Node, wanted: set[int]) -> Node:

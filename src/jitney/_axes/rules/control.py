@@ -141,7 +141,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     def body(carry: Values) -> Values:
         results = walk.run(op.params["body_jaxpr"], [*of_body, *carry])
-        new = _restore_weak_types(results, carry)
+        new = restore_weak_types(results, carry)
         if not dims:
             return new
 
@@ -176,7 +176,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     def turn(held: Values, x: Values) -> tuple[Values, Values]:
         out = walk.run(program, [*constants, *held, *x])
         new, ys = out[: len(held)], out[len(held) :]
-        return _restore_weak_types(new, held), ys
+        return restore_weak_types(new, held), ys
 
     # No iteration is padding: the loop of plain JAX, to the bit. With a counter in its carry XLA
     # may round its numbers otherwise.
@@ -238,7 +238,7 @@ def depends_on_rows(jaxpr: AnyJaxpr) -> bool:
 _OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
-def _restore_weak_types(new: Values, old: Values) -> Values:
+def restore_weak_types(new: Values, old: Values) -> Values:
     """Give a carry the weak types that the loop started with; evaluation equation by equation can
     change them, and JAX requires a carry to keep its type.
     """

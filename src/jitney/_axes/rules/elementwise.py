@@ -11,7 +11,7 @@ from ..rule import POINTWISE, Rule
 # one step of arithmetic, or on no rounding. These operations are elementwise and no more.
 _OTHERS = (
     "bessel_i0e bessel_i1e bitcast_convert_type clz copy_p device_put eq_to igamma igamma_grad_a"
-    " igammac le_to lt_to optimization_barrier polygamma polynomial population_count"
+    " igammac le_to lt_to nonbatchable optimization_barrier polygamma polynomial population_count"
     " reduce_precision regularized_incomplete_beta shift_left shift_right_arithmetic"
     " shift_right_logical zeta mulhi one_minus_square random_gamma_grad threefry2x32"
     " random_wrap random_unwrap random_clone random_seed"

@@ -34,6 +34,8 @@ axis), or a monoid: a partial result that the monoid combines over chunks.
 
 _ADD = MONOIDS["add"]
 _IDEMPOTENT = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
+_TRUTHS = ("and", "or")
+_LATTICE = tuple(MONOIDS[name] for name in _TRUTHS)
 _CONVERTED = (_ADD, MONOIDS["max"], MONOIDS["min"])
 _COMBINING = {
     "add": "add",
@@ -46,7 +48,16 @@ _COMBINING = {
     "xor": "xor",
 }
 # `pad` is here because its filler is checked as an operand: it must be a partial like the rest.
-_MOVED = REARRANGED | {"copy", "copy_p", "pad", "split", "stack", "tile", "unstack"}
+_MOVED = REARRANGED | {
+    "copy",
+    "copy_p",
+    "nonbatchable",
+    "pad",
+    "split",
+    "stack",
+    "tile",
+    "unstack",
+}
 # Primitive -> the number of leading operands that hold data; the others are positions.
 _AT_POSITIONS = {"dynamic_slice": 1, "gather": 1, "dynamic_update_slice": 2}
 _LINEAR = (
@@ -132,6 +143,10 @@ def preserves_partials(
     combines_by = MONOIDS.get(_COMBINING.get(op.name, ""))
     if op.name in _MOVED or combines_by is monoid:
         return all(parts)
+
+    # Truths are a distributive lattice: (a or b) and c = (a and c) or (b and c).
+    if op.name in _TRUTHS and monoid in _LATTICE:
+        return any(map(is_fixed, given))
 
     # Reads, writes and selections, if each chunk makes them at the same positions.
     if op.name == "select_n":
