@@ -135,7 +135,7 @@ def stderr_of_jax(out: io.StringIO) -> Iterator[None]:
         log.removeHandler(handler)
 
 
-@pytest.mark.core("README.md", "docs/quickstart.md", "docs/options/vmap.md")
+@pytest.mark.core("README.md", "docs/quickstart.md", "docs/options/contracts.md")
 @every_page
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader can paste a page from top to bottom. What stands below a block is what it prints."""

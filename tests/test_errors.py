@@ -104,7 +104,10 @@ def test_the_page_of_errors_has_the_codes_that_are_raised_and_no_others():
 
 def _codes_of(source):
     """The codes in a file, each with the name of its exception."""
-    for node in ast.walk(ast.parse(source.read_text())):
+    text = source.read_text()
+    if not re.search(r"J\d{3}", text):
+        return  # most files have none, and are not parsed
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
             base = getattr(node.bases[0], "id", "") if node.bases else ""
             name = base if node.name == "PastLimit" else node.name

@@ -66,14 +66,7 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path):
     assert owner(str(tmp_path / "linked" / "_errors.py")) == "jitney"
 
 
-@pytest.mark.core(
-    "x.shape[0] == 6-jaxopt/_src/base.py",
-    "x.shape[0] == 6-jax.py",
-    "len({x.shape[0], 6}) == 1-jaxopt/_src/base.py",
-    "len({x.shape[0], 6}) == 1-jax.py",
-    "f'{x.shape[0]}' == '6'-jaxopt/_src/base.py",
-    "f'{x.shape[0]}' == '6'-jax.py",
-)
+@pytest.mark.core("x.shape[0] == 6-*", "*== 1-jax.py")
 @pytest.mark.parametrize(
     "name",
     [

@@ -325,6 +325,7 @@ def test_a_warm_call_runs_the_compiled_function_itself():
         assert specialization.run is specialization.jitted
 
 
+@pytest.mark.rest
 def test_a_change_of_a_setting_leaves_the_remedies_of_earlier_programs():
     """The programs of each setting are told apart where a remedy is looked for."""
 

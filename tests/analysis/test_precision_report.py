@@ -224,6 +224,7 @@ def test_auto_needs_a_tolerance(bad):
         jitney.optimize(precision=bad)(sensitive)
 
 
+@pytest.mark.rest
 def test_one_policy_has_one_figure():
     """With nothing pinned, "bf16" and "pinned" are one program, and its error is that of the
     decorated function.
@@ -272,7 +273,7 @@ def spread(x: Float[Array, "n"]) -> Float[Array, ""]:
 FAR = array(100 + rng.normal(size=64))
 
 
-@pytest.mark.core("fp16-all")
+@pytest.mark.rest
 @pytest.mark.parametrize("policy", ["bf16-all", "fp16-all"])
 def test_a_function_in_a_low_type_as_a_whole_is_judged_as_such(policy):
     """By what it returns, and by its gradient; products are none of it."""
@@ -292,6 +293,7 @@ def test_a_function_in_a_low_type_as_a_whole_is_judged_as_such(policy):
     assert precision_report(spread, FAR, low=policy).worst == pytest.approx(report.worst)
 
 
+@pytest.mark.rest
 def test_a_solve_in_a_low_type_is_refused_by_the_report_too():
     """As the program refuses it."""
     program = optimize(precision="fp16-all")(lambda a: jnp.linalg.inv(a))
@@ -299,6 +301,7 @@ def test_a_solve_in_a_low_type_is_refused_by_the_report_too():
         precision_report(program, jnp.eye(3))
 
 
+@pytest.mark.rest
 def test_complex_results_are_measured():
     """Their parts come from products of real arrays."""
 

@@ -97,6 +97,7 @@ def test_options_of_the_program_stay():
     assert large > 1.3 * small
 
 
+@pytest.mark.rest
 def test_it_prints_a_table():
     """The chosen way is marked."""
     said = str(strategy(energy, sizes=SIZES, memory="20MB"))

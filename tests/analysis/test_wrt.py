@@ -24,6 +24,7 @@ def of_wrt(wrt: Float[Array, "d"], x: Float[Array, "b d"]):
     return jnp.mean(x @ wrt)
 
 
+@pytest.mark.core("axes")
 @pytest.mark.parametrize(
     ("tool", "more"),
     [

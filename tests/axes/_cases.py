@@ -73,6 +73,11 @@ class Case:
         """Whether the core of the tests takes it."""
         return self.name in CORE
 
+    @property
+    def cut_in_core(self) -> bool:
+        """Whether it does so in chunks as well."""
+        return self.core and self.name not in PADDED_ALONE
+
 
 @functools.cache
 def _exact(case: Case, quick: bool) -> Callable[[Sequence[Sequence[Any]]], list[list[Any]]]:
@@ -1063,14 +1068,13 @@ NEVER = Case("boolean mask", lambda x: jnp.sum(x[x > 0]), V)
 CORE = {
     # each element alone, and what only has the axis in its shape
     "relu",
-    "one hot",
     "keep the leading axis",
     "divide by the size",
     "fft over another axis",
     "split over another axis",
     "eigenvalues over a batch",
-    "normal draws",
     "a key for each",
+    "a key folded for each",
     # reductions, one of each monoid; contractions; scatters
     "mean",
     "max of ints",
@@ -1082,8 +1086,6 @@ CORE = {
     "largest from a number on",
     "dot",
     "features of a convolution",
-    "standardise",
-    "conjugate gradients",
     "sums in a branch",
     "segment sum",
     "segment min",
@@ -1094,7 +1096,6 @@ CORE = {
     "sort",
     "all but the least two",
     "largest",
-    "unique, of a fixed size",
     "cumulative sum",
     "cumulative sum from the end",
     "cumulative product",
@@ -1123,7 +1124,6 @@ CORE = {
     "gradient of a scan",
     "gradient of a convolutional network",
     # matrices
-    "Gaussian process",
     "solve by LU",
     "QR with all of Q",
     "log-determinant by QR",
@@ -1139,7 +1139,6 @@ CORE = {
     "square of a mask",
     "add to a prefix",
     "write to a window",
-    "gradient for a buffer",
     # what a mutation of the list (tests/mutations) is seen by
     "mean over a mapped axis",
     "vmap of a loop",
@@ -1154,27 +1153,42 @@ CORE = {
 them to it.
 """
 
-FEW = (
-    "relu",
-    "standardise",
-    "segment sum",
+PADDED_ALONE = {
+    "draws behind another axis",
+    "a key for each",
+    "a key folded for each",
+    "gradient of a convolutional network",
+    "split over another axis",
+    "eigenvalues over a batch",
+    "fft over another axis",
+    "mean over a mapped axis",
+    "concatenate",
     "largest",
-    "cumulative sum",
-    "scan",
-    "neighbours",
-    "Gaussian process",
-    "moving sum",
-)
+    "any and all",
+    "gradient of a checkpoint",
+    "argmax by column",
+    "write a slice",
+    "write to a window",
+    "window of a buffer",
+    "add to a prefix",
+    "keep the leading axis",
+    "divide by the size",
+}
+"""Of these, the ones that the core does not cut: others go on from chunk to chunk as they do."""
+
+FEW = ("relu", "segment sum", "cumulative sum", "scan", "moving sum")
 """Of these, the ones that the core differentiates and verifies as well."""
+
+MORE = ("standardise", "largest", "neighbours", "Gaussian process")
+"""Those that the rest differentiates and verifies always."""
 
 
 def few(chosen: Sequence[Case]) -> list[Any]:
-    """Parameters of a test of which each case takes a second: `FEW` are in the core, and the others
-    are a sweep.
+    """Parameters of a test of which each case takes a second: `FEW` are in the core, `MORE` in the
+    rest, and the others are a sweep.
     """
+    marks = {name: [] for name in FEW} | {name: [pytest.mark.rest] for name in MORE}
     return [
-        pytest.param(
-            case, id=case.name, marks=pytest.mark.core if case.name in FEW else pytest.mark.sweep
-        )
+        pytest.param(case, id=case.name, marks=marks.get(case.name, [pytest.mark.sweep]))
         for case in chosen
     ]

@@ -38,7 +38,6 @@ def in_chunks(case):
     )
 
 
-@pytest.mark.core("relu")
 @pytest.mark.parametrize("case", cases.few(CASES))
 def test_derivatives_equal_those_of_the_whole(case):
     """With a last chunk that is shorter."""

@@ -2,12 +2,12 @@
 
 import pytest
 
-from jitney._axes import Refused, demand, trace
+from jitney._axes import demand, trace
 from jitney._axes.interpreter import Op
 from jitney._axes.rules import RULES
 from jitney._jax.jaxprs import equations
 from tests.axes import _cases as cases
-from tests.axes.test_chunked import planned
+from tests.axes.test_chunked import is_cut
 
 RANGES = {"d0": (5, 8)}
 CORE = [case for case in cases.CASES if case.core]
@@ -43,18 +43,11 @@ def along(case, ranges=RANGES):
     return {id(RULES[name]) for name in names & RULES.keys()}
 
 
-def is_cut(case):
-    try:
-        planned(case, 23)
-    except Refused:
-        return False
-    return True
-
-
 def test_the_core_names_bodies():
     """A name that is written wrongly would take its rule out."""
     names = {case.name for case in cases.CASES}
-    assert names >= cases.CORE >= set(cases.FEW)
+    assert names >= cases.CORE >= cases.PADDED_ALONE | set(cases.FEW)
+    assert names >= set(cases.MORE)
 
 
 @pytest.mark.rest
@@ -68,7 +61,7 @@ def test_each_rule_is_padded_in_the_core():
 @pytest.mark.rest
 def test_each_way_on_from_chunk_to_chunk_is_gone_in_the_core():
     """Of each rule that has one."""
-    used = set().union(*(along(case) for case in CORE if is_cut(case)))
+    used = set().union(*(along(case) for case in CORE if case.cut_in_core and is_cut(case)))
     unused = {
         name
         for name, rule in RULES.items()

@@ -161,6 +161,7 @@ def outcome(fn, n, low=5, high=8):
     return np.asarray(run_padded(traced.jaxpr, [x], {"d0": high}, {"d0": np.int32(n)})[0])[:n]
 
 
+@pytest.mark.core("*-body", "decide_by_type_of_number-*")
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("decide", DECISIONS, ids=lambda f: f.__name__)
 def test_no_decision_goes_unnoticed(decide, depth):
@@ -171,6 +172,7 @@ def test_no_decision_goes_unnoticed(decide, depth):
     assert isinstance(outcome(DEPTHS[depth](decide), 6), Refused)
 
 
+@pytest.mark.core("*-7")
 @pytest.mark.parametrize("n", [7, 8])
 @pytest.mark.parametrize(
     "decide",

@@ -96,6 +96,7 @@ def test_what_is_negative_at_small_sizes_is_not_cut_off(body):
         np.testing.assert_array_equal(padded(x), body(x))
 
 
+@pytest.mark.core("rolled")
 @pytest.mark.parametrize(
     "joined", [lambda k: jnp.concatenate([k, k]), lambda k: jnp.roll(k, 1)], ids=["twice", "rolled"]
 )

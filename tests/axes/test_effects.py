@@ -198,13 +198,12 @@ def check(made, plain):
 
 
 @pytest.mark.core(
-    "beside_the_axis-*",
+    "beside_the_axis-chunked",
     "between_two_passes-chunked",
     "in_a_branch-padded",
-    "in_a_loop_along-streamed",
     "in_a_loop_along-padded",
     "in_a_loop_that_carries-chunked",
-    "by_io-*",
+    "by_io-streamed",
     "answered-chunked",
     "answered_for_each-padded",
 )
@@ -217,7 +216,7 @@ def test_callbacks_happen_as_often_as_in_plain_jax(body, way):
     check(way(body), jax.jit(body))
 
 
-@pytest.mark.core("beside_the_axis", "of_the_loss")
+@pytest.mark.core("of_the_loss")
 @pytest.mark.parametrize(
     "body",
     [beside_the_axis, of_the_loss, in_a_call, in_a_loop_beside],
@@ -364,7 +363,7 @@ def of_elements(body, **options):
     return optimize(f, vmap="b", pad={"b": "pow2"}, **options), jax.vmap(f)
 
 
-@pytest.mark.core("io_callback", "pure_callback", "in a branch")
+@pytest.mark.core("io_callback", "in a branch")
 @pytest.mark.parametrize("body", OF_AN_ELEMENT.values(), ids=OF_AN_ELEMENT)
 def test_rows_that_are_filled_in_call_nothing(body):
     """Where the body calls Python a mapped axis runs at exact size, with a warning: seven rows, not
@@ -387,7 +386,7 @@ def test_rows_that_are_filled_in_print_nothing(capsys):
     assert capsys.readouterr().out.count("row") == len(X)
 
 
-@pytest.mark.core("backward")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("body", "derivative"),
     [

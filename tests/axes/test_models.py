@@ -157,7 +157,7 @@ def test_the_gradient_is_cut(name):
     check(optimize(chunk={"batch": CHUNK})(loss).value_and_grad(model, *given, wrt="model"), want)
 
 
-@pytest.mark.core("cnn")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["gru", "cnn", "dropout"])
 def test_the_gradient_is_padded(name):
     """Without a warning, which would say that it runs at exact size."""

@@ -73,7 +73,6 @@ def both_ways(fn, at, tangents, cotangents):
     return jax.jvp(fn, at, tangents)[1], jax.vjp(fn, *at)[1](cotangents)
 
 
-@pytest.mark.core("relu")
 @pytest.mark.parametrize("case", cases.few(CASES))
 def test_derivatives_equal_those_at_exact_size(case):
     """With NaN behind what is valid of the arguments, and behind their tangents; nothing comes back

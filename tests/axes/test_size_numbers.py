@@ -73,7 +73,7 @@ def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
     assert padded.stats.traces <= 4  # of two buckets: once to learn of the numbers, once with them
 
 
-@pytest.mark.core("pairs", "shrunk")
+@pytest.mark.core("pairs")
 @pytest.mark.parametrize(
     "fn",
     [pairs, shrunk, cubed, as_integer, in_half_precision, in_calls],

@@ -212,6 +212,7 @@ def test_ordinary_code_with_functions_in_containers_is_clean():
     )
 
 
+@pytest.mark.core("some")
 @pytest.mark.parametrize(
     "fn",
     [lambda x: x.at[-1].set(0.0), lambda x: x[jnp.array([0, 2, 2])]],
@@ -237,6 +238,7 @@ def named(fn):
     return body
 
 
+@pytest.mark.core("above")
 @pytest.mark.parametrize(
     "fn",
     [
@@ -320,6 +322,7 @@ def body(x: Float[Array, "n"]):
 """
 
 
+@pytest.mark.core("<stdin>")
 @pytest.mark.parametrize("file", ["<stdin>", "<string>", "<ipython-input-1-abc>"])
 def test_code_that_was_typed_may_look_at_a_size_unseen(file):
     """At a prompt, for `python -c`, into `exec`: 100 is compared by `is`, and each size is

@@ -50,7 +50,7 @@ def arguments(case, n):
     ]
 
 
-@pytest.mark.core("relu-pad", "standardise-chunk", "largest-pad")
+@pytest.mark.core("relu-pad", "segment sum-chunk", "cumulative sum-chunk", "scan-pad")
 @pytest.mark.parametrize(
     "options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"]
 )

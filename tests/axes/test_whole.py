@@ -220,6 +220,7 @@ def test_both_directions_in_one_program(name, chunk):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.core("gradient of a loop", "gradient of two loops")
 @pytest.mark.parametrize("name", TURNED)
 def test_directions_take_as_few_passes_as_wait_for_one_another(name):
     body, arrays, passes = TURNED[name]

@@ -167,17 +167,7 @@ ON_THE_HOST = {
 CASES = {name: (fn, array(good), array(bad)) for name, (fn, good, bad) in ON_THE_HOST.items()}
 
 
-@pytest.mark.core(
-    "scan",
-    "while",
-    "cond, first",
-    "mapped cond",
-    "grad",
-    "remat",
-    "custom_vjp",
-    "several, both fail",
-    "NaN",
-)
+@pytest.mark.core("mapped cond", "grad", "scan", "while", "several, both fail")
 @pytest.mark.parametrize("name", CASES)
 def test_a_check_fails_as_with_callbacks(name):
     """The same numbers to the bit, and the same error with the same message."""
@@ -190,6 +180,7 @@ def test_a_check_fails_as_with_callbacks(name):
     assert error_of(lambda: run(fn, bad)) == error_of(lambda: with_callbacks(bad))
 
 
+@pytest.mark.core("1", "-1")
 @pytest.mark.parametrize("which", [0, 1, 2, -1, -3])
 def test_branched_errors_have_their_message(which):
     """That of the index, which counts from the end if it is negative, as with callbacks."""
@@ -247,6 +238,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.core("one", "looped", "branched", "one of two", "cut to nothing")
 @pytest.mark.parametrize("name", EMPTY)
 def test_a_check_of_what_has_no_elements_is_not_made(name):
     """As under `eqx.filter_jit`, where XLA puts another empty array in its place, and op by op."""
@@ -316,6 +308,7 @@ def test_what_calls_python_behind_a_check_is_not_called_when_it_fails():
     assert told == [("before", -1.0)]
 
 
+@pytest.mark.rest
 def test_it_can_be_exported():
     """Which a callback cannot: another process gets the numbers, and the number of what failed."""
     compiled, _ = as_data(jax.grad(lambda x: (scanned(x)[1] ** 2).sum()))

@@ -67,6 +67,7 @@ CALLS = {
 }
 
 
+@pytest.mark.core("plain", "chunk", "pad", "vmap", "grad", "no cache")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_whose_check_fails_returns_and_wait_raises(name):
     """Twice, with a good call before each, whose numbers are those of a function that waits."""
@@ -243,6 +244,7 @@ def test_a_late_error_traces_and_compiles_nothing():
     assert (body.traces, f.stats.compiles) == (1, 1)
 
 
+@pytest.mark.core("{'debug_nans*")
 @pytest.mark.parametrize(
     "options", [{"debug_nans": True}, {"verify": True, "pad": {"n": [16]}}], ids=str
 )
@@ -257,6 +259,7 @@ def test_what_waits_anyway_raises_at_once(options):
     assert "waits" in line.why
 
 
+@pytest.mark.core("jit")
 @pytest.mark.parametrize("outer", [jax.jit, jax.grad, jax.vmap], ids=lambda f: f.__name__)
 def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
     """It raises there, the plan says so, and nothing is left for later."""

@@ -72,7 +72,7 @@ CASES = {
 }
 
 
-@pytest.mark.core("by itself", "in a loop", "in a derivative", "kept as a callback")
+@pytest.mark.core("by itself", "kept as a callback")
 @pytest.mark.parametrize("name", CASES)
 def test_the_message_is_that_of_filter_jit(name):
     """With the frames inside of the function, and no others."""

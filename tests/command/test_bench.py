@@ -180,6 +180,7 @@ def test_sizes_are_measured_told_and_drawn(script, tmp_path, capsys):
     assert "n=64 k=4" in text
 
 
+@pytest.mark.rest
 def test_sizes_of_one_bucket_share_a_program(script, capsys):
     """5 and 7 rows are padded to 8, whose bytes they take; a table says which were compiled."""
     assert main(["bench", f"{script}:mean", "--sizes", "n=5,7,9", "--seconds", "0.01"]) == 0

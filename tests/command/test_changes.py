@@ -174,6 +174,7 @@ def test_two_axes_that_change_apart_have_two_names():
     assert "Array, " not in other.write
 
 
+@pytest.mark.rest
 def test_what_another_transform_has_changed_gets_no_annotation():
     """The parameters of a function under `vmap` are not the arrays that are compiled."""
 
@@ -259,6 +260,7 @@ def test_functions_that_share_a_name_with_an_operation_are_no_operations():
     assert not [each for each in found if "operations of JAX" in each.what]
 
 
+@pytest.mark.core("optimize")
 @pytest.mark.parametrize(
     "jitted",
     [jax.jit, optimize, lambda f: jax.jit(jax.grad(lambda x: jnp.sum(f(x))))],
@@ -315,6 +317,7 @@ def test_a_cache_that_is_off_is_told_with_what_it_would_hold():
     assert slow.seconds == pytest.approx(missed)
 
 
+@pytest.mark.rest
 def test_seconds_are_counted_once():
     """Phases and all else come to the time that the program took; data for JSON hold all of it."""
     with recorded() as recording:

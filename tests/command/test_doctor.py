@@ -37,6 +37,7 @@ def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):
     )
 
 
+@pytest.mark.core("fail-1", "warn-0")
 @pytest.mark.parametrize(("state", "status"), [("ok", 0), ("warn", 0), ("fail", 1)])
 def test_only_a_failure_has_a_status(state, status, capsys, monkeypatch):
     """The fix stands below, on a line of its own."""

@@ -127,7 +127,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.core("a sum over the padding")
+@pytest.mark.core("a maximum that is combined as a minimum")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_is_put_in_is_found(name, monkeypatch):
     """Within a few cases, of the operation that has it."""

@@ -254,6 +254,7 @@ def stepped(total, x, of):
     return of.step(total, x)
 
 
+@pytest.mark.core("object", "program", "by keyword")
 @pytest.mark.parametrize(
     "step_of",
     [

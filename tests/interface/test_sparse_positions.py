@@ -34,6 +34,7 @@ def structure(nb):
     return where
 
 
+@pytest.mark.core("jax")
 @pytest.mark.parametrize("of", [np.asarray, jnp.asarray, np.int64], ids=["numpy", "jax", "int64"])
 def test_a_call_that_has_the_positions_is_coloured_by_them(of):
     """As many elements are stored as may be nonzero."""
@@ -70,6 +71,7 @@ def test_ahead_of_time():
     assert f.jacobian.stats.compiles == programs
 
 
+@pytest.mark.core("jit")
 @pytest.mark.parametrize(
     "outer", [jax.jit, lambda f: jax.vmap(f, in_axes=(None, 0))], ids=["jit", "vmap"]
 )
@@ -114,6 +116,7 @@ def derived(u: Float[Array, "n"], nb: Int[Array, "n"]) -> Float[Array, "n"]:
     return jnp.sin(u[order]) + u
 
 
+@pytest.mark.core("scatter")
 @pytest.mark.parametrize(
     ("fn", "rest", "stored"),
     [
@@ -172,6 +175,7 @@ def test_positions_in_a_module_are_passed_by_themselves():
     assert got.nse == structure(NB).sum()
 
 
+@pytest.mark.rest
 def test_positions_in_a_tree_of_integers_are_known():
     """A dict of edges."""
 
@@ -184,6 +188,7 @@ def test_positions_in_a_tree_of_integers_are_known():
     assert got.nse == 2 * N
 
 
+@pytest.mark.rest
 def test_positions_that_hang_on_what_varies_are_any():
     """What varies has no values while a derivative is made: all are stored that may be nonzero, as
     before.

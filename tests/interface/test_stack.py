@@ -41,7 +41,7 @@ def same(a, b):
     )
 
 
-@pytest.mark.core("linear")
+@pytest.mark.rest
 @pytest.mark.parametrize("layers", [LAYERS, GATED], ids=["linear", "gated"])
 def test_it_is_iterated_indexed_and_measured_like_the_list(layers):
     """From either end, and by slices; behind the last it ends."""

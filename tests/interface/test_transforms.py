@@ -59,7 +59,23 @@ def _without_jit(f):
         return f(W, X)
 
 
-@pytest.mark.core("*-{}", "grad-*", "vmap-*")
+@pytest.mark.core(
+    "grad of grad-{}",
+    "vmap of grad-{}",
+    "jvp-{}",
+    "vjp-{}",
+    "scan-{}",
+    "cond-{}",
+    "while-{}",
+    "jit-{}",
+    "no jit-{}",
+    "linearize-{}",
+    "filter_vmap-{}",
+    "make_jaxpr-{}",
+    "eval_shape-{}",
+    "grad-*",
+    "vmap-*",
+)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("outer", OUTER)
 def test_the_numbers_are_those_of_the_plain_function(outer, options):
@@ -108,6 +124,7 @@ def test_mapped_programs_under_vmap():
     )
 
 
+@pytest.mark.rest
 def test_a_step_of_training():
     """A module through `filter_value_and_grad` of a program, inside a program that gives its
     buffers up.

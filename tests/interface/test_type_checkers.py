@@ -116,6 +116,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.core("jaxtyped-none", "jaxtyped-chunk", "jaxtyped-verify", "jaxtyped-f64")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @each_checker
 def test_a_checker_below_sees_what_it_accepts(options, checker):
@@ -144,6 +145,7 @@ def test_a_checker_below_sees_the_dtypes_of_the_annotations(checker, precision):
     np.testing.assert_allclose(got, TANH, atol=2e-2)
 
 
+@pytest.mark.rest
 @each_checker
 def test_derivatives_of_a_function_that_is_checked(checker):
     """Gradient and Jacobian trace through the checker."""
@@ -444,6 +446,7 @@ def by_record(x: Float[Array, "n d"], r: Record | Pair | Plain) -> Float[Array, 
     return jnp.tanh(x @ r.w) * r.gain
 
 
+@pytest.mark.core("*-options0", "dataclass-options2", "class-options1")
 @pytest.mark.parametrize("options", [OPTIONS[name] for name in ("none", "pad", "chunk", "verify")])
 @each_class
 def test_a_class_whose_constructor_checks_is_an_argument(made, options):
@@ -568,6 +571,7 @@ def hooked(request, tmp_path, monkeypatch):
     sys.path_importer_cache.pop(str(tmp_path), None)
 
 
+@pytest.mark.core("beartype")
 def test_options_under_a_hook(hooked):
     """Padding, mapping and chunks give NumPy's numbers, and the methods of programs are there."""
     for n in (5, 6):

@@ -43,10 +43,10 @@ PAGES = [
     ),
     Mutation(
         "a page of an option refuses something else",
-        "docs/options/vmap.md",
-        "Every argument mapped over 'sample' must agree on it.",
-        "All arguments mapped over 'sample' must agree on it.",
-        (f"{_DOCS}code_of_a_page_runs[docs/options/vmap.md]",),
+        "docs/options/contracts.md",
+        "Every argument annotated with 'n' must agree on it.",
+        "All arguments annotated with 'n' must agree on it.",
+        (f"{_DOCS}code_of_a_page_runs[docs/options/contracts.md]",),
     ),
     Mutation(
         "an option has no page in the menu",

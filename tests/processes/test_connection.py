@@ -19,6 +19,7 @@ def hub_of(count):
     return Hub(count, HOST, lambda found: "", lambda message: None, patience(60))
 
 
+@pytest.mark.rest
 def test_idle_connections_hold_up_nothing():
     """Whoever connects and says nothing, before the processes and between them."""
     hub = hub_of(3)

@@ -66,12 +66,12 @@ def places() -> tuple[Place, ...]:
 
 def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Which functions and classes take a fix, and at which position."""
-    for node in ast.walk(tree):
+    for node in _definitions(tree):
         if isinstance(node, ast.FunctionDef):
             names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
             if "fix" in names and node.name != "__init__":
                 yield node.name, names.index("fix") - (names[0] in ("self", "cls"))
-        elif isinstance(node, ast.ClassDef):
+        else:
             fields = [
                 item.target.id
                 for item in node.body
@@ -79,6 +79,15 @@ def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
             ]
             if "fix" in fields:
                 yield node.name, fields.index("fix")
+
+
+def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """Its functions and classes at any depth, without a look into expressions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            yield child
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from _definitions(child)
 
 
 def _in_file(file: str, tree: ast.Module, takers: dict[str, int]) -> list[Place]:

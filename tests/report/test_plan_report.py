@@ -196,6 +196,7 @@ def reports():
     return [double.plan(x), double.stats, jitney.measure(double, x, seconds=0.01), watched]
 
 
+@pytest.mark.core("html")
 @pytest.mark.parametrize(
     "of", [str, repr, lambda report: report._repr_html_()], ids=["str", "repr", "html"]
 )

@@ -186,6 +186,7 @@ def test_what_describes_an_array_is_static():
     assert optimize(Grid().spacing)(array(3.0)) == 1
 
 
+@pytest.mark.rest
 def test_arrays_and_trees_of_jax_are_what_they_are():
     """Keys, sparse arrays, references, shapes that stand for arrays."""
     assert optimize(lambda k: jax.random.normal(k))(random_key(0)).shape == ()

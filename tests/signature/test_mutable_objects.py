@@ -194,6 +194,7 @@ class Cached:
         return self.base
 
 
+@pytest.mark.core("Slotted", "Cached", "Answering")
 @pytest.mark.parametrize("kind", [OfClass, Slotted, Concrete, Answering, Cached])
 def test_classes_of_every_kind(kind):
     """Of class attributes, slots, abstract classes, `__getattr__`, and properties that are kept."""
@@ -280,6 +281,7 @@ class Layer(eqx.Module):
         return x * self.weight * np.asarray(rate, np.float32)
 
 
+@pytest.mark.core("array", "list", "namespace")
 @pytest.mark.parametrize(
     ("held", "change"),
     [
@@ -385,6 +387,7 @@ def test_objects_are_themselves_in_a_body(number):
         np.testing.assert_allclose(program(it, X), value * X)
 
 
+@pytest.mark.rest
 def test_classes_are_what_they_were_behind_a_trace():
     """After one that raises too; and while a thread traces, others read as ever."""
 
@@ -459,6 +462,7 @@ class Hashed(Unhashed):
         return hash(self.rate)
 
 
+@pytest.mark.core("Hashed", "Unhashed", "SlotsAndMore")
 @pytest.mark.parametrize("kind", [SlotsAndMore, Created, OfMeta, Unhashed, Hashed])
 def test_attributes_that_are_objects_of_every_kind(kind):
     """In an attribute, in a list in one, and behind a weak reference."""
@@ -507,6 +511,7 @@ KEPT = SimpleSettings()
 KEPT.scale = 1.0
 
 
+@pytest.mark.core("array", "weak reference", "user dict")
 @pytest.mark.parametrize("kind", HELD)
 def test_what_attributes_hold_of_other_types(kind):
     """What Python's own types let a caller change in place."""
@@ -589,6 +594,7 @@ def rate_of(it):
     return type(it).rate
 
 
+@pytest.mark.core("type", "the body", "class")
 @pytest.mark.parametrize(
     "number",
     [
@@ -636,6 +642,7 @@ def entered(it, x):
         return x * scale
 
 
+@pytest.mark.core("*-attribute")
 @pytest.mark.parametrize(
     "wrap", [lambda it: it, lambda it: [it], Settings], ids=["object", "list", "attribute"]
 )
@@ -674,6 +681,7 @@ def spline():
     return CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])
 
 
+@pytest.mark.core("*-inside")
 @pytest.mark.parametrize(
     "wrap", [lambda it: it, lambda it: [Settings(it)]], ids=["attribute", "inside"]
 )
@@ -764,7 +772,7 @@ class Stepping:
         return x * self.rate
 
 
-@pytest.mark.core("scan-itself", "scan-list")
+@pytest.mark.core("scan-itself")
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it]], ids=["itself", "list"])
 @pytest.mark.parametrize(
     "use",
@@ -864,7 +872,7 @@ def test_what_a_body_writes_for_itself_is_no_argument():
     assert Scratch.__call__.stats.traces == 2
 
 
-@pytest.mark.core("options0", "options1", "options2")
+@pytest.mark.core("options0", "options2")
 @pytest.mark.parametrize(
     "options",
     [
@@ -891,6 +899,7 @@ def test_under_every_option(options):
         np.testing.assert_allclose(loss.grad(it, x)["x"], np.cos(x) * scale, rtol=1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value:jitney.JitneyWarning")
 @settings(max_examples=15, deadline=None)
 @given(

@@ -42,7 +42,7 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
         optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
 
 
-@pytest.mark.core("<lambda>0")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "around",
     [
@@ -222,6 +222,7 @@ def test_a_change_by_the_body_is_gone_at_the_next_trace():
     assert config == {"k": 2.0}
 
 
+@pytest.mark.core("{}")
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}], ids=str)
 def test_attributes_of_a_record_that_are_no_fields_count(options):
     """What `__post_init__` makes of an argument that is no field, and what is changed in it in
@@ -284,15 +285,7 @@ def remainder(x, n):
     return x * (n % 7)
 
 
-@pytest.mark.core(
-    "int-{}",
-    "int-{'cache': 'program'}",
-    "int-{'verify': True}",
-    "list-{}",
-    "list-{'cache': 'program'}",
-    "list-{'verify': True}",
-    "record-{}",
-)
+@pytest.mark.core("list-{'cache': 'program'}", "list-{}")
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}], ids=str)
 @pytest.mark.parametrize(
     "held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"]
@@ -355,16 +348,7 @@ class Holder:
         return x * self.config.rate
 
 
-@pytest.mark.core(
-    "keys-{}",
-    "keys-{'verify': True}",
-    "object-{}",
-    "object-{'verify': True}",
-    "slots-{}",
-    "slots-{'verify': True}",
-    "text-{}",
-    "text-{'verify': True}",
-)
+@pytest.mark.core("slots-{'verify': True}", "text-{}", "keys-{}", "object-{}")
 @pytest.mark.parametrize(
     "options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str
 )

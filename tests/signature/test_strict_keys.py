@@ -93,6 +93,22 @@ CASES = [(holder, pair) for holder in HOLDERS for pair in ((1, 1.0), (0.0, -0.0)
 ]
 
 
+@pytest.mark.core(
+    "a static field-(1, True)",
+    "a static field-(0.0, -0.0)",
+    "a static field-(0j, -0j)",
+    "a static field-(Fraction(1, 1), 1)",
+    "a static field-((1, 2), (1.0, 2))",
+    "a static field-(frozenset({1}), frozenset({1.0}))",
+    "a static field-(range*",
+    "a static field-(Config(n=1,*",
+    "a static field-('one'*",
+    "a static field of a module in a list-(1, 1.0)",
+    "a key of a dict-(1, 1.0)",
+    "a key of an ordered dict-(0.0, -0.0)",
+    "a module without leaves-(1, 1.0)",
+    "a registered dataclass-(1, 1.0)",
+)
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
 @pytest.mark.parametrize(("holder", "pair"), CASES, ids=str)
 def test_values_that_are_equal_are_not_one(holder, pair):

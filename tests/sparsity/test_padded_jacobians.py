@@ -192,7 +192,7 @@ def test_a_body_that_fails_at_other_sizes_of_its_bucket_runs_exact():
     np.testing.assert_allclose(got, np.diag(2 * np.asarray(at("n", 20)) * np.arange(20)), rtol=1e-6)
 
 
-@pytest.mark.core("auto")
+@pytest.mark.rest
 @pytest.mark.parametrize("mode", ["auto", "reverse"])
 def test_two_padded_axes_of_which_either_may_be_the_longer(mode):
     """Which dense passes are cheaper is not the same at all sizes: it is asked for, and padded once

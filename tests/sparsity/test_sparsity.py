@@ -208,18 +208,16 @@ AS_SPARSE = (
 
 
 @pytest.mark.core(
-    "tridiagonal-*",
-    "dense-auto-False",
-    "scan with carry-auto-False",
+    "arrow-coloured-True",
+    "tridiagonal-coloured-True",
     "while-auto-False",
     "cond-auto-False",
-    "known slice-*",
-    "updates-auto-False",
     "own rule-auto-False",
-    "arrow-coloured-True",
-    "backward only-coloured-True",
+    "dense-auto-False",
+    "scan with carry-auto-False",
+    "known slice-auto-False",
+    "nothing-auto-False",
     "one number-auto-False",
-    "nothing-*",
 )
 @pytest.mark.parametrize(
     ("case", "mode", "sparse"),
@@ -242,20 +240,17 @@ def test_jacobians_are_those_of_jax(case, mode, sparse):
 
 
 @pytest.mark.core(
-    "tridiagonal",
-    "mask",
-    "dense",
-    "scan with carry",
-    "while that spreads",
-    "convolution",
-    "slices",
     "updates",
+    "while that spreads",
+    "scan with carry",
+    "dense",
+    "mask",
+    "slices",
     "unknown index",
-    "known slice",
     "sort of rows",
-    "groups",
-    "solves",
     "own rule",
+    "tridiagonal",
+    "known slice",
     "nothing",
 )
 @pytest.mark.parametrize("case", [case for case in CASES if case != "backward only"])
@@ -408,7 +403,7 @@ INDICES = {
 }
 
 
-@pytest.mark.core("row", "rows", "pairs", "negative", "outside", "clipped", "along")
+@pytest.mark.core("row", "rows", "negative", "outside", "clipped", "along")
 @pytest.mark.parametrize("case", INDICES)
 def test_gathers_read_where_jax_does(case):
     """Positions against JAX's own indexing of an array of positions."""
@@ -452,7 +447,7 @@ def energy(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
 
-@pytest.mark.core("False")
+@pytest.mark.rest
 @pytest.mark.parametrize("sparse", [False, True])
 def test_hessians_are_coloured_too(sparse):
     """A chain of neighbours has a tridiagonal one."""
@@ -641,6 +636,7 @@ def test_threads_agree_on_what_was_faster(monkeypatch):
     assert found == [found[0]] * count
 
 
+@pytest.mark.core("sparse-flat")
 @pytest.mark.parametrize("largest", [2**31 - 1, 7], ids=["flat", "pairs"])
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "whole"])
 def test_positions_that_32_bits_do_not_hold_are_pairs(monkeypatch, largest, sparse):

@@ -68,6 +68,7 @@ def test_sparse_hessians_store_what_the_structure_has():
     np.testing.assert_allclose(got.todense(), jax.hessian(arrow)(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rest
 def test_a_rule_of_ones_own_keeps_columns_apart():
     """Its second derivatives need not be symmetric, and are what the rule says."""
     x = point(24)

@@ -210,7 +210,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.core("loop-options0")
+@pytest.mark.core("backwards-options1")
 @pytest.mark.parametrize(
     ("fn", "options"),
     [

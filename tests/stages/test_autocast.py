@@ -41,7 +41,7 @@ def test_many_small_terms_do_not_vanish_in_the_sum():
     assert optimize(precision="bf16")(lambda a, b: a @ b)(ones, ones.T) == 4096
 
 
-@pytest.mark.core("bf16")
+@pytest.mark.rest
 @pytest.mark.parametrize("policy", LOW)
 def test_a_convolution_is_cast_in_both_directions(policy):
     """Its gradient too, which plain JAX cannot take of low factors with a float32 result."""
@@ -161,7 +161,7 @@ def called(x, w):
     return jax.jit(lambda x: x @ w[:4])(x) + jnp.einsum("ij,jk->ik", x, w[:4])
 
 
-@pytest.mark.core("looped", "whiled")
+@pytest.mark.core("whiled")
 @pytest.mark.parametrize("body", [looped, whiled, branched, rematted, called])
 def test_products_inside_of_other_operations_are_cast(body):
     """In loops, branches, rematerialised parts and inner calls; what comes out is near, and so is a
@@ -272,6 +272,7 @@ def test_a_newton_iteration_stays():
     assert any("iteration of Newton's kind" in line for line in lines(f, a))
 
 
+@pytest.mark.core("cholesky-cholesky", "*-triangular_solve")
 @pytest.mark.parametrize(
     ("body", "name"),
     [
@@ -302,6 +303,7 @@ def test_casting_all_refuses_solves_and_factorisations(body, name):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.rest
 @settings(max_examples=12)
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),

@@ -108,7 +108,7 @@ def assert_equal(got, f, *args):
         np.testing.assert_allclose(a, b, rtol=1e-12 if b.dtype == np.float64 else 2e-6)
 
 
-@pytest.mark.core("float32-Module", "float32-Registered")
+@pytest.mark.core("float32-Module")
 @KIND
 @WIDE
 def test_sizes_share_the_program_of_their_bucket(kind, precision):
@@ -123,7 +123,7 @@ def test_sizes_share_the_program_of_their_bucket(kind, precision):
     assert f.traces == before
 
 
-@pytest.mark.core("float32-Module", "float32-Registered")
+@pytest.mark.core("float32-Registered")
 @KIND
 @WIDE
 def test_a_long_axis_is_cut_into_chunks(kind, precision):
@@ -134,7 +134,7 @@ def test_a_long_axis_is_cut_into_chunks(kind, precision):
     assert_equal(cut(data), body_of(kind), data)
 
 
-@pytest.mark.core("float32-Module", "float32-Registered")
+@pytest.mark.core("float32-Registered")
 @KIND
 @WIDE
 def test_a_stream_reads_along_it(kind, precision):
@@ -145,6 +145,7 @@ def test_a_stream_reads_along_it(kind, precision):
     assert_equal(streamed.result, body_of(kind), data)
 
 
+@pytest.mark.core("float32-Module", "float32-Keyless")
 @KIND
 @WIDE
 def test_vmap_adds_an_axis_before_those_of_the_fields(kind, precision):
@@ -157,6 +158,7 @@ def test_vmap_adds_an_axis_before_those_of_the_fields(kind, precision):
         np.testing.assert_allclose(a, b, rtol=2e-6)
 
 
+@pytest.mark.core("Module", "Registered", "Typed")
 @KIND
 def test_an_argument_without_annotation_has_the_axes_of_its_class(kind):
     """All but a TypedDict, which is a dict like any other."""
@@ -171,6 +173,7 @@ def test_an_argument_without_annotation_has_the_axes_of_its_class(kind):
         assert "n 5 -> 8" in str(padded.plan(data))
 
 
+@pytest.mark.core("Module", "Registered")
 @KIND
 def test_facts_are_told_of_it(kind):
     """As of the axes of a signature."""
@@ -180,6 +183,7 @@ def test_facts_are_told_of_it(kind):
     assert facts["d"].kind == "pointwise"
 
 
+@pytest.mark.core("Module", "Registered")
 @KIND
 def test_it_has_a_size_ahead_of_time(kind):
     """Of an example, or of a class whose fields describe its instances; a module is none such."""
@@ -272,6 +276,7 @@ def test_facts_of_instances_that_differ_say_so():
     assert facts["d"].kind == "pointwise"
 
 
+@pytest.mark.rest
 def test_a_list_of_modules_is_padded_as_one():
     """Each instance in it has the axis."""
 
@@ -316,6 +321,7 @@ def of_mixed(value: Mixed):
     return (masked + pairs * value.table["a"]) ** value.order, value.inner.x.sum(0)
 
 
+@pytest.mark.core("with")
 @pytest.mark.parametrize("mask", [True, False], ids=["with", "without"])
 def test_fields_that_are_optional_static_nested_or_sized_by_the_instance(mask):
     """Each array of the instance that has the axis is padded, one of twice its size too."""
@@ -367,6 +373,7 @@ def test_a_mapped_axis_is_not_one_of_the_fields():
         optimize(vmap="n")(two)
 
 
+@pytest.mark.rest
 def test_names_that_jitney_gave_are_for_shard_alone():
     """Two layers of one library differ in `out`, and nobody wrote that name."""
     layers = [
@@ -397,6 +404,7 @@ def test_a_stack_of_modules_is_not_padded_by_the_names_of_one():
     assert "no array has an axis 'n'" in str(padded.plan(stacked))
 
 
+@pytest.mark.core("annotated")
 @pytest.mark.parametrize("annotated", [True, False], ids=["annotated", "bare"])
 def test_gradients_are_accumulated_along_it(annotated):
     """Over microbatches of a class; another name is refused at the first call at the latest."""
@@ -426,6 +434,7 @@ def test_memory_cuts_it():
     np.testing.assert_allclose(bounded(data), waves(data), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.rest
 def test_a_derivative_is_padded_along_it():
     """With respect to the instance, which comes back as one."""
 

@@ -58,7 +58,7 @@ def agrees(f, body, x, pos):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.core("embed", "checked")
+@pytest.mark.core("embed")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_a_bucket_ends_with_the_buffer(body):
     """9 to 12 of 9 to 16 are one program; where the buffer ends, plain JAX's error is raised."""
@@ -138,6 +138,7 @@ def test_what_stands_behind_reaches_nothing():
     assert np.array_equal(of_pos[10:], np.zeros((6, 3)))
 
 
+@pytest.mark.rest
 def test_under_an_outer_gradient():
     """Of the padded program, for the buffer too."""
     f = optimize(pad={"n": "pow2"})(loss)
@@ -188,7 +189,7 @@ def test_facts():
     assert facts["longest"].kind == "gathered"
 
 
-@pytest.mark.core("embed", "gradients")
+@pytest.mark.core("embed")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_in_chunks_and_streamed(body):
     """A chunk has its own rows of the buffer, and adds to its own."""

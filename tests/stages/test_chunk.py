@@ -203,6 +203,7 @@ def test_each_element_may_have_a_key():
     np.testing.assert_array_equal(f(keys, x), np.where(kept, x, 0))
 
 
+@pytest.mark.rest
 def test_an_error_of_a_loop_under_vmap_is_raised():
     """Which `eqx.error_if` asks of all elements together: one in the last chunk is in error."""
 
@@ -220,6 +221,7 @@ def test_an_error_of_a_loop_under_vmap_is_raised():
         jax.block_until_ready(f(jnp.array([4.0, 0.5, 9.0, 1.5, 2.0])))
 
 
+@pytest.mark.core("jit", "memory", "memory in jit", "memory mapped")
 @pytest.mark.parametrize(
     ("option", "outer", "fix"),
     [

@@ -109,6 +109,7 @@ def assert_same(ours, theirs, *, exact=True, rtol=1e-6):
         assert not eqx.is_array(got) or got.dtype == wanted.dtype
 
 
+@pytest.mark.core("5", "0")
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_a_stack_has_the_values_of_filter_vmap(count):
     """Of none, of one and of some; the functions in it are shared."""
@@ -116,6 +117,7 @@ def test_a_stack_has_the_values_of_filter_vmap(count):
     assert_same(optimize(vmap=WHOLE)(loss)(models, X), by_equinox(loss, MEMBERS, None)(models, X))
 
 
+@pytest.mark.core("5", "0")
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_the_gradient_is_a_stack_of_the_same_structure(count):
     """Each member's own, as Equinox's."""
@@ -144,7 +146,7 @@ def test_a_stack_in_float64():
         )
 
 
-@pytest.mark.core("whole-{'pad': {'b': 'pow2'}}-fill", "part-{'chunk': {'b': 3}}-chunk")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("options", "stage"),
     [
@@ -208,6 +210,7 @@ def test_a_part_is_left_out_of_a_stack():
     assert_same(f(shared, X), by_equinox(loss, axes, None)(shared, X))
 
 
+@pytest.mark.core("{'params.layers.0.w': 0, *", "{'params': 0*")
 @pytest.mark.parametrize(
     "paths",
     [
@@ -249,6 +252,7 @@ class Named(NamedTuple):
     scale: Any
 
 
+@pytest.mark.core("Named")
 @pytest.mark.parametrize("kind", [Registered, Named])
 def test_a_field_of_other_classes_is_a_part(kind):
     """Of whatever JAX takes apart by the names of its fields."""
@@ -265,6 +269,7 @@ def test_a_field_of_other_classes_is_a_part(kind):
     np.testing.assert_allclose(ours, weight @ X[0] * scale[:, None], rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_items_of_open_parameters_have_paths():
     """Of `*args` and of `**kwargs`."""
 
@@ -324,6 +329,7 @@ def test_a_step_returns_the_stacks_that_it_took():
     assert ours[0].name == "net"
 
 
+@pytest.mark.rest
 def test_a_state_of_one_count_for_all_members_is_shared_in_that_part():
     """As `init` of the whole stack makes it; the error of the whole names the part."""
     models = stack(5)

@@ -258,6 +258,7 @@ class Scaled(eqx.Module):
         return self.scale * self.activation(self.layer(x))
 
 
+@pytest.mark.rest
 @jax.numpy_dtype_promotion("standard")  # as Adam needs it
 def test_a_module_and_the_state_of_its_optimiser_are_donated_whole():
     """Every array of both is given up and taken over; static leaves come back as the same objects,

@@ -56,6 +56,7 @@ def test_a_branch_stays_one():
     assert "cond" in str(looped.trace(X, W).jaxpr)
 
 
+@pytest.mark.core("2")
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_any_number_of_elements(size):
     """One too: a `vmap` over one would compute every branch."""
@@ -149,6 +150,7 @@ def test_outer_derivatives_are_those_of_a_map():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5), got, want)
 
 
+@pytest.mark.rest
 def test_what_an_outer_derivative_keeps_are_the_arguments():
     """The rest is computed again on the way back, as other chunks are."""
 
@@ -170,6 +172,7 @@ def test_what_an_outer_derivative_keeps_are_the_arguments():
     assert looped < kept(lambda x: jax.lax.map(long, x)) / 4
 
 
+@pytest.mark.core("jit")
 @pytest.mark.parametrize(
     "transform", [jax.grad, lambda f: jax.jit(jax.grad(f))], ids=["grad", "jit"]
 )

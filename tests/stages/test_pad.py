@@ -379,6 +379,7 @@ def test_donated_arguments_can_be_padded():
     np.testing.assert_array_equal(f(jnp.ones(5)), np.full(5, 2))
 
 
+@pytest.mark.core("options0", "options1", "options3", "options4")
 @pytest.mark.parametrize(
     "options",
     [

@@ -49,6 +49,7 @@ def test_the_body_computes_in_the_type_and_the_result_comes_back(policy, given):
     assert out.dtype == given
 
 
+@pytest.mark.core("bf16-all", "f32")
 @pytest.mark.parametrize("policy", TYPES)
 def test_what_is_no_float_stays(policy):
     """Integers, booleans, complex numbers and random keys are as they were, inside and outside."""
@@ -112,6 +113,7 @@ def test_products_are_those_of_the_low_type():
     assert bits(jnp.float32(1 + 2**-9)) == bits(jnp.float32(1))
 
 
+@pytest.mark.core("bf16-all")
 @pytest.mark.parametrize("policy", ["bf16-all", "fp16-all", "f64"])
 def test_gradients_keep_the_type_of_the_parameters(policy):
     """Through a module, in both directions of nesting."""
@@ -425,6 +427,7 @@ def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
         np.testing.assert_allclose(jax.jit(jax.grad(f))(X), jax.grad(body)(X), rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_f64_of_which_an_outer_jit_can_lower_the_forward_derivative_warns():
     """JAX's error of the gradient comes when the call is over; the derivative forward is right."""
     f = optimize(precision="f64")(lambda x: jnp.median(x))

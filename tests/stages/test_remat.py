@@ -50,7 +50,7 @@ def reference():
     return grad
 
 
-@pytest.mark.core("False", "True", "everything_saveable", "nothing_saveable")
+@pytest.mark.core("True", "everything_saveable")
 @pytest.mark.parametrize(
     "policy",
     [
@@ -132,6 +132,7 @@ def test_acts_on_the_body_of_a_mapped_function():
     )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("policy", [True, pytest.param("dots_saveable", marks=pytest.mark.rest)])
 def test_the_plan_of_a_gradient_says_what_a_policy_gains(policy):
     """By the compiler, with it and without; around a whole body nothing, and then it says so."""

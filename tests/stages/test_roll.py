@@ -194,7 +194,7 @@ def layers_of(report):
     return [(d["taken"], d["why"]) for d in report.to_dict()["decisions"] if d["name"] == "layers"]
 
 
-@pytest.mark.core("plain")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name):
     """Below another program, which differentiates it; every result, to the last state."""

@@ -148,7 +148,7 @@ def test_small_layers_are_rolled_where_their_weights_are_stacked():
     assert not taken(f.plan(jitney.stack(few[:11]), X))
 
 
-@pytest.mark.core("slice(None, None, -1)")
+@pytest.mark.rest
 @pytest.mark.parametrize("order", [slice(None, None, -1), slice(2, 9, 2)], ids=str)
 def test_states_that_are_put_together_again_are_those_of_each_layer(order):
     """In any order, and with others between them: to the bit, since nothing is computed."""

@@ -73,6 +73,7 @@ def test_integers_stay_equal():
     assert compare_results([np.arange(3)], [np.arange(3) + 1], low) is None
 
 
+@pytest.mark.rest
 def test_a_wrong_number_is_found_there_too(monkeypatch):
     """A sum in which a rule forgets what is filled in."""
     monkeypatch.setattr(verification, "platform_of", lambda arrays: "gpu")

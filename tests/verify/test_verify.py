@@ -221,6 +221,7 @@ def test_a_wrong_product_in_a_low_type_is_caught(monkeypatch):
         optimize(precision="bf16", verify=True)(lambda x: x @ x)(M)
 
 
+@pytest.mark.rest
 def test_a_wrong_recomputation_is_caught(monkeypatch):
     """Of the gradient."""
     monkeypatch.setattr(
@@ -233,7 +234,7 @@ def test_a_wrong_recomputation_is_caught(monkeypatch):
 # What is honest passes.
 
 
-@pytest.mark.core("bf16", "f64")
+@pytest.mark.core("bf16")
 @pytest.mark.parametrize(
     "precision", ["bf16", "fp16", "bf16-all", "tf32", "f64", {"default": "bf16"}, "auto:1e-1"]
 )
@@ -262,7 +263,7 @@ def lambda_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x)
 
 
-@pytest.mark.core("options0")
+@pytest.mark.rest
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 7}}])
 def test_a_softmax_that_is_nearly_one_hot_is_no_difference(options):
     """Its gradient is what is left of ones that cancel: no change of the arguments shows that, a
@@ -507,7 +508,7 @@ def model_sum(model: eqx.nn.Linear, x: Float[Array, "n 3"]) -> Float[Array, "3"]
     return jnp.sum(jax.vmap(model)(x), axis=0)
 
 
-@pytest.mark.core("the option")
+@pytest.mark.rest
 @pytest.mark.parametrize("by", ["the option", "the setting"])
 def test_the_script_compiles_as_the_program_was_compiled(by, unmasked):
     """By the option or by the setting of the process."""

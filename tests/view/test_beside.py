@@ -50,6 +50,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.core("n**2", "(n+1)*2", "max(n,3)", "-n+2*n", "{3}*n")
 @pytest.mark.parametrize("text", SIZES)
 def test_a_size_that_is_an_expression_is_padded(text):
     """Two sizes of a bucket share a trace, and the numbers are NumPy's."""
@@ -195,7 +196,7 @@ def test_an_f64_function_inside_one_in_chunks():
     equals_in_f64(optimize(chunk={"n": 5})(with_f64)(x, 3.0), in_f64(x, 3.0))
 
 
-@pytest.mark.core("5")
+@pytest.mark.rest
 @pytest.mark.parametrize("chunk", [5, "auto"])
 def test_an_f64_function_inside_a_stream(chunk):
     """What is carried from chunk to chunk has 64 bits, and the arguments keep their 32."""

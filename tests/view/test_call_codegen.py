@@ -544,6 +544,7 @@ varied = made_anew()
 VARIED = optimize(varied)
 
 
+@pytest.mark.rest
 @given(
     st.lists(
         st.tuples(
@@ -600,6 +601,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.core("args0-kwargs0", "args3-kwargs3", "args6-kwargs6")
 @pytest.mark.parametrize(("args", "kwargs"), OTHERS)
 def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(
     not_taken_apart, args, kwargs
@@ -726,6 +728,7 @@ BY_POSITION, BY_NAME = st.lists(NUMBERS, min_size=1, max_size=4), st.lists(NUMBE
 PARTS = [X, filled_with(3.0), np.float32(2.5), 2]
 
 
+@pytest.mark.rest
 @given(st.lists(st.tuples(BY_POSITION, st.permutations(NAMES), BY_NAME)))
 @examples(
     {"calls": [([1.5], NAMES, []), ([X], NAMES, [2]), ([X], NAMES, [True]), ([1.5], NAMES, [])]},

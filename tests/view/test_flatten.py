@@ -189,6 +189,7 @@ def test_any_field_changed_behind_its_back_shows_at_once(change):
     assert fresh[1] == key
 
 
+@pytest.mark.rest
 @MANY
 @given(modules(), modules())
 @examples(

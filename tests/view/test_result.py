@@ -152,6 +152,7 @@ def test_any_result_comes_back_from_every_call(result):
     assert counted.traces == 1
 
 
+@pytest.mark.rest
 @FEW
 @given(TREES)
 @examples(*({"result": result} for result in (*BY_HAND[:2], *BY_HAND[7:10], *BY_HAND[13:])))
@@ -295,6 +296,7 @@ def test_a_mixed_result_is_unmixed_once():
     assert unmix((X, "text"))[1] == "text"
 
 
+@pytest.mark.core("{}", "{'remat': True}")
 @pytest.mark.parametrize(
     "options",
     [{}, {"vmap": {"b": {"key": 0}}}, {"remat": True}, {"precision": "f64"}, {"debug_nans": True}],
@@ -358,6 +360,7 @@ def test_an_object_that_was_there_before_is_itself():
         assert (constant, held, of, kept, back) == (CONSTANT, inside, CONSTANT, known(), given)
 
 
+@pytest.mark.rest
 def test_an_object_in_a_list_or_behind_a_method_is_made_anew():
     """Wherever in the result it is."""
     f = optimize(lambda x: (x, [Report([1])], Record(Report([2])), Report([3]).__init__))

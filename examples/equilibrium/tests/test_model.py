@@ -35,7 +35,7 @@ def test_a_group_and_its_vector_are_the_same_numbers():
     np.testing.assert_array_equal(layout.group(vector).ret, group.ret)
 
 
-@pytest.mark.core("Brock-Mirman", "Gali, chapter 3")
+@pytest.mark.core("Gali, chapter 3")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_entries_are_residuals_and_dense_jacobian(model):
     """At a point that is no steady state, against `jax.jacfwd` of the equations."""

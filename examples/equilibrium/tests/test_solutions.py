@@ -47,6 +47,7 @@ def test_the_sectors_steady_state_is_the_closed_form(solved):
     np.testing.assert_allclose(steady["c"], np.sum(p.Zbar * K**p.alpha - p.delta * K), rtol=1e-12)
 
 
+@pytest.mark.core("vector")
 @pytest.mark.parametrize(
     ("model", "name"), [(SECTORS, "logK[0]"), (SCALARS, "logK_0")], ids=["vector", "scalar"]
 )

@@ -37,7 +37,7 @@ def test_brock_mirman_policy_is_the_closed_form():
     )
 
 
-@pytest.mark.core("stable-41")
+@pytest.mark.rest
 @pytest.mark.parametrize(("terminal", "dates"), [("stable", 41), ("steady", 300)])
 def test_brock_mirman_path_is_the_closed_form(terminal, dates):
     """From half the capital: on the linear policy at the end, which is exact here, and with a
@@ -102,6 +102,7 @@ def test_policy_is_dynares(case):
     np.testing.assert_allclose(by_shock, data["ghu"], rtol=1e-8)
 
 
+@pytest.mark.core("dynare_rbc_2_block_ss")
 @CASES
 def test_eigenvalues_are_dynares(case):
     """Those of the shocks included; infinite ones are as many as equations without dynamics."""
@@ -111,6 +112,7 @@ def test_eigenvalues_are_dynares(case):
     np.testing.assert_allclose(np.sort([*ours[np.isfinite(ours)], given.rho[0]]), want, rtol=1e-8)
 
 
+@pytest.mark.core("dynare_basic_rbc", "dynare_one_block_1_ss")
 @CASES
 def test_impulse_responses_are_dynares(case):
     """Forty periods after one standard deviation, to 1e-8 of the largest of each variable."""

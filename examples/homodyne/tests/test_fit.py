@@ -62,6 +62,7 @@ def test_by_hand_sums_the_same(data, monkeypatch):
         )
 
 
+@pytest.mark.rest
 def test_the_fit_is_scipys(data, whole):
     """From the same start, on all residuals at once, to what SciPy resolves."""
     t1, t2, measured = (np.array(data.mapped(name), float) for name in ("t1", "t2", "measured"))

@@ -36,6 +36,7 @@ def test_powers_are_integrated(exponent):
     np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-300)
 
 
+@pytest.mark.core("-0.4", "-1.0")
 @pytest.mark.parametrize("exponent", [-1.0, -1 + 1e-7, -0.4, 1.0])
 def test_derivatives_of_the_integral_are_smooth(exponent):
     """By the exponent, across -1, and finite for equal times."""

@@ -79,6 +79,7 @@ def test_the_gradient_of_an_hmm_is_that_by_differences():
         np.testing.assert_allclose(np.sum(grad * along), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.rest
 def test_the_periodogram_is_that_of_scipy():
     """With weights and a floating mean."""
     omega = np.linspace(1, 15, 20, dtype=np.float32)
@@ -121,6 +122,7 @@ def test_words_look_at_the_words_of_their_sentence():
         np.testing.assert_allclose(mean, expected.mean(axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_messages_go_along_the_edges_of_their_graph():
     """Edge by edge, in NumPy."""
     weights, read = graphs.weights()
@@ -137,6 +139,7 @@ def test_messages_go_along_the_edges_of_their_graph():
         np.testing.assert_allclose(got, np.mean(x @ read.astype(float)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_the_hazard_is_the_sum_of_one_over_those_at_risk():
     """At each death until then."""
     at = np.linspace(0, 10, 21, dtype=np.float32)

@@ -178,7 +178,7 @@ SIGMA = 0.03 + 0.01 * np.sin(T) ** 2
 CORRELATED = 0.002 * np.exp(-np.abs(T[:, None] - T)) + 0.001 * np.eye(T.size)
 
 
-@pytest.mark.core("none-False", "vector-True", "matrix-True")
+@pytest.mark.core("none-False", "matrix-True")
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("sigma", [None, SIGMA, CORRELATED], ids=["none", "vector", "matrix"])
 def test_curve_fit_agrees_with_scipy(sigma, absolute):

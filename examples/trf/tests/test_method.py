@@ -190,6 +190,6 @@ def test_a_step_inside_the_region_is_that_of_gauss_and_newton():
     rng = np.random.default_rng(3)
     R, c = np.triu(rng.normal(size=(4, 4))) + 3 * np.eye(4), rng.normal(size=4)
     with jax.enable_x64(True):
-        p, alpha = map(np.asarray, solve_subproblem(*map(jnp.asarray, (R, c, 100.0, 0.0, 50.0))))
+        p, alpha = map(np.asarray, jax.jit(solve_subproblem)(R, c, 100.0, 0.0, 50.0))
     np.testing.assert_allclose(p, np.linalg.lstsq(R, -c)[0], rtol=1e-12)
     assert alpha == 0

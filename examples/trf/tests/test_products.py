@@ -103,6 +103,9 @@ def test_a_limit_stops():
     assert "maximum number" in found.message
 
 
+@pytest.mark.core(
+    "<lambda>-not finite, or not of full rank", "<lambda>-At 3 parameters it is 4 by 4"
+)
 @pytest.mark.parametrize(
     ("gram", "message"),
     [
