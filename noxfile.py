@@ -165,7 +165,7 @@ def tests(session: nox.Session) -> None:
     """Run the core of the tests, each behaviour once, on the default Python with the newest JAX for
     it.
     """
-    run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="five to eight minutes on two cores")
+    run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="four to six minutes on two cores")
 
 
 @nox.session(python=DEFAULT, name="tests-rest")

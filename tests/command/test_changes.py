@@ -191,7 +191,6 @@ def test_what_another_transform_has_changed_gets_no_annotation():
     assert 'pad={"n": "pow2"}' in change.write
 
 
-@pytest.mark.rest
 @jax_explains
 def test_a_function_that_is_made_anew_is_found_by_its_program():
     """Four times the same program: three were for nothing. One that closes over another number is

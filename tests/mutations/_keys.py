@@ -327,7 +327,10 @@ WORDS = [
         "src/jitney/_command/changes.py",
         "            and each.key in seen",
         "",
-        ("tests/command/test_changes.py",),
+        (
+            "tests/command/test_changes.py"
+            "::test_a_function_that_is_made_anew_is_found_by_its_program",
+        ),
     ),
 ]
 

@@ -98,7 +98,7 @@ PORTS = [
         "examples/trf/_losses.py",
         "return 2 * z / (root + 1), 1 / root, -0.5 / root**3",
         "return 2 * z / (root + 1), 1 / root, 0.5 / root**3",
-        (f"{_LOSSES}robust_losses_agree_with_scipy",),
+        (f"{_LOSSES}robust_losses_agree_with_scipy[soft_l1]",),
     ),
     Mutation(
         "masked points count in a robust loss",

@@ -46,7 +46,7 @@ def pseudo_huber(z):
     return 2 * (jnp.sqrt(1 + z) - 1)
 
 
-@pytest.mark.core("huber")
+@pytest.mark.core("soft_l1")
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_robust_losses_agree_with_scipy(loss):
     """Cost and parameters agree to nine digits."""
