@@ -156,7 +156,7 @@ def demo(session: nox.Session) -> None:
         session.log(f"{told}.")
         session.run("python", "-m", f"examples.{name}", *session.posargs, env=ONE_BLAS_THREAD)
     if not session.posargs:
-        session.log("What is gained over what is common today, measured here: about 45 s.")
+        session.log("What is gained over what is common today, measured here: about a minute.")
         session.run("python", "-m", "examples", env=ONE_BLAS_THREAD)
 
 

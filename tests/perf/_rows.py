@@ -302,6 +302,16 @@ ROWS = (
         long=True,
     ),
     Row(
+        "auto",
+        "docs/options/auto.md",
+        "`auto=True`, batches that take 50 ms or more",
+        "python -m tests.perf.auto",
+        "{gain[auto][mean]:.2f} times as fast in the mean of {gain[auto][long]}; of all 24 the"
+        " least {gain[auto][least]:.2f}",
+        "`jax.jit(jax.vmap(...))`; {gain[by hand][mean]:.2f} by hand",
+        long=True,
+    ),
+    Row(
         "automation",
         "docs/automation.md",
         "lines of plumbing of the four ports",

@@ -8,8 +8,9 @@ hand is `jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread
 wait for their halves, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and
 with `workers="auto"`, and `auto=True` once its choice has fallen, without what an earlier process
 has remembered. Results are asserted equal first; `--check` does that alone, for a few elements.
-Plain, the best by hand and ours then take turns, and a figure is the median over rounds; `cores`
-are seconds of CPU by seconds, of the plain call.
+Plain, the best by hand and ours then take turns, in another order each round, and a figure is the
+median over rounds; `gain` is plain by auto, round by round, with the interval that holds its median
+with 95 % confidence; `cores` are seconds of CPU by seconds, of the plain call.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import functools
 import inspect
 import math
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -31,10 +33,13 @@ import numpy as np
 
 from examples._figures import record
 from jitney import optimize
+from jitney._measured.verdict import interval
 
 from .batches import FIRST, SECOND, Batch, plain
 
-WIDTHS, ROUNDS, LONG = (1, 16, 64, 256, 1024), 5, 0.05
+WIDTHS, LONG = (1, 16, 64, 256, 1024), 0.05
+# Rounds: as many as take so many seconds. Six are the least that give an interval of 95 %.
+SECONDS, LEAST, MOST = 10.0, 6, 40
 MOST_CALLS, FEW = 1000, 40
 POOL = ThreadPoolExecutor(2)
 PROGRAMS = {**FIRST, **SECOND}
@@ -122,12 +127,10 @@ def measured(batch: Batch) -> dict[str, Any]:
         "fast, workers": threaded,
         "auto": auto,
     }
-    taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, f in ways.items():
-            taken[way].append(once(f, arrays))
+    taken = in_turns(ways, arrays)
     wall = {way: statistics.median(w for w, _ in pairs) for way, pairs in taken.items()}
     cores = sum(busy for _, busy in taken["plain"]) / sum(w for w, _ in taken["plain"])
+    ratios = [w / a for (w, _), (a, _) in zip(taken["plain"], taken["auto"], strict=True)]
     why = line_of(alone, arrays, "chunk")
     return {
         **{way: seconds * 1e3 for way, seconds in wall.items()},
@@ -136,8 +139,23 @@ def measured(batch: Batch) -> dict[str, Any]:
         "chosen by auto": line_of(auto, arrays, "auto"),
         "calls that learnt": learning,
         "cores": cores,
+        "gain": statistics.median(ratios),
+        "interval": interval(ratios, 0.95),
         "first": first["fast"],
     }
+
+
+def in_turns(
+    ways: dict[str, Callable[..., Any]], arrays: Arrays
+) -> dict[str, list[tuple[float, float]]]:
+    """What `once` gives of each way, in each round."""
+    taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    draw, until, rounds = random.Random(0), time.monotonic() + SECONDS, 0
+    while rounds < LEAST or (rounds < MOST and time.monotonic() < until):
+        for way in draw.sample([*ways], len(ways)):
+            taken[way].append(once(ways[way], arrays))
+        rounds += 1
+    return taken
 
 
 def line_of(f: Any, arrays: Arrays, name: str) -> str:
@@ -188,29 +206,33 @@ def main() -> None:
         return
     figures: dict[str, dict[str, Any]] = {}
     print(
-        f"{'':<17}{'plain':>9}{'by hand':>9}{'fast':>9}{'workers':>9}{'auto':>9} ms  cores  first call"
+        f"{'':<17}{'plain':>9}{'by hand':>9}{'fast':>9}{'workers':>9}{'auto':>9} ms  gain         cores  first call"
     )
     for name in names:
         found = figures[name] = measured(PROGRAMS[name])
         told = "".join(
             f"{found[way]:9.1f}" for way in ("plain", "by hand", "fast", "fast, workers", "auto")
         )
+        low, high = found["interval"]
         print(
-            f"{name:<17}{told}    {found['cores']:5.2f}  {found['first']:6.1f} s"
+            f"{name:<17}{told}    {found['gain']:.2f} ({low:.2f} to {high:.2f})"
+            f"  {found['cores']:5.2f}  {found['first']:6.1f} s"
             f"   by hand: {found['best']}; fast: {found['chosen']}"
             f"; auto: {found['chosen by auto']}",
             flush=True,
         )
+    gain: dict[str, dict[str, Any]] = {}
     for way in ("by hand", "fast", "fast, workers", "auto"):
         gains = {name: found["plain"] / found[way] for name, found in figures.items()}
-        long = [gain for name, gain in gains.items() if figures[name]["plain"] >= LONG * 1e3]
+        long = [each for name, each in gains.items() if figures[name]["plain"] >= LONG * 1e3]
         mean = math.exp(statistics.mean(map(math.log, long))) if long else math.nan
         worst = min(gains, key=lambda name: gains[name])
+        gain[way] = {"mean": mean, "long": len(long), "least": gains[worst], "worst": worst}
         print(
             f"{way:<14} {mean:5.2f} times as fast as plain in {len(long)} programs of {LONG * 1e3:.0f}"
             f" ms or more; least {gains[worst]:.2f} ({worst})"
         )
-    record(milliseconds=figures)
+    record(milliseconds=figures, gain=gain)
 
 
 if __name__ == "__main__":
