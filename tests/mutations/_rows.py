@@ -33,7 +33,7 @@ MUTATIONS = [
     Mutation(
         "effects of rows happen as often as a block has rows",
         f"{_SOURCE}/groups.py",
-        "    spare = 0 if exactly else count // _SPARE",
+        "    spare = 0 if exactly else max(count // _SPARE, cheap)",
         "    spare = count",
         (f"{_ROWS}effects_of_a_row_happen_once", f"{_ROWS}rows_are_cut_into_parts"),
     ),

@@ -39,10 +39,10 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
 
 
 def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
-    parts = {id(lot): call.parts_of(lot) for lot in lots}
-    programs = sum(len({rung for _, rung in parts[id(lot)]}) for lot in lots)
-    runs = sum(map(len, parts.values()))
-    computed = sum(rung for each in parts.values() for _, rung in each)
+    parts = call.parts_of(lots)
+    programs = sum(len({rung for _, rung in each}) for each in parts)
+    runs = sum(map(len, parts))
+    computed = sum(rung for each in parts for _, rung in each)
     shown = [f"{_bucket(lot)}: {len(lot.rows)}" for lot in lots[:_SHOWN]]
     if len(lots) > _SHOWN:
         shown.append(f"and {len(lots) - _SHOWN} more")
@@ -50,7 +50,7 @@ def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
         f"{name} {elements / max(1, sum(n * k for n, k in sizes.items())) - 1:.0%}"
         for name, (sizes, elements) in count_sizes(lots).items()
     )
-    spare = f", {plural(computed - call.count, 'row')} twice" if computed > call.count else ""
+    spare = f", {plural(computed - call.count, 'row')} in vain" if computed > call.count else ""
     return (
         f"{plural(call.count, 'row')} of {call.calls.axis!r} in {plural(len(lots), 'bucket')}"
         f" ({', '.join(shown)}); {plural(programs, 'program')}, {plural(runs, 'run')}{spare};"

@@ -260,16 +260,26 @@ def test_the_arrays_of_a_block_are_bounded(monkeypatch, most):
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-@given(count=st.integers(1, 3000), most=st.integers(1, 600))
-@example(count=1000, most=600)
-@example(count=37, most=64)
-@example(count=1, most=1)
-def test_rows_are_cut_into_parts(exactly, count, most):
-    """All of them, at most an eighth more, and none more where effects would happen twice."""
-    parts = groups.rungs_of(count, most, exactly=exactly)
+@given(count=st.integers(1, 3000), most=st.integers(1, 600), cheap=st.integers(0, 600))
+@example(count=1000, most=600, cheap=0)
+@example(count=37, most=64, cheap=0)
+@example(count=37, most=600, cheap=600)
+@example(count=1, most=1, cheap=9)
+def test_rows_are_cut_into_parts(exactly, count, most, cheap):
+    """All of them, at most an eighth more, or what is cheap, and none more where effects would
+    happen twice.
+    """
+    parts = groups.rungs_of(count, most, exactly=exactly, cheap=cheap)
     assert sum(rows for rows, _ in parts) == count
     assert all(1 <= rows <= rung <= most for rows, rung in parts)
-    assert sum(rung for _, rung in parts) <= count + (0 if exactly else count // 8)
+    assert sum(rung for _, rung in parts) <= count + (0 if exactly else max(count // 8, cheap))
+
+
+def test_few_rows_take_the_least_program_that_holds_them():
+    """Where what it computes in vain is cheap."""
+    assert groups.rungs_of(5, 512, exactly=False, cheap=600) == [(5, 8)]
+    assert groups.rungs_of(530, 512, exactly=False, cheap=600) == [(512, 512), (18, 64)]
+    assert groups.rungs_of(5, 512, exactly=True, cheap=600) == [(1, 1)] * 5
 
 
 @pytest.mark.rest

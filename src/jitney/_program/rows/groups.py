@@ -37,6 +37,8 @@ RUNGS = (512, 64, 8, 1)
 _MOST_BYTES = 1 << 26
 _SPARE = 8
 """A part of this many of a group's rows may be computed in vain, to run them in fewer programs."""
+_CHEAP = 128
+"""So may rows that hold a part of this many of all elements of a call, in each group."""
 
 
 class RowPadding(PaddedCalls):
@@ -82,6 +84,14 @@ class RowGroup:
     has_effects: bool = False
     # How many rows a program may take, so that it keeps to `memory`.
     limit: int | None = None
+
+    def elements(self, columns: Sequence[Column]) -> int:
+        """Elements that a row of the program has, of arrays that rows have their own of."""
+        return sum(
+            math.prod(shape)
+            for column, shape in zip(columns, self.shapes, strict=True)
+            if column.kind != "shared"
+        )
 
     def most(self, columns: Sequence[Column]) -> int:
         """How many rows a program takes at most, so that their arrays take 64 MiB or less."""
@@ -387,6 +397,7 @@ def rungs_of(
     most: int,
     *,
     exactly: bool,
+    cheap: int = 0,
     rungs: Sequence[int] = RUNGS,
 ) -> list[tuple[int, int]]:
     """Cut a number of rows into parts that programs take: how many rows of each, and how many the
@@ -396,20 +407,29 @@ def rungs_of(
         count: The number of rows.
         most: How many a program takes at most, 1 or more.
         exactly: Whether no row is computed in vain.
+        cheap: So many may be, beside a part of the rows.
         rungs: How many rows a program may take, in descending order; the least one is taken
             anyway.
     """
     *_, least = rungs
+    taken = [*(rung for rung in rungs if least < rung <= most), least]
     parts: list[tuple[int, int]] = []
-    spare = 0 if exactly else count // _SPARE
+    spare = 0 if exactly else max(count // _SPARE, cheap)
     left = count
-    for rung in [*(rung for rung in rungs if least < rung <= most), least]:
+    for rung, smaller in zip(taken, [*taken[1:], 0], strict=True):
         whole, left = divmod(left, rung)
         parts += [(rung, rung)] * whole
-        if left and (rung - left <= spare or rung == least):
+        if left > smaller and (rung - left <= spare or rung == least):
             parts.append((left, rung))
             left = 0
     return parts
+
+
+def cheap_rows(lots: Sequence[Lot], columns: Sequence[Column]) -> list[int]:
+    """How many rows of each lot may be computed in vain, as they are little beside the call."""
+    sizes = [max(1, lot.group.elements(columns)) for lot in lots]
+    whole = sum(size * len(lot.rows) for size, lot in zip(sizes, lots, strict=True))
+    return [whole // _CHEAP // size for size in sizes]
 
 
 def count_lengths(

@@ -41,7 +41,16 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import Axes, Lot, RowGroup, RowGroups, count_lengths, count_sizes, rungs_of
+from .groups import (
+    Axes,
+    Lot,
+    RowGroup,
+    RowGroups,
+    cheap_rows,
+    count_lengths,
+    count_sizes,
+    rungs_of,
+)
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .result_form import axes_near
 from .results import (
@@ -362,9 +371,9 @@ class RowCall:
         return parts, lots if is_whole else self.lots()
 
     def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
-        for lot in lots:
+        for lot, taken in zip(lots, self.parts_of(lots), strict=True):
             begin = 0
-            for count, rung in self.parts_of(lot):
+            for count, rung in taken:
                 # Behind the rows the last one is repeated.
                 at = np.minimum(np.arange(begin, begin + rung), begin + count - 1)
                 begin += count
@@ -381,14 +390,18 @@ class RowCall:
                     lot.is_filled,
                 )
 
-    def parts_of(self, lot: Lot) -> list[tuple[int, int]]:
-        """Cut a lot into the parts that programs take."""
-        return rungs_of(
-            len(lot.rows),
-            lot.group.most(self.columns),
-            exactly=lot.group.has_effects,
-            rungs=self._programs.rungs(lot.group),
-        )
+    def parts_of(self, lots: Sequence[Lot]) -> list[list[tuple[int, int]]]:
+        """Cut each lot of a call into the parts that programs take."""
+        return [
+            rungs_of(
+                len(lot.rows),
+                lot.group.most(self.columns),
+                exactly=lot.group.has_effects,
+                cheap=cheap,
+                rungs=self._programs.rungs(lot.group),
+            )
+            for lot, cheap in zip(lots, cheap_rows(lots, self.columns), strict=True)
+        ]
 
     def compile(self) -> None:
         """Compile the programs of these rows, which may be abstract values, and those of fewer rows
@@ -402,16 +415,15 @@ class RowCall:
             while True:
                 with suppress(Changed):
                     lots = self.lots()
-                    for lot in lots:
-                        self._compile(lot)
+                    for lot, parts in zip(lots, self.parts_of(lots), strict=True):
+                        self._compile(lot, max(rung for _, rung in parts))
                     if self.core.options.accumulate or any(lot.is_filled for lot in lots):
                         return
                     for lot in lots:
                         axes_near(self, int(lot.rows[0]))
                     return
 
-    def _compile(self, lot: Lot) -> None:
-        largest = max(rung for _, rung in self.parts_of(lot))
+    def _compile(self, lot: Lot, largest: int) -> None:
         for rung in self._programs.rungs(lot.group):
             if rung <= largest and rung not in lot.group.programs:
                 program, given = self.program_of(lot, rung)
