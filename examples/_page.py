@@ -25,6 +25,7 @@ READ_ON = {
 }
 OF_GAINS = {
     "fits": "docs/fits.md",
+    "widths": "docs/options/auto.md",
     "sizes": "docs/options/pad.md",
     "memory": "docs/options/chunk.md",
     "jacobian": "docs/derivatives.md",
