@@ -2,9 +2,11 @@
 
 Today `jax.jit(jax.vmap(fit))` runs all at once, in memory that no cache holds; XLA's programs of
 small operations use one core of a CPU. By hand it is `jax.lax.map` in batches, of a width that is
-the best of some, and two halves in two threads. `auto=True` finds both by measuring its own calls.
+the best of some, and a thread for each core, with a part of the fits. `auto=True` finds both by
+measuring its own calls.
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +24,7 @@ FITS, POINTS = 4096, 200
 T = np.linspace(0, 4, POINTS, dtype=np.float32)
 WIDTHS = (16, 64, 256)
 MOST_CALLS = 200
+CORES = os.cpu_count() or 1
 
 
 def fit(y: Float[Array, "points"]) -> Float[Array, "3"]:
@@ -45,13 +48,13 @@ def curves() -> np.ndarray:
 
 
 def in_batches(width: int, pool: ThreadPoolExecutor) -> Callable[[np.ndarray], np.ndarray]:
-    """By hand: so many fits at a time, and two threads with one half each."""
+    """By hand: so many fits at a time, and threads with a part each."""
     batched = jax.jit(lambda y: jax.lax.map(fit, y, batch_size=width))
 
-    def half(y: np.ndarray) -> np.ndarray:
+    def part(y: np.ndarray) -> np.ndarray:
         return np.asarray(batched(y))
 
-    return lambda y: np.concatenate(list(pool.map(half, np.split(y, 2))))
+    return lambda y: np.concatenate(list(pool.map(part, np.array_split(y, CORES))))
 
 
 def learnt(program: Any, y: np.ndarray) -> None:
@@ -67,7 +70,7 @@ def learnt(program: Any, y: np.ndarray) -> None:
 def measure() -> Gain:
     """Compare, then time."""
     y = curves()
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(CORES) as pool:
         plain = jax.jit(jax.vmap(fit))
         # A choice of an earlier run is not used again, and is not found in no time.
         program = jitney.optimize(fit, vmap="fit", auto=True, cache=False)
@@ -94,7 +97,7 @@ def measure() -> Gain:
         "widths",
         f"{FITS:,} fits of {POINTS} points at once",
         "jax.jit(jax.vmap(fit))",
-        f"jax.lax.map in batches of {best}, the best of {len(WIDTHS)}, and halves in two threads",
+        f"jax.lax.map in batches of {best}, the best of {len(WIDTHS)}, in {CORES} threads",
         "auto=True, once it has chosen",
         "parameters to 1e-3, in float32",
         (

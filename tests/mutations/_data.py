@@ -151,8 +151,8 @@ LOOPS = [
     Mutation(
         "a loss that is no sum is accumulated",
         "src/jitney/_stages/derive.py",
-        "        for use in others:\n",
-        "        for use in filter(lambda use: use.refused, others):\n",
+        "        if not use.is_sum:\n",
+        "        if use.refused:\n",
         (f"{_ACCUMULATE}what_is_no_sum_is_refused_with_its_line",),
     ),
 ]

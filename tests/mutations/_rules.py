@@ -316,8 +316,8 @@ CHUNKS = [
     Mutation(
         "the last chunk that is shorter is left out of sums",
         "src/jitney/_axes/chunks/chunked.py",
-        "rest and not turn.back:\n                state, (tail, carried_in) =",
-        "rest and not turn.back:\n                _, (tail, carried_in) =",
+        "remainder and not back:\n        state, at_end =",
+        "remainder and not back:\n        _, at_end =",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[mean]",),
     ),
     Mutation(
@@ -364,7 +364,7 @@ CHUNKS = [
     ),
     Mutation(
         "a chunk stops where it is done, though others go on",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/chunks/counting.py",
         "return lax.lt(k, least) | goes_on",
         "return goes_on",
         (f"{_TURNS}all_that_is_carried_equals_the_whole[begin_again]",),

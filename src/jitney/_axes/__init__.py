@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .chunks.chunked import StoredCarries as StoredCarries
     from .chunks.chunked import run_chunked as run_chunked
     from .chunks.chunked import run_chunked_differentiable as run_chunked_differentiable
+    from .chunks.counting import begin_from as begin_from
+    from .chunks.counting import numbers_of_iterations as numbers_of_iterations
     from .chunks.coupling import coupling_statistic as coupling_statistic
     from .chunks.over_devices import Devices as Devices
     from .chunks.over_devices import check_order as check_order
@@ -68,6 +70,8 @@ else:
             "bytes_per_element": "chunks.passes",
             "plan_passes": "chunks.planning",
             "counts_iterations": "chunks.turns",
+            "begin_from": "chunks.counting",
+            "numbers_of_iterations": "chunks.counting",
             "coupling_statistic": "chunks.coupling",
             "demand_no_tracers": "derivative",
             "jvp_function": "derivative",

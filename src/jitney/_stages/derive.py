@@ -17,7 +17,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from inspect import BoundArguments, Signature
 from inspect import Parameter as Kind
-from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
@@ -434,20 +433,17 @@ class _Derivation:
             return self._two(out)[0] if self.derived.aux else out
 
         program = jax.make_jaxpr(whole)(arrays)
-        others = [use for use in _axes.uses_of(program, ranges) if not use.is_sum]
-        if others and _axes.counts_iterations(program, ranges):
-            # A number of iterations is counted before any term is added up.
-            plans = [_axes.plan_passes(program, symbol, ranges) for symbol in ranges]
-            uses = chain.from_iterable(passes.uses_after_counting for passes in plans)
-            others = [use for use in uses if not use.is_sum]
-        for use in others:
-            other = f"is not a sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
-            raise Refused(use.place, use.refused or other)
+        # A number of iterations is counted before any term is added up.
+        counts = _axes.counts_iterations(program, ranges)
+        if not counts:
+            _refuse_other_uses(_axes.uses_of(program, ranges))
+        plans = [_axes.plan_passes(program, symbol, ranges) for symbol in ranges]
+        if counts:
+            _refuse_other_uses(use for passes in plans for use in passes.uses_after_counting)
 
         # One pass adds the terms up. A second one means that a term needs a statistic of the whole
         # axis.
-        for symbol in ranges:
-            passes = _axes.plan_passes(program, symbol, ranges)
+        for passes in plans:
             if passes.levels > 1:
                 raise Refused(
                     _axes.coupling_statistic(passes),
@@ -849,6 +845,14 @@ def unknown_name(
         name_fix(name, names),
         code="J242",
     )
+
+
+def _refuse_other_uses(uses: Iterable[_axes.Use]) -> None:
+    """Refuse the first use of an axis that is no sum along it."""
+    for use in uses:
+        if not use.is_sum:
+            other = f"is not a sum along it: {use.kind}, {use.how} (`{public_name(use.op)}`)"
+            raise Refused(use.place, use.refused or other)
 
 
 def _is_array(leaf: object) -> bool:

@@ -61,19 +61,6 @@ class ScheduledPass:
         """Carries to save before a chunk, by number."""
         return {number: state[at] for number, at in self.keeps}
 
-    def numbers_of_iterations(self, state: Sequence[Sequence[T]]) -> list[T]:
-        """The numbers of iterations among the states, in order."""
-        return [state[i][0] for i in self.counts]
-
-    def begin_from(
-        self,
-        state: Sequence[Sequence[T]],
-        counts: Sequence[T],
-    ) -> list[Sequence[T]]:
-        """The initial states of a pass, with numbers of iterations that are known so far."""
-        known = dict(zip(self.counts, counts, strict=True))
-        return [[known[i]] if i in known else values for i, values in enumerate(state)]
-
     def final_values(self, state: Sequence[Sequence[T]]) -> dict[int, T]:
         """Values that the final states give, by number."""
         values: dict[int, T] = {}
@@ -175,7 +162,7 @@ def _turn(passes: Passes, work: Chunked, pass_: Pass) -> ScheduledPass:
         replays=bool(pass_.replays),
         keeps=tuple((n, firsts.index(n)) for n in pass_.keeps),
         makes=tuple(tuple(work.accumulator_numbers(node)) for node in states),
-        counts=tuple(i for i, node in enumerate(states) if node.counts),
+        counts=tuple(work.places_of_counts(pass_)),
     )
 
 
@@ -187,12 +174,13 @@ def _written_turn(turn: ScheduledPass) -> list[object]:
         turn.replays,
         turn.keeps,
         turn.makes,
-        turn.counts,
+        *turn.counts,
     ]
 
 
 def _read_turn(data: Any) -> ScheduledPass:
-    back, emits, collects, replays, keeps, makes, counts = data
+    # What an earlier jitney has written counts nothing.
+    back, emits, collects, replays, keeps, makes, *counts = data
     return ScheduledPass(
         back,
         emits=tuple((position, number) for position, number in emits),

@@ -28,6 +28,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from .._axes import begin_from, numbers_of_iterations
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._errors import (
     AxisError,
@@ -632,7 +633,7 @@ class _StreamRun:
                         values.update(new)
                         if counts is not None:
                             spread = map(steps.laid.spread_count, counts)
-                            state = turn.begin_from(state, list(spread))
+                            state = begin_from(state, turn.counts, list(spread))
                     outputs.begin(turn)
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
@@ -673,7 +674,7 @@ class _StreamRun:
                             kept.save_if_due(reached)
                     outputs.fetch()
                     state = steps.join[p](state)
-                    reached_counts = turn.numbers_of_iterations(state)
+                    reached_counts = numbers_of_iterations(state, turn.counts)
                     if not _are_known(reached_counts, counts):
                         # A chunk has gone on beyond what was known before: once more, from there.
                         counts, at, state = reached_counts, 0, None

@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from ..._jax.evaluation import Const, Ref
-from ..._jax.jaxprs import scan_parts, while_parts
+from ..._jax.jaxprs import scan_parts
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
@@ -31,8 +31,8 @@ from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid
 from ..rules import RULES
-from ..rules.control import restore_weak_types
 from ..typed_jax import jnp, lax
+from .counting import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
 from .cut_axis import carry_kind, initial_carry, is_along, monoid_of
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
 from .over_devices import Devices
@@ -45,18 +45,16 @@ State = list[list[jax.Array]]
 """The carried values of each node with a state, in the order of the nodes."""
 StoredCarries = dict[int, list[jax.Array]]
 """Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
-Counts = list[jax.Array]
-"""The numbers of iterations of loops."""
-Counted = tuple[jax.Array, list[jax.Array]]
-"""The number of an iteration, and the carry of the loop."""
 Size = int | np.int32 | jax.Array
 """A size or a position: of Python, or a scalar of the program."""
 Outputs = Sequence[jax.Array | None]
 """Results of a node for one chunk; None for those that are known only after the pass."""
-Taken = tuple[State, tuple[list[jax.Array], StoredCarries]]
-"""The states after a chunk; its parts of emitted results and collected values; and the carries
-into it that are stored.
+FromChunks = tuple[list[jax.Array], StoredCarries]
+"""Parts of emitted results and collected values of a chunk or more, and the carries into it that
+are stored.
 """
+Taken = tuple[State, FromChunks]
+"""The states after a chunk, and what it gives."""
 
 
 @dataclass
@@ -236,7 +234,8 @@ class Chunked:
             elif node.counts and node.parts is not None:
                 out = [None]
                 (least,) = next(states)
-                new.append([self._count(walk, node, node.parts, values, least)])
+                begins = self._begin_partials(walk, node.parts, values)
+                new.append([iterations_of_chunk(walk, node.op, begins, least)])
             elif node.parts is not None and has_state(node, self.passes.streamed):
                 carry = next(states)
                 calls_back = self._calls_back(node, start, here=here)
@@ -468,41 +467,15 @@ class Chunked:
             begins[i] = lax.select(is_first, x, identity)
         return begins
 
-    def _count(
-        self,
-        walk: PaddedInterpreter,
-        node: Node,
-        parts: PartialResults,
-        values: list[jax.Array],
-        least: jax.Array,
-    ) -> jax.Array:
-        """Count the iterations of a loop on one chunk: `least` of them, and as many more as its
-        condition asks for.
-        """
-        quiet = walk.without_callbacks()
-        begins = self._begin_partials(walk, parts, values)
-        of_condition, of_body, start = while_parts(node.op.eqn, begins)
-        condition = node.op.params["cond_jaxpr"]
-        program = node.op.params["body_jaxpr"]
-
-        def more(state: Counted) -> jax.Array:
-            k, carry = state
-            (goes_on,) = quiet.run(condition, [*of_condition, *carry])
-            return lax.lt(k, least) | goes_on
-
-        def body(state: Counted) -> Counted:
-            k, carry = state
-            new = quiet.run(program, [*of_body, *carry])
-            return k + np.ones((), k.dtype), restore_weak_types(new, carry)
-
-        carry = [jnp.asarray(x) for x in start]
-        return lax.while_loop(more, body, (jnp.zeros_like(least), carry))[0]
+    def places_of_counts(self, work: Pass) -> list[int]:
+        """Where the numbers of iterations stand among the states of a pass."""
+        return [i for i, node in enumerate(work.states(self.passes.streamed)) if node.counts]
 
     def count_iterations(
         self,
         work: Pass,
         known: KnownValues,
-        sweep: Callable[[State], State],
+        sweep: Callable[[State], tuple[State, FromChunks, FromChunks]],
     ) -> None:
         """Run a pass that counts iterations until the numbers stay as they are, and add them to the
         known values.
@@ -510,47 +483,18 @@ class Chunked:
         Args:
             work: The pass.
             known: The known values.
-            sweep: Runs the pass over all chunks and devices, from its initial states.
+            sweep: Runs the pass over all chunks, from its initial states.
         """
-        nodes = [node for node in work.nodes if node.counts]
         initial = self.start(work, known)
-        counts = self.counts(work, initial)
+        places = self.places_of_counts(work)
 
-        def grows(state: tuple[Counts, Counts]) -> jax.Array:
-            before, reached = state
-            pairs = zip(before, reached, strict=True)
-            return jnp.any(jnp.stack([a != b for a, b in pairs]))
+        def swept(counts: list[jax.Array]) -> list[jax.Array]:
+            state, _, _ = sweep([[*each] for each in begin_from(initial, places, counts)])
+            return numbers_of_iterations(self.combine_states(work, state), places)
 
-        def again(state: tuple[Counts, Counts]) -> tuple[Counts, Counts]:
-            _, reached = state
-            swept = sweep(self.begin_from(work, initial, reached))
-            return reached, self.counts(work, swept)
-
-        # The first comparison is of unlike numbers, so that there is a first run.
-        unlike = [jnp.ones_like(x) for x in counts]
-        _, counts = lax.while_loop(grows, again, (unlike, counts))
-        numbers = [node.makes[0] for node in nodes]
+        counts = until_known(numbers_of_iterations(initial, places), swept)
+        numbers = [node.makes[0] for node in work.nodes if node.counts]
         known.values.update(zip(numbers, counts, strict=True))
-
-    def counts(self, work: Pass, state: Sequence[Sequence[T]]) -> list[T]:
-        """The numbers of iterations among the states of a pass."""
-        nodes = work.states(self.passes.streamed)
-        pairs = zip(nodes, state, strict=True)
-        return [values[0] for node, values in pairs if node.counts]
-
-    def begin_from(
-        self,
-        work: Pass,
-        initial: State,
-        counts: Sequence[jax.Array],
-    ) -> State:
-        """The initial states of a pass, with numbers of iterations that are known so far."""
-        nodes = work.states(self.passes.streamed)
-        known = iter(counts)
-        state: State = []
-        for node, values in zip(nodes, initial, strict=True):
-            state.append([next(known)] if node.counts else values)
-        return state
 
     def _carry(
         self,
@@ -904,43 +848,26 @@ def _scan_chunks(
 
             # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
             # are in different loops.
-            again = partial(jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
+            if tangents is not None and not turn.counts:
+                step, remainder = map(partial(jax.checkpoint, prevent_cse=False), (step, remainder))
             before = {key: kept[key] for key in turn.replays if key in kept}
             before_rest = {key: kept_rest[key] for key in turn.replays if key in kept_rest}
 
-            def sweep(
-                state: State,
-                turn: Pass = turn,
-                xs: object = (numbered, of_turn, before),
-                before_rest: StoredCarries = before_rest,
-            ) -> State:
-                if rest and turn.back:
-                    state, _ = remainder(state, before_rest)
-                state, _ = lax.scan(step, state, xs, reverse=turn.back)
-                if rest and not turn.back:
-                    state, _ = remainder(state, before_rest)
-                return work.combine_states(turn, state)
-
+            sweep = partial(
+                _over_chunks,
+                step,
+                remainder if rest else None,
+                (numbered, of_turn, before),
+                before_rest,
+                back=turn.back,
+            )
             if turn.counts:
                 work.count_iterations(turn, known, sweep)
                 continue
 
-            state = work.start(turn, known)
-            tail: list[jax.Array] = []
-            # From the end the remainder comes first.
-            if rest and turn.back:
-                state, (tail, carried_in) = again(remainder)(state, before_rest)
-                kept_rest.update(carried_in)
-            state, (outs, carried_in) = lax.scan(
-                again(step),
-                state,
-                (numbered, of_turn, before),
-                reverse=turn.back,
-            )
+            state, (outs, carried_in), (tail, carried_in_rest) = sweep(work.start(turn, known))
             kept.update(carried_in)
-            if rest and not turn.back:
-                state, (tail, carried_in) = again(remainder)(state, before_rest)
-                kept_rest.update(carried_in)
+            kept_rest.update(carried_in_rest)
 
             # Join the chunks of emitted and collected values, the remainder behind them.
             numbers = passes.outputs(turn)
@@ -955,6 +882,25 @@ def _scan_chunks(
             emitted.update(zip(turn.emits, joined, strict=False))
             known.values.update(zip(turn.collects, joined[len(turn.emits) :], strict=True))
     return work.results(known, emitted)
+
+
+def _over_chunks(
+    step: Callable[..., Taken],
+    remainder: Callable[..., Taken] | None,
+    xs: object,
+    before_rest: StoredCarries,
+    state: State,
+    *,
+    back: bool,
+) -> tuple[State, FromChunks, FromChunks]:
+    """Run a pass: over the full chunks, and the remainder, which comes first from the end."""
+    at_end: FromChunks = [], {}
+    if remainder and back:
+        state, at_end = remainder(state, before_rest)
+    state, made = lax.scan(step, state, xs, reverse=back)
+    if remainder and not back:
+        state, at_end = remainder(state, before_rest)
+    return state, made, at_end
 
 
 def _as_is(value: T) -> T:

@@ -29,10 +29,10 @@ import jax
 import numpy as np
 
 from ..._jax.evaluation import interpret
-from ..._jax.jaxprs import abstract, open_jaxpr, rebind, while_parts
+from ..._jax.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import Op, Ranges, mentions
-from ..rules.control import State, inlined_program, restore_weak_types
+from ..rules.control import State, restore_weak_types
 from ..rules.partials import is_fixed
 from ..typed_jax import lax, make_jaxpr
 from ..x64 import x64_scope
@@ -85,17 +85,9 @@ def counted_loop(op: Op) -> CountedLoop | None:
 
 
 def counts_iterations(jaxpr: object, ranges: Ranges) -> bool:
-    """Return whether a program holds a loop whose iterations are counted, in a call or not in any
-    operation.
-    """
-    for eqn in open_jaxpr(jaxpr)[0].eqns:
-        op = Op(eqn, ranges)
-        if op.name == "while" and mentions(op) and carry_until_all_done(op) is not None:
-            return True
-        program = inlined_program(eqn)
-        if program is not None and counts_iterations(program, ranges):
-            return True
-    return False
+    """Return whether a program holds a loop whose iterations are counted."""
+    ops = (Op(eqn, ranges) for eqn in equations(jaxpr) if eqn.primitive.name == "while")
+    return any(mentions(op) and carry_until_all_done(op) is not None for op in ops)
 
 
 class _UntilDone:

@@ -37,8 +37,8 @@ RUNGS = (512, 64, 8, 1)
 _MOST_BYTES = 1 << 26
 _SPARE = 8
 """A part of this many of a group's rows may be computed in vain, to run them in fewer programs."""
-_CHEAP = 128
-"""So may rows that hold a part of this many of all elements of a call, in each group."""
+_CHEAP = 16
+"""So may rows that hold a part of this many of all elements of a call, in all groups together."""
 
 
 class RowPadding(PaddedCalls):
@@ -429,7 +429,7 @@ def cheap_rows(lots: Sequence[Lot], columns: Sequence[Column]) -> list[int]:
     """How many rows of each lot may be computed in vain, as they are little beside the call."""
     sizes = [max(1, lot.group.elements(columns)) for lot in lots]
     whole = sum(size * len(lot.rows) for size, lot in zip(sizes, lots, strict=True))
-    return [whole // _CHEAP // size for size in sizes]
+    return [whole // _CHEAP // len(lots) // size for size in sizes]
 
 
 def count_lengths(
