@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import Const, Ref, as_const, interpret, number_results, values_at
-from .._jax.jaxprs import draws_jointly, equations, rebind, runs
+from .._jax.jaxprs import draws_jointly, equations, open_jaxpr, rebind, runs
 from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
@@ -185,7 +185,7 @@ class _Hoisted:
     ) -> _Hoisted:
         """Compute what does not depend on the element."""
         avals: dict[int, Aval] = {}
-        invars = program.jaxpr.invars
+        invars = open_jaxpr(program)[0].invars
         mapped = [i for i, dim in enumerate(dims) if dim is not None]
         takes = number_results([invars[i] for i in mapped], avals)
         given: list[Ref] = [*map(Const, arrays)]
