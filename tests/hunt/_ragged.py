@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
 import numpy as np
 
-from jitney import optimize, ragged
-from jitney._program.rows import blocks, groups
-from jitney.errors import AxisError
+from jitney import load, optimize, ragged
+from jitney._program.rows import blocks, lots
+from jitney.errors import AxisError, ExportError
 
 from ._options import Arrays, Option, Way
 from ._program import Program
@@ -22,7 +24,7 @@ Axes = Mapping[str, tuple[str, ...]]
 
 def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     """Some rows as long as the case, and shorter ones; also in one array, and their gradient."""
-    blocks.unfilled, groups.RUNGS = unfilled, (4, 2, 1)
+    blocks.unfilled, lots.RUNGS = unfilled, (4, 2, 1)
     axes = {name: tuple(text.split()) for name, text in program.takes}
     if any("n" in size and size != "n" for each in axes.values() for size in each):
         return None
@@ -63,8 +65,14 @@ def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
             for i in range(len(lengths))
         )
 
+    is_exported = rng.random() < 0.2
+
+    def called(arrays: Arrays) -> Any:
+        run = _saved(made, arrays) if is_exported else made
+        return run(**given(arrays))
+
     def ours(arrays: Arrays) -> Any:
-        out = made(**given(arrays))
+        out = called(arrays)
         first = theirs(**{name: x[0] if name in own else x for name, x in arrays.items()})
         structure = jax.tree.structure(first)
         leaves = structure.flatten_up_to(out)
@@ -78,8 +86,8 @@ def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 
     def refusal(arrays: Arrays) -> str | None:
         try:
-            made(**given(arrays))
-        except AxisError as error:
+            called(arrays)
+        except (AxisError, ExportError) as error:
             return str(error).splitlines()[0]
         except NotImplementedError as error:
             # Operations that JAX itself cannot map.
@@ -90,12 +98,21 @@ def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
         ours,
         by_rows,
         f'optimize(vmap={{"row": {dict.fromkeys(own, 0)!r}}}, pad={{"n": {bucket!r}}}, **{others!r})'
-        f" of rows of {lengths}, in one array {in_one}{', in padded arrays' * is_stacked}",
+        f" of rows of {lengths}, in one array {in_one}{', in padded arrays' * is_stacked}"
+        f"{', from a file' * is_exported}",
         refusal,
         f"rows {lengths}",
         "close",
         partial(_cut, axes=axes, own=own, lengths=lengths),
     )
+
+
+def _saved(made: Any, arrays: Arrays) -> Any:
+    """What a file has of a function, that was exported with these rows."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "f.jitney"
+        made.export(path, **arrays)
+        return load(path)
 
 
 BEHIND = {"f": np.nan, "c": np.nan, "V": np.nan, "b": True}

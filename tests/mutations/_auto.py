@@ -50,8 +50,8 @@ MUTATIONS = [
     Mutation(
         "a slice is one chunk, which is no loop",
         f"{_SOURCE}/trials.py",
-        "step = 2 * (way.width or max(given, default=1))",
-        "step = way.width or max(given, default=1)",
+        "step = 2 * width\n",
+        "step = width\n",
         (f"{_CALLS}a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds",),
     ),
     Mutation(
@@ -71,15 +71,29 @@ MUTATIONS = [
     Mutation(
         "auto runs callbacks once more",
         f"{_SOURCE}/trials.py",
-        "            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))\n",
+        "        refuse_effects(body)\n",
         "",
         (f"{_CALLS}callbacks_are_called_once_each",),
     ),
     Mutation(
+        "auto divides what is computed of all elements",
+        f"{_SOURCE}/trials.py",
+        "        refuse_joint_rules(body)\n",
+        "",
+        (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_stays_whole",),
+    ),
+    Mutation(
+        "a short call is compiled for a slice and once more for itself",
+        f"{_SOURCE}/trials.py",
+        "if width is None or _is_brief(calls):",
+        "if width is None:",
+        (f"{_CALLS}a_call_that_is_short_beside_its_compile_is_its_own_slice",),
+    ),
+    Mutation(
         "auto starts threads where they may hang",
         f"{_SOURCE}/trials.py",
-        "            if any(refused):\n",
-        "            if all(refused) and not refused:\n",
+        "            if refused:\n",
+        "            if refused is None:\n",
         (f"{_CALLS}threads_are_not_tried_where_workers_refuse",),
     ),
     Mutation(

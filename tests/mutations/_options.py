@@ -176,7 +176,7 @@ RECOMPUTED = [
     Mutation(
         "nothing is recomputed",
         "src/jitney/_stages/remat.py",
-        "return jax.checkpoint(fn, policy=policy)",
+        "return jax.checkpoint(fn, policy=policy_function(self.policy))",
         "return fn",
         (f"{_REMAT}true_keeps_the_arguments_only",),
     ),

@@ -22,7 +22,7 @@ MUTATIONS = [
     ),
     Mutation(
         "all rows of a block have the size of its first",
-        f"{_SOURCE}/groups.py",
+        f"{_SOURCE}/lots.py",
         "        return {name: sizes[which] for name, sizes in self._sizes.items()}",
         (
             "        first = which[:1].repeat(len(which))\n"
@@ -32,9 +32,9 @@ MUTATIONS = [
     ),
     Mutation(
         "effects of rows happen as often as a block has rows",
-        f"{_SOURCE}/groups.py",
-        "    spare = 0 if exactly else max(count // _SPARE, cheap)",
-        "    spare = count",
+        f"{_SOURCE}/lots.py",
+        "    if exactly:",
+        "    if not count:",
         (f"{_ROWS}effects_of_a_row_happen_once", f"{_ROWS}rows_are_cut_into_parts"),
     ),
     Mutation(

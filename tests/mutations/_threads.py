@@ -7,6 +7,7 @@ from tests.mutations._mutation import Mutation
 _CALLS = "tests/program/test_worker_calls.py::test_"
 _WIDTHS = "tests/program/test_width_calls.py::test_"
 _THREADS = "tests/program/test_worker_threads.py::test_"
+_CHUNKS = "tests/stages/test_mapped_chunks.py::test_"
 _SOURCE = "src/jitney/_program"
 
 MUTATIONS = [
@@ -65,5 +66,19 @@ MUTATIONS = [
         "            helper.result()",
         "            helper.running()",
         (f"{_THREADS}an_exception_of_another_thread_is_raised_with_its_traceback",),
+    ),
+    Mutation(
+        "a chunk is mapped by a rule that sees all elements",
+        "src/jitney/_axes/mapped_chunks.py",
+        '    "custom_vmap_call",\n',
+        "",
+        (f"{_CHUNKS}what_may_know_of_other_elements_is_cut_by_the_rules_of_operations",),
+    ),
+    Mutation(
+        "the last chunk gives its first elements",
+        "src/jitney/_axes/mapped_chunks.py",
+        "count * width - rest, count * width)",
+        "(count - 1) * width, (count - 1) * width + rest)",
+        (f"{_CHUNKS}results_keep_their_values_and_types",),
     ),
 ]

@@ -18,6 +18,7 @@ from ._case import Remedy
 POINTS = array([[1.0, -2.0], [3.0, 0.5], [2.0, 2.0]], np.float32)
 HOST = np.asarray(POINTS)
 OPTIONS = "_signature/options.py"
+NAMED = jax.checkpoint_policies.save_only_these_names("name")
 
 
 def energy(points: Float[Array, "points d"], order=2):
@@ -135,7 +136,22 @@ CASES = [
         {"max_compiles": "stop:3"},
         {"max_compiles": "raise:3"},
     ),
-    of_energy("_remat", "choose one of these", {"remat": "dots"}, {"remat": "dots_saveable"}),
+    Remedy(
+        "_signature/policies.py:read_policy",
+        "choose one of these",
+        lambda: optimize(remat="dots")(energy)(POINTS),
+        lambda: optimize(remat="dots_saveable")(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/policies.py:read_policy",
+        "call it",
+        lambda: optimize(remat="save_only_these_names")(energy)(POINTS),
+        lambda: optimize(remat=jax.checkpoint_policies.save_only_these_names("name"))(energy)(
+            POINTS
+        ),
+        plainly(0),
+    ),
     of_energy("_roll", 'write roll="auto"', {"roll": True}, {"roll": "auto"}),
     of_energy(
         "_precision",

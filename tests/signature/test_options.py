@@ -17,13 +17,13 @@ import jitney
 from jitney import optimize
 from jitney._signature.options import (
     NAMES,
-    POLICIES,
     PRECISIONS,
     CompileLimit,
     Options,
     VmapAxis,
     read_options,
 )
+from jitney._signature.policies import POLICIES
 from jitney.errors import OptionError
 
 
@@ -207,8 +207,8 @@ REFUSED = [
     ),
     (
         {"remat": "save_only_these_names"},
-        "remat='save_only_these_names' is not a policy",
-        "choose one of these",
+        "remat=save_only_these_names is no policy, but makes one.",
+        'call it: remat=jax.checkpoint_policies.save_only_these_names("name").',
     ),
     ({"roll": True}, "roll=True does not say what is rolled", 'write roll="auto"'),
     ({"remat": 1}, "remat=1 is not a policy", "choose one of these"),

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from jitney import optimize
@@ -17,7 +18,7 @@ X = array(np.linspace(0, 1, 8, dtype=np.float32))
 
 def deep(w: Float[Array, "n n"], x: Float[Array, "n"]) -> Float[Array, ""]:
     for _ in range(4):
-        x = jnp.sin(w @ x)
+        x = checkpoint_name(jnp.sin(w @ x), "s")
     return x.sum()
 
 
@@ -62,6 +63,9 @@ def reference():
         "checkpoint_dots",
         "dots_with_no_batch_dims_saveable",
         "checkpoint_dots_with_no_batch_dims",
+        jax.checkpoint_policies.dots_saveable,
+        jax.checkpoint_policies.save_only_these_names("s"),
+        lambda primitive, *_, **__: primitive.name == "sin",
     ],
 )
 def test_gradients_are_the_same_under_every_policy(policy):
@@ -98,13 +102,37 @@ def test_a_policy_by_name_decides_what_is_kept():
     )
 
 
+def test_a_policy_of_a_factory_decides_what_is_kept():
+    """The sine that has the name is not computed again, inside `f.grad` and where JAX takes the
+    gradient; the plan says which policy.
+    """
+
+    def named(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(checkpoint_name(jnp.sin(x), "s") ** 3 + jnp.sin(2 * x) ** 3)
+
+    def sines(name):
+        policy = jax.checkpoint_policies.save_only_these_names(name)
+        f = optimize(remat=policy)(named)
+        assert name in str(f.plan(X))
+        of_grad = str(jax.make_jaxpr(f.grad)(X)).count("= sin")
+        assert str(jax.make_jaxpr(jax.grad(f))(X)).count("= sin") == of_grad
+        return of_grad
+
+    assert sines("s") < sines("t")
+
+
+@pytest.mark.parametrize("policy", ["everything", 3])
+def test_what_is_no_policy_is_refused(policy):
+    with pytest.raises(OptionError, match="is not a policy"):
+        optimize(remat=policy)(deep)
+
+
 @pytest.mark.parametrize(
-    "policy",
-    ["save_only_these_names", "save_from_both_policies", "everything", 3, lambda *_, **__: True],
+    "policy", ["save_from_both_policies", jax.checkpoint_policies.save_only_these_names]
 )
-def test_policies_that_no_name_chooses_are_refused(policy):
-    """Factories take arguments; callables have no name."""
-    with pytest.raises(OptionError, match="not a policy that a name alone can choose"):
+def test_what_makes_a_policy_is_none(policy):
+    """By name, and the function itself: as a policy it would keep everything."""
+    with pytest.raises(OptionError, match="is no policy, but makes one"):
         optimize(remat=policy)(deep)
 
 

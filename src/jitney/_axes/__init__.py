@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from .derivative import jvp_function as jvp_function
     from .dims import evaluate as evaluate
     from .dims import is_symbolic as is_symbolic
+    from .mapped_chunks import balanced as balanced
+    from .mapped_chunks import computes_alone as computes_alone
+    from .mapped_chunks import map_in_chunks as map_in_chunks
+    from .mapped_chunks import trace_element as trace_element
     from .padded import run_differentiable as run_differentiable
     from .padded import run_padded as run_padded
     from .partitioner_fixes import partition_safe as partition_safe
@@ -77,6 +81,10 @@ else:
             "jvp_function": "derivative",
             "evaluate": "dims",
             "is_symbolic": "dims",
+            "balanced": "mapped_chunks",
+            "computes_alone": "mapped_chunks",
+            "map_in_chunks": "mapped_chunks",
+            "trace_element": "mapped_chunks",
             "map_sequentially": "sequential_vmap",
             "run_differentiable": "padded",
             "run_padded": "padded",

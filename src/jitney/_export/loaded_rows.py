@@ -27,8 +27,9 @@ from .._program.rows.columns import (
     refuse_none,
     rows_of,
 )
-from .._program.rows.groups import Lot, Member, RowGroup, rungs_of, runs_of_equal
+from .._program.rows.groups import Member, RowGroup
 from .._program.rows.lengths import RowShape, cut_columns, read_lengths
+from .._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
 from .._program.rows.ragged import PaddedRows, is_list_of_rows
 from .._program.rows.results import Part, varying, whole_results
 from .._serialized.padded_cuts import read as read_cuts
@@ -143,7 +144,12 @@ class LoadedRows:
             )
         for column in columns:
             column.demand_fit(where)
-        parts = [part for lot in self._lots(columns, count) for part in self._run(lot, columns)]
+        lots = self._lots(columns, count)
+        parts = [
+            part
+            for lot, cheap in zip(lots, cheap_rows(lots, columns), strict=True)
+            for part in self._run(lot, columns, cheap)
+        ]
         near = () if any(part.is_filled for part in parts) else self._near(columns, count)
         leaves = whole_results(
             parts,
@@ -292,17 +298,20 @@ class LoadedRows:
         count: int,
     ) -> list[Lot]:
         """Put the rows into buckets."""
-        by_bucket: dict[int, list[tuple[Member, NumPyArray]]] = {}
         kinds = (x64_is_on(), *(column.signature() for column in columns))
-        for sizes, alike in runs_of_equal(columns, np.arange(count)):
-            key = (kinds, sizes)
-            member = self._members.get(key)
-            if member is None:
-                if len(self._members) >= MAX_ENTRIES:
-                    self._members.clear()
-                member = self._members[key] = self._member(columns, int(alike[0]))
-            by_bucket.setdefault(id(member.group), []).append((member, alike))
-        return [Lot(parts[0][0].group, parts) for parts in by_bucket.values()]
+
+        def learn(sizes: tuple[int, ...], row: int) -> Member:
+            if len(self._members) >= MAX_ENTRIES:
+                self._members.clear()
+            member = self._members[kinds, sizes] = self._member(columns, row)
+            return member
+
+        return lots_of(
+            columns,
+            np.arange(count),
+            lambda sizes: self._members.get((kinds, sizes)),
+            learn,
+        )
 
     def _member(
         self,
@@ -364,10 +373,17 @@ class LoadedRows:
         self,
         lot: Lot,
         columns: Sequence[Column],
+        cheap: int,
     ) -> Iterator[Part]:
         bucket = next(bucket for bucket in self._buckets if bucket.group is lot.group)
         begin = 0
-        cut = rungs_of(len(lot.rows), bucket.rungs[0], exactly=False, rungs=bucket.rungs)
+        cut = rungs_of(
+            len(lot.rows),
+            bucket.rungs[0],
+            exactly=False,
+            cheap=cheap,
+            rungs=bucket.rungs,
+        )
         for count, rung in cut:
             # Behind the rows the last one is repeated.
             at = np.minimum(np.arange(begin, begin + rung), begin + count - 1)

@@ -14,7 +14,7 @@ from jax import export as jax_export
 from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
 from .._program.rows.block_programs import Changed
-from .._program.rows.groups import Lot
+from .._program.rows.lots import Lot
 from .._program.rows.result_form import axes_near
 from .._program.rows.row_calls import RowCall
 from .._serialized.padded_cuts import serialise_cuts

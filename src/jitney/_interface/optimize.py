@@ -70,7 +70,7 @@ def optimize(
     ragged: Literal["list", "padded"] = "list",
     chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
-    remat: bool | str = False,
+    remat: bool | str | Callable[..., object] = False,
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
@@ -98,7 +98,7 @@ def optimize(
     ragged: Literal["list", "padded"] = "list",
     chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
     memory: int | str | None = None,
-    remat: bool | str = False,
+    remat: bool | str | Callable[..., object] = False,
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool | Literal["program"] = True,
@@ -144,9 +144,10 @@ def optimize(fn: object = None, /, **options: object) -> object:
         memory: Limit on the bytes of temporaries and arguments, as the compiler counts them: a
             number, a text such as `"2GiB"`, or `"auto"` for the free memory. A program that exceeds
             it is cut into chunks, along the axis of `chunk` or the longest that can be cut.
-        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in
-            `jax.checkpoint_policies`. `"auto"` recomputes the least that brings a gradient of this
-            function below `memory`; if nothing does, a `BudgetError` states the least possible.
+        remat: Recompute intermediate values in the backward pass: True, the name of a policy in
+            `jax.checkpoint_policies`, or what a factory there returns. `"auto"` recomputes the
+            least that brings a gradient of this function below `memory`; if nothing does, a
+            `BudgetError` states the least possible.
         roll: `"auto"` compiles one of several identical layers in sequence, and runs it in a loop,
             where that is proven to give the same, compiles much faster and runs as fast; `plan`
             reports it. See `jitney.stack` for their weights.

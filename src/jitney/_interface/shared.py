@@ -23,7 +23,7 @@ def shared(fn: Callable[P, R], /) -> Program[P, R]: ...
 def shared(
     *,
     static: Names | None = None,
-    remat: bool | str = False,
+    remat: bool | str | Callable[..., object] = False,
     contracts: bool = True,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
@@ -32,7 +32,7 @@ def shared(
     /,
     *,
     static: Names | None = None,
-    remat: bool | str = False,
+    remat: bool | str | Callable[..., object] = False,
     contracts: bool = True,
 ) -> Program[P, R]: ...
 @public
@@ -41,7 +41,7 @@ def shared(
     /,
     *,
     static: Names | None = None,
-    remat: bool | str = False,
+    remat: bool | str | Callable[..., object] = False,
     contracts: bool | None = None,
     check: bool | None = None,
 ) -> object:

@@ -29,7 +29,7 @@ from .._jax.typed import Array
 from .._owners import users_function, users_level
 from .._signature.option_text import option_texts
 from .._signature.options import Options
-from .._stages import Chunk, Fill
+from .._stages import Chunk, Fill, MappedChunks
 from .._verify import is_verified
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
     else:
         fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
 
-    if _decides(body, arrays, Chunk):
+    if _decides(body, arrays, Chunk, MappedChunks):
         rule = (
             "There it acts in one program that is the outermost; here all of it is there at once."
         )
@@ -213,11 +213,15 @@ def _decides(
     body: CallPlanner,
     arrays: Sequence[object],
     kind: type[Stage],
+    *others: type[Stage],
 ) -> bool:
-    """Return whether the stage would act without the outer transform."""
+    """Return whether the stage, or another that it decides on, would act without the outer
+    transform.
+    """
     with body.numbers():
         view = body.plan_call(arrays, jit=False).view
-        return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)
+        stage = kind.plan(view, replace(body.request, nested=False))
+        return isinstance(stage, (kind, *others))
 
 
 def _say(

@@ -97,9 +97,13 @@ class Spread:
         step = self.size // self.count
         return slice(0, step * self.count, step)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.count == self.size
+
     def of(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arrays of these elements."""
-        if self.count == self.size:
+        if self.is_whole:
             return [*arrays]
         return [
             array

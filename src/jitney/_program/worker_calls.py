@@ -340,6 +340,32 @@ def refuse_effects(jaxpr: object) -> None:
         )
 
 
+def element_of(entry: Specialization, arrays: Sequence[Array]) -> object:
+    """Trace the program of one element of the mapped axes."""
+    with entry.numbers():
+        planned = entry.plan_call(arrays, jit=False)
+        one = planned.plan.seen_inside(Vmap, planned.view)
+        avals = [leaf.abstract() for leaf in one.leaves]
+        return jax.make_jaxpr(entry.body_inside(planned.plan, Vmap))(*avals)
+
+
+def refuse_joint_rules(element: object) -> None:
+    """Check that no operation of an element has a rule of its own for `jax.vmap`, which sees all
+    elements together, and may make something else of a part of them.
+
+    Raises:
+        Unsplit: One has.
+    """
+    for eqn in Insides().equations(element):
+        if eqn.primitive.name == "custom_vmap_call":
+            raise Unsplit(
+                f"{source_of(eqn) or 'it'} has its own rule for `jax.vmap` (`custom_vmap`), which"
+                " sees all elements",
+                is_refused=True,
+                fix="write the function without that rule, ",
+            )
+
+
 def refuse_lapack(jaxpr: object) -> None:
     """Check that threads which run a program cannot wait for each other in LAPACK.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .._errors import shortlist
-from .._stages import AutoRemat, Chunk, Fill, Jit, Place
+from .._stages import AutoRemat, Chunk, Fill, Jit, MappedChunks, Place
 from .._stages.chunk import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
@@ -113,8 +113,8 @@ def _show(pen: _Pen, stage: Stage, view: View, cut: Cut | None) -> None:
             pen.sketch(bucket(axis, pen.left, pen.y, pen.wide))
     elif isinstance(stage, Place) and any(map(any, stage.specs)):
         pen.sketch(shards(stage, view, pen.left, pen.y, pen.wide))
-    elif isinstance(stage, Chunk) and cut is not None and cut.passes is not None:
-        pen.sketch(chunks(cut, cut.passes, pen.left, pen.y, pen.wide))
+    elif isinstance(stage, (Chunk, MappedChunks)) and cut is not None:
+        pen.sketch(chunks(cut, pen.left, pen.y, pen.wide))
 
 
 def _body(pen: _Pen, function: str, derivative: str) -> None:

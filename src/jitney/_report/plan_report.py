@@ -33,7 +33,7 @@ from .._program.worker_calls import Unsplit, reason_of, refuse_part, split_of
 from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO, Options, is_measured
-from .._stages import Chunk, Mask, Place, Precision, Vmap
+from .._stages import Chunk, MappedChunks, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
 from .._stages.derive import Decision, Derived, decisions
@@ -192,12 +192,11 @@ def report(
     ]
 
     # Chunks, with the passes over the data and the memory that was measured for them.
-    chunk, cut = plan.of(Chunk), None
     stages = [_width_line(entry, arrays, line) for line in stages]
-    if chunk is not None and ready:
-        with entry.numbers():
-            cut = chunk.cut(entry.body_inside(plan, Chunk))
-        stages.append(PlanLine("passes", cut.passes is not None, cut.text))
+    cut = _cut(plan, entry, planned.view) if ready else None
+    if cut is not None:
+        is_cut = cut.is_mapped or cut.passes is not None
+        stages.append(PlanLine("passes", is_cut, cut.text))
         if cut.fit is not None:
             stages.append(PlanLine("memory", taken=True, why=str(cut.fit)))
 
@@ -242,6 +241,29 @@ def report(
         view=planned.view,
         cut=cut,
     )
+
+
+def _cut(
+    plan: Plan,
+    entry: Specialization,
+    view: View,
+) -> Cut | None:
+    """Return how an axis is cut into chunks, if one is; traces the body."""
+    chunk, mapped = plan.of(Chunk), plan.of(MappedChunks)
+    with entry.numbers():
+        if mapped is not None:
+            avals = [leaf.abstract() for leaf in plan.seen_inside(Vmap, view).leaves]
+            if not mapped.is_proven(entry.body_inside(plan, Vmap), avals):
+                return Cut(
+                    mapped.axis,
+                    None,
+                    mapped.length,
+                    size=mapped.size,
+                    is_mapped=True,
+                )
+            plan = plan.by_proof()
+            chunk = plan.of(Chunk)
+        return None if chunk is None else chunk.cut(entry.body_inside(plan, Chunk))
 
 
 def _hidden_stages(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:

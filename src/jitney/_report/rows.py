@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._errors import plural
-from .._program.rows.groups import Lot, count_sizes
+from .._program.rows.lots import Lot, count_sizes
 from .plan_report import PlanLine, Report, report
 
 if TYPE_CHECKING:

@@ -56,12 +56,19 @@ def bucket(axis: PaddedAxis, x: float, y: float, wide: float) -> Sketch:
 
 def chunks(
     cut: Cut,
-    passes: _axes.Passes,
     x: float,
     y: float,
     wide: float,
 ) -> Sketch:
-    """Draw a row for each pass over the data, with its chunks in order."""
+    """Draw a row for each pass over the data, with its chunks in order; nothing if all of it
+    fits.
+    """
+    rows = [(False, "`jax.vmap` of the body")] if cut.is_mapped else []
+    if cut.passes is not None:
+        for number, each in enumerate(cut.passes.passes):
+            rows.append((each.back, _does(cut.passes, number)))
+    if not rows:
+        return [], 0.0
     # Each device cuts its own part of a sharded axis into chunks.
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
     count = -(-part // cut.width)
@@ -71,8 +78,8 @@ def chunks(
 
     parts: list[str] = []
     top = y
-    for number, each in enumerate(passes.passes, 1):
-        parts.append(words(x, top + 12, f"pass {number} {'<-' if each.back else '->'}", "soft"))
+    for number, (is_back, does) in enumerate(rows, 1):
+        parts.append(words(x, top + 12, f"pass {number} {'<-' if is_back else '->'}", "soft"))
         for i, chunk in enumerate(shown):
             left = x + _LABEL + step * i
             if not chunk:
@@ -93,7 +100,7 @@ def chunks(
                 parts.append(
                     words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle")
                 )
-        told = wrap_text(_does(passes, number - 1), wide - _LABEL, 2)
+        told = wrap_text(does, wide - _LABEL, 2)
         parts += [
             words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft")
             for i, line in enumerate(told)

@@ -26,6 +26,7 @@ from .._precision import FULL, LOW, Policy, tokens
 from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .buckets import Bucket
 from .paths import Steps, root_of, stem_of, steps_of
+from .policies import RematPolicy, read_policy
 from .renamed import warn_renamed
 
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -34,14 +35,6 @@ MEASURED = "fast"
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
 DEFAULT = "default"
 # Factories in `jax.checkpoint_policies` take arguments, so a name alone does not choose a policy.
-POLICIES = (
-    "everything_saveable",
-    "nothing_saveable",
-    "dots_saveable",
-    "checkpoint_dots",
-    "dots_with_no_batch_dims_saveable",
-    "checkpoint_dots_with_no_batch_dims",
-)
 MAX_VMAP_AXES = 8
 MOST_WORKERS = 1024
 Wrt = str | tuple[str, ...] | list[str] | None
@@ -142,7 +135,7 @@ class Options:
     ragged: str = "list"
     chunk: tuple[tuple[str, int | str], ...] = ()
     memory: int | str | None = None
-    remat: str | None = None
+    remat: str | RematPolicy | None = None
     roll: str | None = None
     precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool | Literal["program"] = True
@@ -381,7 +374,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         ),
         chunk=_chunk(where, raw.get("chunk")),
         memory=_memory(where, raw.get("memory")),
-        remat=_remat(where, raw.get("remat", False)),
+        remat=read_policy(where, raw.get("remat", False)),
         roll=_roll(where, raw.get("roll")),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
@@ -702,28 +695,6 @@ def _auto(where: Where | str, value: object) -> bool | str | None:
         '`auto` is True, False, or "exact" for widths whose results are equal to the bit.',
         "write auto=True.",
     )
-
-
-def _remat(where: Where | str, value: object) -> str | None:
-    if value is None or value is False:
-        return None
-    if value is True:
-        return "nothing_saveable"
-    if isinstance(value, str) and value == AUTO:
-        return AUTO
-    if (
-        not isinstance(value, str)
-        or value not in POLICIES
-        or not hasattr(jax.checkpoint_policies, value)
-    ):
-        fail(
-            where,
-            f"remat={value!r} is not a policy that a name alone can choose.",
-            f'`remat` takes True, "auto" or one of {", ".join(POLICIES)} from'
-            " `jax.checkpoint_policies`.",
-            "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.",
-        )
-    return value
 
 
 def _roll(where: Where | str, value: object) -> str | None:

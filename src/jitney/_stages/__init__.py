@@ -23,6 +23,7 @@ from .auto_remat import AutoRemat as AutoRemat
 from .chunk import Chunk as Chunk
 from .fill import Fill as Fill
 from .jit import Jit as Jit
+from .mapped_chunks import MappedChunks as MappedChunks
 from .mask import Mask as Mask
 from .precision import Precision as Precision
 from .remat import Remat as Remat

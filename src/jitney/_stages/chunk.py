@@ -39,6 +39,7 @@ from .._view.named_axes import (
 from .._view.result import Outcome
 from .._view.view import View
 from .bounded import Bounded, Whole, is_open
+from .mapped_chunks import MappedChunks
 from .sharding import Place
 from .stage import Fn, Request, Shardings, Skip, Stage
 from .vmap import Dims, Levels, OneByOne, levels_of
@@ -59,11 +60,13 @@ class Cut:
 
     Args:
         axis: Axis that is cut.
-        passes: Passes over the data; None if the whole fits and nothing is cut.
+        passes: Passes over the data; None if the whole fits and nothing is cut, and for an axis
+            that is mapped in chunks.
         width: Elements in one chunk.
         fit: Measured bytes, if `memory` was given.
         devices: Devices that share the axis, each with chunks of its own; None if there is one.
         size: Size of the axis.
+        is_mapped: Whether each chunk is `jax.vmap` of the body, which needs no proof.
     """
 
     axis: str
@@ -72,10 +75,13 @@ class Cut:
     fit: Fit | None = None
     devices: _axes.Devices | None = None
     size: int = 0
+    is_mapped: bool = False
 
     @property
     def text(self) -> str:
         """Description for a line of the plan."""
+        if self.is_mapped:
+            return f"1 over the data, {self.width} of {self.axis} at a time by `jax.vmap`"
         if self.passes is None:
             return "not cut: all of it fits"
         back = sum(pass_.back for pass_ in self.passes.passes)
@@ -166,7 +172,7 @@ class Chunk(Stage):
         cls,
         view: View,
         request: Request,
-    ) -> Self | OneByOne | Bounded | Whole | Skip:
+    ) -> Self | OneByOne | MappedChunks | Bounded | Whole | Skip:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
@@ -205,7 +211,15 @@ class Chunk(Stage):
         if stage.size < _FEWEST or (stage.chunk is not None and stage.part <= stage.chunk):
             each = "" if stage.devices is None else " on each device"
             return Skip("chunk", f"{axis}={stage.size} is one chunk{each}")
-        return stage
+        if stage.chunk is None or not MappedChunks.fits(view, request, axis, stage.levels):
+            return stage
+        return MappedChunks(
+            axis,
+            stage.size,
+            stage.chunk,
+            stage,
+            stage.why,
+        )
 
     @classmethod
     def of(

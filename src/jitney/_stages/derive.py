@@ -47,6 +47,7 @@ from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO, VmapAxis
 from .._signature.paths import root_of
+from .._signature.policies import RematPolicy, policy_function
 from .._sparsity import REVERSE, WAYS, Mode, PassMode
 from .auto_remat import choose_residuals
 from .remat import remat_to_fit
@@ -166,7 +167,7 @@ class Derived:
     mode: Mode = "auto"
     sparse: bool = False
     memory: int | str | None = None
-    remat: str | None = None
+    remat: str | RematPolicy | None = None
     aux: bool = False
     summed: bool = False
     plain: bool = False
@@ -822,10 +823,13 @@ class _Derivation:
         return parts[self.names[0]] if self.derived.single else dict(parts)
 
 
-def _recomputing(fn: Callable[[Arguments], T], policy: str | None) -> Callable[[Arguments], T]:
+def _recomputing(
+    fn: Callable[[Arguments], T],
+    policy: str | RematPolicy | None,
+) -> Callable[[Arguments], T]:
     if policy is None or policy == AUTO:
         return fn
-    return jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+    return jax.checkpoint(fn, policy=policy_function(policy))
 
 
 def _sparse(block: Any) -> Any:

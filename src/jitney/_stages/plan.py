@@ -11,7 +11,7 @@ from .._jax.debug_names import named_like
 from .._jax.typed import Array
 from .._view.result import Outcome
 from .._view.view import View
-from . import PIPELINE, Jit
+from . import PIPELINE, Jit, MappedChunks, Vmap
 from .stage import Fn, Request, S, Stage, name_scope
 
 
@@ -44,6 +44,18 @@ class Plan:
     def stage(self, name: str) -> Stage:
         """Decision with this name, skipped or not."""
         return next(stage for stage in self.stages if stage.name == name)
+
+    def by_proof(self) -> Plan:
+        """Plan that cuts the axis of MappedChunks by the rules of operations instead."""
+        stages: list[Stage] = []
+        for stage in self.stages:
+            if isinstance(stage, MappedChunks):
+                stages.append(stage.proven)
+            elif isinstance(stage, Vmap):
+                stages.append(replace(stage, loop=None))
+            else:
+                stages.append(stage)
+        return Plan(tuple(stages))
 
     def build(self, body: Fn, outcome: Outcome) -> Fn:
         """Wrap the body in every stage inside Jit, and run their second steps on the results.

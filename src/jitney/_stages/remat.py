@@ -16,6 +16,7 @@ from .._jax.memory import compiled_bytes, text
 from .._jax.primitives import PLAIN_CALLS
 from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
 from .._signature.options import AUTO
+from .._signature.policies import RematPolicy, policy_function
 from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
@@ -25,7 +26,7 @@ from .stage import Fn, Request, Skip, Stage
 class Remat(Stage):
     """`jax.checkpoint` around the body, under a policy of `jax.checkpoint_policies`."""
 
-    policy: str
+    policy: str | RematPolicy
     why: str = field(compare=False)
     name: str = field(default="remat", compare=False)
 
@@ -43,8 +44,7 @@ class Remat(Stage):
         return cls(policy, f"the backward pass keeps what `{policy}` says and recomputes the rest")
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        policy = getattr(jax.checkpoint_policies, self.policy)
-        return jax.checkpoint(fn, policy=policy)
+        return jax.checkpoint(fn, policy=policy_function(self.policy))
 
 
 # Below: rematerialisation for `memory=` in a derivative.

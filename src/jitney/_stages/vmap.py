@@ -4,7 +4,7 @@
         ->  jax.vmap(body, in_axes=(0, None))
 
 An array is mapped if it has one dimension more than its annotation (`positions_by_rank`), or as the
-option says (`dict_form.py`). `OneByOne` runs the axis as a loop.
+option says (`dict_form.py`). `OneByOne` and `MappedChunks` run an axis as a loop.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .dict_form import Dims as Dims
 from .dict_form import dict_form, positions_by_path
+from .mapped_chunks import MappedChunks
 from .possible_stacks import clause_on, possible_stacks, warning_of
 from .stage import Fn, Request, Skip, Stage
 
@@ -38,7 +39,8 @@ class Vmap(Stage):
     axes: tuple[str, ...]
     levels: tuple[Dims, ...]
     why: str = field(compare=False)
-    one_by_one: OneByOne | None = None
+    # Stage that runs one of the axes in a loop.
+    loop: OneByOne | MappedChunks | None = None
     # Text of the warning that an argument, which is shared, looks like a stack.
     guess: str = field(default="", compare=False)
     name: str = field(default="vmap", compare=False)
@@ -77,7 +79,8 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         if not levels:
             return Skip("vmap", why)
-        return cls(tuple(axes), tuple(levels), why, request.outer_stage(OneByOne), guess)
+        loop = request.outer_stage(OneByOne) or request.outer_stage(MappedChunks)
+        return cls(tuple(axes), tuple(levels), why, loop, guess)
 
     @property
     def scope(self) -> str:
@@ -91,9 +94,8 @@ class Vmap(Stage):
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         outcome.levels = self.axes
         for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
-            looped = self.one_by_one
-            if looped is not None and looped.axis == axis:
-                fn = looped.loop_over(fn, dims)
+            if self.loop is not None and self.loop.axis == axis:
+                fn = self.loop.loop_over(fn, dims, outcome)
             else:
                 fn = jax.vmap(fn, in_axes=dims)
         return fn
@@ -149,7 +151,12 @@ class OneByOne(Stage):
         )
         return cls(axis, request.nested, why)
 
-    def loop_over(self, fn: Fn, dims: Dims) -> Fn:
+    def loop_over(
+        self,
+        fn: Fn,
+        dims: Dims,
+        outcome: Outcome,
+    ) -> Fn:
         """Run the function over the axis in a loop."""
         return _axes.map_sequentially(fn, dims, is_differentiated=self.is_differentiated)
 

@@ -26,6 +26,7 @@ from .._jax.mesh import current
 from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array
 from .._signature.options import Options
+from .._signature.policies import RematPolicy
 from .._stages.derive import COTANGENT, Derived, without_directions
 from .._version import __version__
 from .difference import Difference, numbers
@@ -264,7 +265,8 @@ def _option_texts(options: Options) -> dict[str, str]:
     settings: dict[str, object] = {
         "static": options.static or None,
         "memory": options.memory,
-        "remat": options.remat,
+        # A policy without a name cannot be written; what it keeps changes no number.
+        "remat": True if isinstance(options.remat, RematPolicy) else options.remat,
         "roll": options.roll,
         "workers": options.workers,
     }

@@ -70,20 +70,34 @@ def test_nothing_is_tried_before_calls_have_taken_as_long_as_their_compile(machi
 
 
 def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
-    """Whichever is most, of the elements, and two chunks; here an element takes a second."""
+    """Whichever is most, of the elements, and two chunks; here an element takes a second. Half of
+    all elements are no slice.
+    """
     big = np.zeros((4096, 5), np.float32)
     f = optimize(**AUTO)(residual)
     learnt(f, W, big)
     sizes = dict(machine.runs[::-1])
     assert sizes["64 at a time"] == 256
-    assert sizes["whole in threads"] == 256
+    assert sizes["whole in threads"] == 4096
     assert sizes["1,024 at a time"] == 2048
 
     machine.runs.clear()
     machine.rates = {"whole": 4e-6}
-    machine.compiling = 0.1
+    machine.compiling = 0.03
     learnt(f, W, np.zeros((2000, 5), np.float32))
     assert dict(machine.runs[::-1])["64 at a time"] == 1280
+
+
+def test_a_call_that_is_short_beside_its_compile_is_its_own_slice(machine):
+    """It is compiled once for each way, and not once more where the choice falls."""
+    machine.rates = {"whole": 1e-5, "64 at a time": 1e-6, "64 at a time in threads": 1e-5}
+    machine.compiling = 0.1
+    f = optimize(**AUTO)(residual)
+    for _ in range(20):
+        f(W, np.zeros((2000, 5), np.float32))
+    runs = set(machine.runs)
+    assert ("64 at a time", 2000) in runs
+    assert {elements for _, elements in runs} == {2000}
 
 
 @pytest.mark.core("rates3-*")
@@ -415,6 +429,22 @@ def test_draws_from_one_key_are_not_divided(machine):
         np.testing.assert_allclose(f(keys, ROWS), want, rtol=1e-5, atol=1e-6)
     assert machine.tried == []
     assert "draws for all elements at once" in auto_line(f, keys, ROWS)
+
+
+def test_a_rule_for_vmap_that_sees_all_elements_stays_whole(machine):
+    """In threads each part would subtract its own mean."""
+    machine.rates = {"whole in threads": 0.1}
+
+    def centred(x: Float[Array, ""]) -> Float[Array, ""]:
+        same = jax.custom_batching.custom_vmap(lambda x: x * 0)
+        same.def_vmap(lambda size, are_mapped, x: (x - jnp.mean(x), True))
+        return same(x)
+
+    f = optimize(**AUTO)(centred)
+    x = ROWS[:, 0]
+    np.testing.assert_allclose(learnt(f, x), x - x.mean(), rtol=1e-5, atol=1e-6)
+    assert not machine.tried
+    assert "has its own rule for `jax.vmap`" in auto_line(f, x)
 
 
 @pytest.mark.rest

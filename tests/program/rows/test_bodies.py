@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney._program.rows import blocks, groups
+from jitney._program.rows import blocks, lots
 from jitney.errors import AxisError
 from tests.axes import _cases as cases
 from tests.axes.test_verified import annotated
@@ -35,7 +35,7 @@ def garbage(monkeypatch):
 
     monkeypatch.setattr(blocks, "unfilled", unfilled)
     # Two rows in a block, so that their lengths differ within one.
-    monkeypatch.setattr(groups, "RUNGS", (2, 1))
+    monkeypatch.setattr(lots, "RUNGS", (2, 1))
 
 
 def rows_of(case, sizes, seed=0):

@@ -18,7 +18,8 @@ import jitney
 from jitney import optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
-from jitney._program.rows import groups
+from jitney._program.rows import groups, lots
+from jitney._program.rows.columns import Column
 from jitney.errors import AxisError, ContractError, OptionError, VerificationError
 from tests._monitor import listening
 from tests._switched import environment
@@ -269,17 +270,47 @@ def test_rows_are_cut_into_parts(exactly, count, most, cheap):
     """All of them, at most an eighth more, or what is cheap, and none more where effects would
     happen twice.
     """
-    parts = groups.rungs_of(count, most, exactly=exactly, cheap=cheap)
+    parts = lots.rungs_of(count, most, exactly=exactly, cheap=cheap)
     assert sum(rows for rows, _ in parts) == count
     assert all(1 <= rows <= rung <= most for rows, rung in parts)
     assert sum(rung for _, rung in parts) <= count + (0 if exactly else max(count // 8, cheap))
 
 
-def test_few_rows_take_the_least_program_that_holds_them():
-    """Where what it computes in vain is cheap."""
-    assert groups.rungs_of(5, 512, exactly=False, cheap=600) == [(5, 8)]
-    assert groups.rungs_of(530, 512, exactly=False, cheap=600) == [(512, 512), (18, 64)]
-    assert groups.rungs_of(5, 512, exactly=True, cheap=600) == [(1, 1)] * 5
+def test_no_program_is_smaller_than_what_is_cheap():
+    """So another number of rows finds the programs of the first."""
+    assert lots.rungs_of(5, 512, exactly=False, cheap=7) == [(5, 8)]
+    assert lots.rungs_of(530, 512, exactly=False, cheap=70) == [(512, 512), (18, 64)]
+    assert lots.rungs_of(70, 512, exactly=False, cheap=70) == [(64, 64), (6, 64)]
+    assert lots.rungs_of(70, 512, exactly=False, cheap=511) == [(70, 512)]
+    assert lots.rungs_of(5, 512, exactly=True, cheap=600) == [(1, 1)] * 5
+
+
+def test_lots_have_the_rows_of_a_group_in_the_order_of_the_caller():
+    """Each with its own sizes, of which two axes of unlike arrays may differ; what is found out is
+    asked once for all rows of the same sizes.
+    """
+    sizes = RNG.integers(1, 6, (40, 2)).tolist()
+    sizes[7] = [3, 1 << 20]  # no table of sizes so long
+    pairs = [np.zeros(pair, np.int8) for pair in sizes]
+    both = [np.zeros((second,), np.int8) for _, second in sizes]
+    columns = [Column("each", pairs), Column("each", both), Column("shared", W)]
+    odd, even = (groups.RowGroup(name, None, ()) for name in ("odd", "even"))
+    asked = []
+
+    def learn(dims, row):
+        assert dims == (*sizes[row], sizes[row][1])
+        asked.append(dims)
+        return groups.Member(odd if dims[0] % 2 else even, {"n": dims[0], "m": dims[1]})
+
+    chosen = np.arange(3, 40)
+    found = lots.lots_of(columns, chosen, lambda dims: None, learn)
+    assert len(asked) == len(set(asked)) == len({tuple(sizes[row]) for row in chosen})
+    assert len(found) == 2
+    for lot in found:
+        rest = lot.group.key == "odd"
+        assert lot.rows.tolist() == [row for row in chosen if sizes[row][0] % 2 == rest]
+        own = lot.sizes(np.arange(len(lot.rows)))
+        assert list(zip(own["n"], own["m"], strict=True)) == [tuple(sizes[r]) for r in lot.rows]
 
 
 @pytest.mark.rest

@@ -156,6 +156,12 @@ class AutoCalls(WholeCalls):
             return unsplit.what
         return ""
 
+    @staticmethod
+    def refused_program(entry: Specialization, arrays: Sequence[Array]) -> str:
+        """Return why threads do not share such a call; "" if they do, and then it is compiled."""
+        program = "no `workers` given" if entry.workers is None else entry.workers.program(arrays)
+        return program if isinstance(program, str) else ""
+
     # Until the choice falls.
 
     def _learn(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:

@@ -19,10 +19,9 @@ from ..._jax.jaxprs import equations
 from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..._limits import allowed_cores
-from ..._stages import Vmap
 from ..._switches import EXACT
 from ..parts import Spread
-from ..worker_calls import Unsplit, refuse_effects
+from ..worker_calls import Unsplit, element_of, refuse_effects, refuse_joint_rules
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .search import WHOLE, RunWay, Search
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
     from ..entry import Specialization
     from .auto_calls import AutoCalls
 
-# A slice is this part of the elements, or as many as take so long.
-_SLICE, _WORK = 16, 0.005
-# A way is timed so often, or until it has run so long.
-_TIMES, _LONG = 3, 0.25
+# A slice is this part of the elements, or as many as take so long; or all of a call of which so
+# many take no longer than a compile, since the end of the search would compile for all once more.
+_SLICE, _WORK, _BRIEF = 16, 0.005, 4
+# A way is timed so often, or until it has run so long, or so many calls of the whole.
+_TIMES, _LONG, _WHOLES = 3, 0.25, 2
 # A way that is not quicker than the whole by this factor is not taken; by the second, a long call
 # needs no whole beside it.
 _GAIN, _CLEARLY = 0.95, 0.8
@@ -62,14 +62,9 @@ class Trials:
         Raises:
             Unsplit: The program does something besides computing each element alone.
         """
-        entry = self._entry
-        with entry.numbers():
-            refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
-            planned = entry.plan_call(arrays, jit=False)
-            one = planned.plan.seen_inside(Vmap, planned.view)
-            body = jax.make_jaxpr(entry.body_inside(planned.plan, Vmap))(
-                *(leaf.abstract() for leaf in one.leaves)
-            )
+        body = element_of(self._entry, arrays)
+        refuse_effects(body)
+        refuse_joint_rules(body)
         return Search(
             calls.size,
             self._calls.widths(),
@@ -92,8 +87,12 @@ class Trials:
         # One more way, if it can pay.
         whole, taken = calls.times.least or 0.0, calls.times.taken
         way = search.next_way(whole)
-        if way is not None and search.affords(2, _trial_cost(whole), whole, taken):
-            return self._try(calls, search, way, arrays)
+        if way is not None:
+            spread = self._spread(calls, way)
+            cost = _trial_cost(whole, spread.count / spread.size)
+            compiles = 1 if _is_brief(calls) else 2
+            if search.affords(compiles, cost, whole, taken):
+                return self._try(calls, search, way, spread, arrays)
 
         # No more ways: the best on slices runs this call.
         given_up = [] if way is None else [f"given up, as {way} could not be repaid in time"]
@@ -109,14 +108,17 @@ class Trials:
         calls: CallsOfSize,
         search: Search,
         way: RunWay,
+        spread: Spread,
         arrays: Sequence[Array],
     ) -> object:
         """Run a slice of a call in one way, then the call itself."""
         began = call_times.clock()
-        spread = self._spread(calls, way)
+        limit = _LONG
+        if spread.is_whole:
+            limit = min(limit, _WHOLES * (calls.times.least or limit))
         out, failure = None, ""
         try:
-            out = self._time(search, way, spread, arrays)
+            out = self._time(search, way, spread, arrays, limit)
         except _FAILED as error:
             failure = type(error).__name__
         search.spent += call_times.clock() - began
@@ -134,10 +136,14 @@ class Trials:
     def _spread(self, calls: CallsOfSize, way: RunWay) -> Spread:
         """Return the elements that a way is tried on."""
         size, whole = calls.size, calls.times.least or _WORK
+        given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
+        width = way.width or max(given, default=None)
+        # What runs at a time must not be less than in the call.
+        if width is None or _is_brief(calls):
+            return Spread(size, size, calls.dims)
         count = max(size / _SLICE, size * _WORK / whole)
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
-        given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
-        step = 2 * (way.width or max(given, default=1))
+        step = 2 * width
         step *= allowed_cores().value if way.threads else 1
         return Spread(size, min(size, math.ceil(count / step) * step), calls.dims)
 
@@ -147,21 +153,26 @@ class Trials:
         way: RunWay,
         spread: Spread,
         arrays: Sequence[Array],
+        limit: float,
     ) -> object:
-        """Time a way on some elements, and return their result; None if it cannot run."""
+        """Time a way on some elements, for so many seconds, and return their result; None if it
+        cannot run.
+        """
         began = call_times.clock()
         some = spread.of(arrays)
         if way.threads:
             # Not even on a slice where the call itself could not be shared: XLA may hang.
-            entry = self._calls.entry_of(way)
-            refused = [self._calls.refused_threads(entry, each) for each in (arrays, some)]
-            if any(refused):
-                search.drop(way, max(refused))
+            entry, refused = self._calls.entry_of(way), ""
+            if not spread.is_whole:
+                refused = self._calls.refused_threads(entry, arrays)
+            refused = refused or self._calls.refused_program(entry, some)
+            if refused:
+                search.drop(way, refused)
                 return None
         out = jax.block_until_ready(self._calls.run_way(way, some))
         first = call_times.clock() - began
         times: list[float] = []
-        while len(times) < _TIMES and sum(times) < _LONG:
+        while len(times) < _TIMES and sum(times) < limit:
             out, seconds = self._timed(way, some)
             times.append(seconds)
         least = min(times)
@@ -246,13 +257,19 @@ class Trials:
         return ours, chosen, theirs, whole
 
 
-def _trial_cost(whole: float) -> float:
-    """Return the seconds of a trial on a slice and of the comparison at the end, without their
-    compiles.
+def _is_brief(calls: CallsOfSize) -> bool:
+    """Return whether a call takes little time beside a compile, so that ways run all of it."""
+    whole = calls.times.least or _WORK
+    return _BRIEF * whole <= (calls.compile_seconds or 0.0)
+
+
+def _trial_cost(whole: float, share: float) -> float:
+    """Return the seconds of a trial on a share of the elements and of the comparison at the end,
+    without their compiles.
     """
     if whole > _LONG:
-        return 2 * whole / _SLICE + whole
-    return (1 + _TIMES) * whole / _SLICE + 2 * _TIMES * whole
+        return 2 * whole * share + whole
+    return (1 + _TIMES) * whole * share + 2 * _TIMES * whole
 
 
 def _are_equal(ours: object, theirs: object, rows: slice | None = None) -> bool:

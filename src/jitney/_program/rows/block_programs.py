@@ -24,7 +24,7 @@ from ..._jax.typed import Jitted
 from ..._signature.options import OPTIONAL, Options
 from ..._stages.sharding import no_mesh
 from ..._view.layout import aval_parts
-from . import groups as of_rows
+from . import lots
 from .groups import RowGroup, RowGroups
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def rungs_for(
     """
     most = [size for _, size in options.chunk if isinstance(size, int)]
     most += [] if limit is None else [max(1, limit)]
-    rungs = of_rows.RUNGS
+    rungs = lots.RUNGS
     if most:
         rungs = (min(most), *(rung for rung in rungs if rung < min(most)))
     return rungs if devices is None else devices.rungs(rungs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeGuard
 
 import jax
@@ -18,7 +20,7 @@ from .ragged import SHORT, PaddedRows, Ragged
 
 if TYPE_CHECKING:
     from .columns import Column
-    from .groups import Lot
+    from .lots import Lot
 
 
 def block(
@@ -56,7 +58,7 @@ def block(
         filled = whole.filled(rows, shape, takes=takes)
         return filled.astype(aval_parts(filled)[1]) if isinstance(filled, np.ndarray) else filled
 
-    arrays = [column.values[row] for row in rows.tolist()]
+    arrays = _chosen(column.values, rows.tolist())
     # NumPy has neither tracers nor keys nor weak types.
     _, dtype, weak = aval_parts(arrays[0])
     if column.is_traced or weak or issubdtype(dtype, extended):
@@ -64,8 +66,11 @@ def block(
 
     out = unfilled((len(rows), *shape), dtype)
     if len(shape) == 1 and takes:
-        for place, array in zip(out, arrays, strict=True):
-            place[: array.shape[0]] = array
+        # One slice a row: views of rows would be two.
+        flat, begin = out.reshape(-1), 0
+        for array in arrays:
+            flat[begin : begin + len(array)] = array
+            begin += shape[0]
     else:
         for place, array in enumerate(arrays):
             host = np.asarray(array)
@@ -73,6 +78,10 @@ def block(
                 host = repeat_edges(host, shape)
             out[(place, *map(slice, host.shape))] = host
     return _where_rows_are(arrays[0], out)
+
+
+def _chosen(values: Sequence[Array], rows: Sequence[int]) -> Sequence[Array]:
+    return itemgetter(*rows)(values) if len(rows) > 1 else [values[row] for row in rows]
 
 
 def shared_array(

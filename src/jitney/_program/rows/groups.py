@@ -1,4 +1,4 @@
-"""Rows of one bucket, which one program runs, and how many of them it takes at a time.
+"""Rows of one bucket, which one program runs.
 
 Rows of sizes 0 and 1, and above the largest bucket, run at exact size: a group for each size.
 """
@@ -6,8 +6,8 @@ Rows of sizes 0 and 1, and above the largest bucket, run at exact size: a group 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -23,6 +23,7 @@ from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
+from .lots import Lot, lots_of
 
 if TYPE_CHECKING:
     from ..entry import Specialization
@@ -32,13 +33,7 @@ Axes = tuple[int, ...]
 """Positions in the result of a row."""
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of the arrays of one row."""
-RUNGS = (512, 64, 8, 1)
-"""How many rows a program takes at a time."""
 _MOST_BYTES = 1 << 26
-_SPARE = 8
-"""A part of this many of a group's rows may be computed in vain, to run them in fewer programs."""
-_CHEAP = 16
-"""So may rows that hold a part of this many of all elements of a call, in all groups together."""
 
 
 class RowPadding(PaddedCalls):
@@ -119,50 +114,6 @@ class Member:
     numbers: Sequence[Array] = ()
 
 
-class Lot:
-    """The rows of a call that are in one group, in the caller's order.
-
-    Args:
-        group: The group.
-        parts: Members of the group, with the numbers of their rows.
-    """
-
-    def __init__(
-        self,
-        group: RowGroup,
-        parts: Sequence[tuple[Member, NumPyArray]],
-    ):
-        self.group = group
-        self.members = [member for member, _ in parts]
-        self.counts = np.array([len(rows) for _, rows in parts])
-        rows = np.concatenate([rows for _, rows in parts])
-        order = np.argsort(rows)
-        self.rows = rows[order]
-        self.member_of = np.repeat(np.arange(len(parts)), self.counts)[order]
-        self._sizes = {
-            name: np.array([member.sizes[name] for member in self.members], np.int32)
-            for name in self.members[0].sizes
-        }
-
-    def sizes(self, at: NumPyArray) -> dict[str, NumPyArray]:
-        """Axis -> the true sizes of the rows at these places."""
-        which = self.member_of[at]
-        return {name: sizes[which] for name, sizes in self._sizes.items()}
-
-    @property
-    def is_filled(self) -> bool:
-        """True if all padded axes of its rows are filled, and none is at its exact size."""
-        recipe = self.group.recipe
-        return recipe is not None and len(recipe.fill.axes) == len(self._sizes)
-
-    def numbers(self, at: NumPyArray) -> list[NumPyArray]:
-        """Numbers that Python computes from the sizes, of the rows at these places."""
-        if not self.members[0].numbers:
-            return []
-        columns = zip(*(member.numbers for member in self.members), strict=True)
-        return [np.stack(column)[self.member_of[at]] for column in columns]
-
-
 class RowGroups:
     """Groups of the rows of one entry.
 
@@ -213,15 +164,23 @@ class RowGroups:
         Raises:
             ContractError: A row does not fit the contract.
         """
-        by_group: dict[int, list[tuple[Member, NumPyArray]]] = {}
-        for key, alike in runs_of_equal(columns, rows):
-            member = self.members.get(key)
-            if member is None:
-                if len(self.members) >= MAX_ENTRIES:
-                    self.members = {}
-                member = self.members[key] = self._member(columns, int(alike[0]))
-            by_group.setdefault(id(member.group), []).append((member, alike))
-        return [Lot(parts[0][0].group, parts) for parts in by_group.values()]
+        return lots_of(
+            columns,
+            rows,
+            lambda sizes: self.members.get(sizes),
+            lambda sizes, row: self._learn(columns, sizes, row),
+        )
+
+    def _learn(
+        self,
+        columns: Sequence[Column],
+        sizes: tuple[int, ...],
+        row: int,
+    ) -> Member:
+        if len(self.members) >= MAX_ENTRIES:
+            self.members = {}
+        member = self.members[sizes] = self._member(columns, row)
+        return member
 
     def _member(
         self,
@@ -375,63 +334,6 @@ class RowGroups:
             raise
 
 
-def runs_of_equal(
-    columns: Sequence[Column],
-    rows: NumPyArray,
-) -> Iterator[tuple[tuple[int, ...], NumPyArray]]:
-    """Yield the rows of each set of shapes, with the sizes of all axes that rows have their own
-    of.
-    """
-    dims = [dim for column in columns for dim in column.dims(rows)] or [np.zeros_like(rows)]
-    order = _order_of(dims)
-    shapes = np.stack(dims, axis=1)[order]
-    starts = [0, *(np.flatnonzero((shapes[1:] != shapes[:-1]).any(axis=1)) + 1).tolist()]
-    ends = [*starts[1:], len(rows)]
-    rows = rows[order]
-    for key, begin, end in zip(shapes[starts].tolist(), starts, ends, strict=True):
-        yield tuple(key), rows[begin:end]
-
-
-def rungs_of(
-    count: int,
-    most: int,
-    *,
-    exactly: bool,
-    cheap: int = 0,
-    rungs: Sequence[int] = RUNGS,
-) -> list[tuple[int, int]]:
-    """Cut a number of rows into parts that programs take: how many rows of each, and how many the
-    program takes. The programs are few and the same for all numbers of rows.
-
-    Args:
-        count: The number of rows.
-        most: How many a program takes at most, 1 or more.
-        exactly: Whether no row is computed in vain.
-        cheap: So many may be, beside a part of the rows.
-        rungs: How many rows a program may take, in descending order; the least one is taken
-            anyway.
-    """
-    *_, least = rungs
-    taken = [*(rung for rung in rungs if least < rung <= most), least]
-    parts: list[tuple[int, int]] = []
-    spare = 0 if exactly else max(count // _SPARE, cheap)
-    left = count
-    for rung, smaller in zip(taken, [*taken[1:], 0], strict=True):
-        whole, left = divmod(left, rung)
-        parts += [(rung, rung)] * whole
-        if left > smaller and (rung - left <= spare or rung == least):
-            parts.append((left, rung))
-            left = 0
-    return parts
-
-
-def cheap_rows(lots: Sequence[Lot], columns: Sequence[Column]) -> list[int]:
-    """How many rows of each lot may be computed in vain, as they are little beside the call."""
-    sizes = [max(1, lot.group.elements(columns)) for lot in lots]
-    whole = sum(size * len(lot.rows) for size, lot in zip(sizes, lots, strict=True))
-    return [whole // _CHEAP // len(lots) // size for size in sizes]
-
-
 def count_lengths(
     entry: Specialization,
     columns: Sequence[Column],
@@ -448,19 +350,6 @@ def count_lengths(
                 sizes, times = np.unique(dims[axis.axis], return_counts=True)
                 counts[axis.size] = Counter(dict(zip(sizes.tolist(), times.tolist(), strict=True)))
     return counts
-
-
-def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
-    """Axis -> how many rows have each size, and how many elements programs take for them."""
-    sizes = defaultdict[str, Counter[int]](Counter)
-    elements = Counter[str]()
-    for lot in lots:
-        padded = {} if lot.group.recipe is None else lot.group.recipe.fill.sizes
-        for member, times in zip(lot.members, lot.counts.tolist(), strict=True):
-            for name, size in member.sizes.items():
-                sizes[name][size] += times
-                elements[name] += times * padded.get(name, size)
-    return {name: (sizes[name], elements[name]) for name in sizes}
 
 
 def replace_sizes(counts: TrueSizes, sizes: Mapping[str, int]) -> TrueSizes:
@@ -482,22 +371,6 @@ def _holds(
     if group.recipe is None:
         return True
     return all(axis.low <= sizes[axis.name] <= axis.high for axis in group.recipe.fill.axes)
-
-
-def _order_of(dims: Sequence[NumPyArray]) -> NumPyArray:
-    """The order in which rows of equal shapes are beside each other."""
-    keys: list[NumPyArray] = []
-    for dim in dims:
-        varies = bool((dim != dim[0]).any())
-        if varies and not any(np.array_equal(dim, key) for key in keys):
-            keys.append(dim)
-    if len(keys) > 1:
-        return np.lexsort(keys[::-1])
-    if not keys:
-        return np.arange(len(dims[0]))
-    (key,) = keys
-    # NumPy sorts 16 bits by their digits.
-    return np.argsort(key.astype(np.uint16) if key.max() < 1 << 16 else key, kind="stable")
 
 
 def _resized(

@@ -15,7 +15,8 @@ from ..._errors import AxisError, JitneyError, Where
 from ..._jax.trees import tree_flatten
 from ..._view.result_padding import Cut
 from .block_programs import Changed
-from .groups import Axes, Lot
+from .groups import Axes
+from .lots import Lot
 
 if TYPE_CHECKING:
     from .row_calls import RowCall

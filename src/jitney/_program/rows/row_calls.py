@@ -1,6 +1,6 @@
 """Calls with rows of unlike lengths: the program of one row, mapped over the rows of each bucket.
 
-The rows of a bucket are filled into blocks of 512, 64, 8 and 1 (`groups.rungs_of`), each of which
+The rows of a bucket are filled into blocks of 512, 64, 8 and 1 (`lots.rungs_of`), each of which
 runs `jax.vmap` of the padded program of one row, with a true size for each row. So the programs are
 few, and the same whatever mixture of lengths a call has.
 """
@@ -41,17 +41,9 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import (
-    Axes,
-    Lot,
-    RowGroup,
-    RowGroups,
-    cheap_rows,
-    count_lengths,
-    count_sizes,
-    rungs_of,
-)
+from .groups import Axes, RowGroup, RowGroups, count_lengths
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
+from .lots import Lot, cheap_rows, count_sizes, rungs_of
 from .result_form import axes_near
 from .results import (
     Gathered,
@@ -491,7 +483,7 @@ class RowCall:
     ) -> object:
         """Run the rows at these places."""
         group, given = lot.group, self._given(lot, at)
-        known = lot.members[lot.member_of[at[0]]].sizes
+        known = lot.members[int(lot.member_of[at[0]])].sizes
         try:
             with self.learning(known, group):
                 program = group.programs.get(len(at))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._jax.trees import tree_unflatten
 from ..._verify.verification import VerifiedRunner
-from .groups import Lot
+from .lots import Lot
 from .results import Part, gathered, totals, varying
 
 if TYPE_CHECKING:

@@ -1,0 +1,237 @@
+"""A mapped axis evaluated in chunks, each of which is `jax.vmap` of the program of one element.
+
+`jax.vmap` computes each element alone, so nothing is proven about operations here, and the program
+is traced for one element once. What does not depend on the element is computed once, before the
+loop:
+
+    f(x[n], w) = x * sum(w)     s = sum(w);  scan over chunks of x:  vmap(x -> x * s)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from .._jax.evaluation import Const, Ref, as_const, interpret, number_results, values_at
+from .._jax.jaxprs import draws_jointly, equations, open_jaxpr, rebind, runs
+from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
+from .low_bits import as_bits, from_bits
+from .rules import RULES
+from .typed_jax import jnp, lax, make_jaxpr
+
+Dims = Sequence[int | None]
+"""The position of the axis in each array; None for arrays that all elements share."""
+# Operations whose own rule for `jax.vmap` sees all elements together: what it makes of a chunk need
+# not be what it makes of the whole. Collectives are over an axis of a mesh.
+_JOINT = {
+    "custom_vmap_call",
+    "call_hi_primitive",
+    "unvmap_any",
+    "unvmap_all",
+    "unvmap_max",
+    "psum",
+    "pmax",
+    "pmin",
+    "pure_callback",
+    *CALLBACKS,
+}
+_ALONE = {*RULES, *HOLDERS, "platform_index"} - _JOINT
+# Chunks that do not divide the axis are balanced, to multiples of the lanes of vector units.
+_LANES = 16
+
+
+def trace_element(
+    fn: Callable[..., Sequence[object]],
+    arrays: Sequence[jax.Array] | Sequence[jax.ShapeDtypeStruct],
+    dims: Dims,
+) -> ClosedJaxpr:
+    """Trace a function of the arrays of one element."""
+    avals: list[jax.ShapeDtypeStruct] = []
+    for x, dim in zip(arrays, dims, strict=True):
+        shape = list(x.shape)
+        if dim is not None:
+            del shape[dim]
+        aval = jax.ShapeDtypeStruct(
+            shape,
+            x.dtype,
+            weak_type=x.weak_type,
+        )
+        avals.append(aval)
+    return make_jaxpr(fn)(*avals)
+
+
+def computes_alone(jaxpr: AnyJaxpr) -> bool:
+    """Return whether `jax.vmap` computes each element of a program alone, and does nothing else.
+
+    True if all its operations are known to. A callback may see all elements, or is called for each
+    chunk; a generator such as `rbg` draws for all elements from the first key.
+    """
+    for eqn in equations(jaxpr):
+        is_known = eqn.primitive.name in _ALONE
+        if eqn.effects or not is_known or draws_jointly(eqn):
+            return False
+    return True
+
+
+def balanced(
+    size: int,
+    width: int,
+) -> int:
+    """Return the length of the chunks of at most that width that have the fewest elements too many
+    together.
+    """
+    count = -(-size // width)
+    each = -(-size // count)
+    return min(width, -(-each // _LANES) * _LANES)
+
+
+def map_in_chunks(
+    program: ClosedJaxpr,
+    arrays: Sequence[jax.Array],
+    dims: Dims,
+    size: int,
+    width: int,
+) -> list[jax.Array]:
+    """Map the program of one element over an axis with the results of `jax.vmap`, chunk by chunk.
+
+    All chunks have one length, so that there is one program for all: the last begins earlier, and
+    what the one before it has computed too is left out.
+
+    Args:
+        program: The program, of which `computes_alone` is true.
+        arrays: Its arguments, with the axis.
+        dims: Where they have it.
+        size: The size of the axis, more than a chunk.
+        width: Elements of a chunk, at most.
+    """
+    hoisted = _Hoisted.of(program, arrays, dims)
+    width = balanced(size, width)
+    positions = {i: dim for i, dim in enumerate(dims) if dim is not None}
+    movable = {i: as_bits(arrays[i]) for i in positions}
+    mapped = jax.vmap(hoisted.element, in_axes=(*positions.values(),))
+    # Filled in when the body is traced: the bits of a result do not tell its dtype.
+    dtypes: list[DType] = []
+
+    def chunk(_: None, number: jax.Array) -> tuple[None, list[jax.Array]]:
+        start = lax.min(number * np.int32(width), np.int32(size - width))
+        parts: list[jax.Array] = []
+        for i, x in movable.items():
+            part = lax.dynamic_slice_in_dim(
+                x,
+                start,
+                width,
+                positions[i],
+            )
+            parts.append(from_bits(part, arrays[i].dtype))
+        results = mapped(*parts)
+        dtypes[:] = [x.dtype for x in results]
+        return None, [as_bits(x) for x in results]
+
+    count = -(-size // width)
+    _, stacked = lax.scan(chunk, None, jnp.arange(count, dtype=np.int32))
+    joined = [_join(x, size) for x in stacked]
+    made = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
+    return hoisted.results(made, size)
+
+
+def _join(
+    chunks: jax.Array,
+    size: int,
+) -> jax.Array:
+    """Join chunks that are stacked along a leading axis, without what the last but one has too."""
+    count, width = chunks.shape[:2]
+    joined = lax.reshape(chunks, (count * width, *chunks.shape[2:]))
+    rest = size % width
+    if not rest:
+        return joined
+    first = lax.slice_in_dim(joined, 0, size - rest)
+    last = lax.slice_in_dim(joined, count * width - rest, count * width)
+    return lax.concatenate([first, last], 0)
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """An operation of the element, on numbered values."""
+
+    eqn: JaxprEqn
+    reads: tuple[Ref, ...]
+    makes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Hoisted:
+    """A program of one element, of which all that does not depend on the element is computed.
+
+    Args:
+        takes: The arguments that have the axis.
+        operations: What is left to compute for each element.
+        gives: The results.
+    """
+
+    takes: tuple[int, ...]
+    operations: tuple[_Operation, ...]
+    gives: tuple[Ref, ...]
+
+    @classmethod
+    def of(
+        cls,
+        program: ClosedJaxpr,
+        arrays: Sequence[jax.Array],
+        dims: Dims,
+    ) -> _Hoisted:
+        """Compute what does not depend on the element."""
+        avals: dict[int, Aval] = {}
+        invars = open_jaxpr(program)[0].invars
+        mapped = [i for i, dim in enumerate(dims) if dim is not None]
+        takes = number_results([invars[i] for i in mapped], avals)
+        given: list[Ref] = [*map(Const, arrays)]
+        for i, number in zip(mapped, takes, strict=True):
+            given[i] = number
+        operations: list[_Operation] = []
+
+        def results(eqn: JaxprEqn, reads: list[Ref]) -> Sequence[Ref]:
+            known = [ref.value for ref in reads if isinstance(ref, Const)]
+            if len(known) == len(reads):
+                return [Const(x) for x in rebind(eqn, known)]
+            # A call that reads something known may compute from that alone.
+            called = runs(eqn) if known else None
+            if called is not None:
+                return interpret(called, reads, results, constant=as_const)
+            makes = number_results(eqn.outvars, avals)
+            operations.append(_Operation(eqn, tuple(reads), makes))
+            return makes
+
+        gives = interpret(program, given, results, constant=as_const)
+        return cls(
+            takes,
+            tuple(operations),
+            tuple(gives),
+        )
+
+    def element(self, *values: jax.Array) -> list[jax.Array]:
+        """Compute the results that depend on the element."""
+        made: dict[int, object] = dict(zip(self.takes, values, strict=True))
+        for operation in self.operations:
+            out = rebind(operation.eqn, values_at(operation.reads, made))
+            made.update(zip(operation.makes, out, strict=True))
+        return values_at([ref for ref in self.gives if isinstance(ref, int)], made)
+
+    def results(
+        self,
+        made: Sequence[jax.Array],
+        size: int,
+    ) -> list[jax.Array]:
+        """Return all results, from those that depend on the element."""
+        left = iter(made)
+        out: list[jax.Array] = []
+        for ref in self.gives:
+            if isinstance(ref, int):
+                out.append(next(left))
+                continue
+            value = jnp.asarray(ref.value)
+            out.append(lax.broadcast(value, (size,)))
+        return out
