@@ -160,8 +160,8 @@ def test_a_traceback_ends_with_the_code_and_the_message_is_without(kind):
         assert printed.endswith(f"one thing.\n{kind.code}: docs/errors.md#{kind.code.lower()}\n")
 
 
-def _decides_by_its_size(x: Float[Array, "n"]) -> Float[Array, "n"]:
-    return x if x.shape[0] % 2 else -x
+def _shrinks(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.ones(20 - x.shape[0]))
 
 
 def _decides_by_its_values(x: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -179,7 +179,7 @@ def _doubled(x: Float[Array, "n"]) -> Float[Array, "n"]:
 
 X = np.ones(3, np.float32)
 CAUSES = {
-    "PaddingWarning": lambda: jitney.optimize(pad={"n": [8]})(_decides_by_its_size)(X),
+    "PaddingWarning": lambda: jitney.optimize(pad={"n": [8]})(_shrinks)(X),
     "TransformWarning": lambda: jax.jit(jitney.optimize(pad={"n": [8]})(_doubled))(X),
     "EagerWarning": lambda: jitney.optimize(on_trace_error="eager")(_decides_by_its_values)(X),
     "RetraceWarning": lambda: list(map(jitney.optimize(max_compiles=1)(_doubled), (X, X[:2]))),
