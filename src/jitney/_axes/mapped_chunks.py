@@ -15,8 +15,24 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.evaluation import Const, Ref, as_const, interpret, number_results, values_at
-from .._jax.jaxprs import draws_jointly, equations, open_jaxpr, rebind, runs
+from .._jax.evaluation import (
+    Const,
+    Ref,
+    as_const,
+    evaluate_jaxpr,
+    interpret,
+    number_results,
+    values_at,
+)
+from .._jax.jaxprs import (
+    draws_jointly,
+    equations,
+    maps_jointly,
+    open_jaxpr,
+    rebind,
+    runs,
+    source_of,
+)
 from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
@@ -75,6 +91,19 @@ def computes_alone(jaxpr: AnyJaxpr) -> bool:
         if eqn.effects or not is_known or draws_jointly(eqn):
             return False
     return True
+
+
+def joint_rules(jaxpr: object) -> list[str]:
+    """Return the user's lines of the operations with a rule of the user's for `jax.vmap`, which may
+    make something else of a part of the elements.
+    """
+    return [source_of(eqn) for eqn in equations(jaxpr) if maps_jointly(eqn)]
+
+
+def evaluate_element(program: ClosedJaxpr, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """Evaluate a program of one element, inside of `jax.vmap` or not."""
+    plain, constants = open_jaxpr(program)
+    return evaluate_jaxpr(plain, constants, arrays)
 
 
 def balanced(
