@@ -240,7 +240,7 @@ def lambda_of_size():
     """A function that pad refuses with a warning."""
 
     def h(x: Float[Array, "n"]) -> Float[Array, "n"]:
-        return x * (2 if x.shape[0] == 6 else 1)
+        return x * jnp.sum(jnp.ones(20 - x.shape[0]))
 
     return h
 

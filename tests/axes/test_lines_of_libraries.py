@@ -5,12 +5,14 @@ then the library's, with its package.
 import importlib
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
+from jitney._axes import Refused, trace
 from jitney.errors import AxisError
 
 SOURCE = """
@@ -45,14 +47,15 @@ LINE = with_numpy.__code__.co_firstlineno + 1
 
 def test_the_users_line_stands_before_numpys():
     """NumPy turns the size into text on its way; whoever handed it the size can change that."""
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
     with pytest.raises(
-        AxisError,
+        Refused,
         match=(
             rf"test_lines_of_libraries.py:{LINE} \(with_numpy; numpy's numeric.py:\d+\) turns the"
-            r" size n"
+            r" size d0"
         ),
     ):
-        optimize(chunk={"n": 2})(with_numpy)(jnp.ones(5))
+        trace(lambda x: [with_numpy(x)], avals, {"d0": (5, 5)}, {"d0": 5}, examples=False)
 
 
 def test_the_users_line_stands_before_that_of_a_jitted_function_of_a_library(library):

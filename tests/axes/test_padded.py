@@ -108,7 +108,6 @@ def test_padded_equals_exact_in_float64(case):
     "windows that begin with something",
     "a reduction of one's own",
     "shrinking",
-    "shuffle",
     "eigenvalues",
     "sum from a number on",
 )

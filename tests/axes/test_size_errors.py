@@ -4,12 +4,14 @@ without.
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from jitney._axes import Refused, trace
 
 X = np.arange(1, 6, dtype=np.float32)
 TABLE = np.arange(20, dtype=np.float32)
@@ -57,7 +59,7 @@ def as_tuple(größe: Float[Array, "n"]) -> Float[Array, ""]:
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (mean, r"\(mean\) needs to know a size, for `len\(x\)`; `x\.shape\[0\]` is the same\."),
+        (mean, r"\(mean\) needs to know a size, for `len\(x\)`; `x\.shape\[0\]` is the same"),
         (as_float, r"for `float\(x\.shape\[0\]\)`; `x\.shape\[0\]` alone will do"),
         (loop, r"for `range\(x\.shape\[0\]\)`; write `jax\.lax\.fori_loop`"),
         (root, r"for `np\.sqrt\(x\.shape\[0\]\)`; write `jnp\.sqrt`"),
@@ -68,11 +70,19 @@ def as_tuple(größe: Float[Array, "n"]) -> Float[Array, ""]:
         ),
         (repeated, r"for `\[1\.0\] \* x\.shape\[0\]`; write `jnp\.full`"),
         (across_lines, r"\(across_lines\) needs to know a size: "),
-        (as_tuple, r"needs to know a size, for `tuple\(größe\)`\."),
+        (as_tuple, r"needs to know a size, for `tuple\(größe\)`"),
     ],
 )
 def test_a_refusal_names_the_expression_that_asks(fn, words):
-    """And each runs at its exact size, as it does without `pad`."""
+    """Where no trace with symbolic sizes goes through."""
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
+    with pytest.raises(Refused, match=words):
+        trace(lambda x: [fn(x)], avals, {"d0": (5, 8)}, {"d0": 5}, examples=False)
+
+
+@pytest.mark.parametrize("fn", [loop, as_tuple])
+def test_code_that_does_as_many_operations_as_its_size_says_is_refused(fn):
+    """And runs at its exact size, as it does without `pad`."""
     program = jitney.optimize(pad={"n": "pow2"})(fn)
-    with pytest.warns(jitney.JitneyWarning, match=words):
+    with pytest.warns(jitney.JitneyWarning, match="needs to know a size"):
         np.testing.assert_allclose(program(X), fn(jnp.asarray(X)), rtol=1e-6)

@@ -40,6 +40,12 @@ class ClosesOver(Refused):
         )
 
 
+class AsksForSize(Refused):
+    """Code asks for a size as a number, or does something else where it is one, so that traces at
+    known sizes may do where one with symbols does not.
+    """
+
+
 class MadeOfSize(Refused):
     """A result has another form where sizes are symbols: a number of Python's is an array there."""
 

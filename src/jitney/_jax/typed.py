@@ -33,6 +33,7 @@ __all__ = [
     "NumPyArray",
     "Primitive",
     "PyTreeDef",
+    "Value",
     "Values",
     "Var",
 ]
@@ -41,6 +42,8 @@ DType = np.dtype[Any]
 NumPyArray = np.ndarray[Any, np.dtype[Any]]
 Array = jax.Array | NumPyArray
 """An array that a call may hold: on a device, traced, or on the host."""
+Value = Any
+"""A tracer or a constant of a program, or a part of a traced one: a variable, a parameter."""
 Values = list[jax.Array]
 """The operands or the results of an equation, in order."""
 Atom = Var | Literal

@@ -7,9 +7,11 @@ import numpy as np
 DType: TypeAlias = np.dtype[Any]
 NumPyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Array: TypeAlias = jax.Array | NumPyArray
+Value: TypeAlias = Any
 Values: TypeAlias = list[jax.Array]
 
 class Aval:
+    def __init__(self, shape: tuple[object, ...], dtype: object) -> None: ...
     shape: tuple[int, ...]
     dtype: DType
     weak_type: bool
@@ -22,6 +24,9 @@ class Aval:
 class Primitive:
     name: str
     multiple_results: bool
+    impl: Any
+    def __init__(self, name: str) -> None: ...
+    def def_abstract_eval(self, rule: object) -> object: ...
     def bind(self, *args: object, **params: object) -> Any: ...
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]: ...
 

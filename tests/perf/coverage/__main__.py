@@ -24,7 +24,9 @@ os.environ.setdefault("JITNEY_CACHE", "off")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.coverage", description=__doc__)
     parser.add_argument("--only", default="", help="models whose names hold this")
-    parser.add_argument("--group", choices=("models", "scripts"), help="one table of the two")
+    parser.add_argument(
+        "--group", choices=("models", "scripts", "libraries"), help="one table of the three"
+    )
     parser.add_argument("--x64", action="store_true", help="with numbers of 64 bits")
     parser.add_argument(
         "--floors", action="store_true", help="how many are exact of each model, for the test"
@@ -61,7 +63,7 @@ def main() -> int:
     record(
         **{
             group: counted([cell for cell in found if cell.group == group])
-            for group in ("models", "scripts")
+            for group in dict.fromkeys(cell.group for cell in found)
         }
     )
     return any(cell.outcome in ("WRONG", "raw error") for cell in found)

@@ -26,7 +26,8 @@ class Model:
         never: (axis, way) or (axis, way, "gradient") -> why mathematics does not allow it.
         has_aux: Whether the loss returns (number, aux).
         tolerance: Of the numbers, of the largest among those of an array.
-        group: "models" or "scripts".
+        group: "models", "scripts" or "libraries".
+        ways: Those that are tried.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Model:
     has_aux: bool = False
     tolerance: float = 1e-4
     group: str = "models"
+    ways: tuple[str, ...] = WAYS
 
     def impossible(self, axis: str, way: str, of: str) -> str | None:
         """Why mathematics does not allow it; None where it does."""

@@ -11,10 +11,10 @@ from ._tried import Cell
 
 
 def printed(cells: Sequence[Cell]) -> str:
-    """Both tables, in Markdown."""
+    """The tables, in Markdown."""
     parts = [
         _group(group, [cell for cell in cells if cell.group == group])
-        for group in ("models", "scripts")
+        for group in ("models", "scripts", "libraries")
     ]
     return "\n\n".join(part for part in parts if part)
 

@@ -86,6 +86,8 @@ def cells(model: Model, *, is_wide: bool = False) -> Iterator[Cell]:
         return
     for axis in model.sizes:
         for way, of in TRIED:
+            if way not in model.ways:
+                continue
             outcome, why = _outcome(model, axis, way, of, arguments, exact[of])
             yield Cell(
                 model.name,

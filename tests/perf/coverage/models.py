@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     dynamics,
+    libraries,
     networks,
     probability,
     scripts_diffrax,
@@ -24,6 +25,7 @@ ALL = tuple(
         scripts_diffrax,
         scripts_numpyro,
         scripts_graphs,
+        libraries,
     )
     for model in part.MODELS
 )

@@ -28,7 +28,7 @@ from ..._jax.jaxprs import called_jaxpr, open_jaxpr
 from ..._jax.jaxprs import inside as equations_inside
 from ..._jax.typed import Aval, JaxprEqn
 from ..callbacks import check_effects, is_ordered
-from ..dims import Dim, evaluate, symbols
+from ..dims import Dim, evaluate, is_ragged, symbols
 from ..interpreter import Numbers, Op, Ranges, mentions
 from ..monoids import Monoid
 from ..refusal import Refused
@@ -168,7 +168,11 @@ def flatten(
         within: CallStack,
     ) -> Sequence[Ref]:
         if is_number(eqn):
-            return [Const(numbers[eqn.outvars[0]])]
+            (var,) = eqn.outvars[:1]
+            if any(map(is_ragged, var.aval.shape)):
+                why = "reads an array that Python computes, of which a chunk has a part"
+                raise Refused(within.line, why)
+            return [Const(numbers[var])]
         # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads

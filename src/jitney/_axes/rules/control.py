@@ -25,9 +25,9 @@ from ..._jax.jaxprs import (
 from ..._jax.primitives import CALLBACKS, CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
 from ..dims import evaluate, is_ragged
-from ..interpreter import Op, PaddedInterpreter, shape_of
+from ..interpreter import Op, PaddedInterpreter, grows, shape_of
 from ..monoids import MONOIDS
-from ..rule import CarriedState, Rule, Use, ragged_dims, use
+from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax, make_jaxpr
 from .reduce import as_reduction
 
@@ -89,6 +89,10 @@ def _uses(op: Op) -> Iterator[Use]:
         if op.params["reverse"]:
             how += ", from the end"
         yield use(op, op.params["length"], "scanned", how)
+        # As many iterations are allocated as at the largest size: `20 - n` would be cut short.
+        if not grows(op.params["length"], op.ranges):
+            why = f"loops {op.params['length']} times, which does not grow with it"
+            yield refuse(op, op.params["length"], why)
 
 
 def _call(walk: PaddedInterpreter, op: Op, values: Values) -> Values:

@@ -237,6 +237,41 @@ def _product(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, [reflectors, scales])
 
 
+def _reflect(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    """Multiply by the orthogonal factor: reflectors that are zero in the padding leave it alone."""
+    reflectors, scales, x = values
+    matrix_dims, scale_dims, dims = op.ins
+    reflectors = _pad_with_zeros(walk, reflectors, matrix_dims)
+    scales = walk.keep(scales, scale_dims, [scales.ndim - 1], _zero(scales))
+    return walk.bind(op, [reflectors, scales, _pad_with_zeros(walk, x, dims)])
+
+
+# A tridiagonal system: behind the valid rows the identity, which no row is coupled to.
+
+
+def _tridiagonal_uses(op: Op) -> Iterator[Use]:
+    dims = ragged_dims([op.ins[1][-1]])
+    if dims:
+        yield use(op, dims, "mixed", "solved along it")
+
+
+def _tridiagonal(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    lower, diagonal, upper, b = values
+    dims, b_dims = op.ins[1], op.ins[3]
+    last = len(dims) - 1
+    size = dims[last]
+    if not is_ragged(size) or walk.is_full(size):
+        return walk.bind(op, values)
+    lower = walk.keep(lower, dims, [last], _zero(lower))
+    diagonal = walk.keep(diagonal, dims, [last], np.ones((), diagonal.dtype))
+    # The last valid element of the upper diagonal stands beside no column.
+    positions = lax.broadcasted_iota(np.int32, upper.shape, last)
+    coupled = lax.lt(positions, lax.broadcast(walk.count(size) - 1, upper.shape))
+    upper = lax.select(coupled, upper, lax.full(upper.shape, 0, upper.dtype))
+    b = walk.keep(b, b_dims, [b.ndim - 2], _zero(b))
+    return walk.bind(op, [lower, diagonal, upper, b])
+
+
 # Singular values: a border of zeros adds singular values of zero only, and the values descend, so
 # that the new ones come last.
 
@@ -262,7 +297,7 @@ _OTHERS = {
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        (*sorted(FACTORISATIONS), "tridiagonal", "tridiagonal_solve"),
+        (*sorted(FACTORISATIONS), "tridiagonal"),
         _refusing("factorises matrices along it"),
     ),
     **{name: _refusing(why) for name, why in _OTHERS.items()},
@@ -273,5 +308,7 @@ RULES: dict[str, Rule] = {
     "qr": Rule(_qr_uses, _householder),
     "geqrf": Rule(_uses("factorised along it, by Householder's method"), _householder),
     "householder_product": Rule(_uses("multiplied along it"), _product),
+    "ormqr": Rule(_uses("multiplied along it"), _reflect),
+    "tridiagonal_solve": Rule(_tridiagonal_uses, _tridiagonal),
     "svd": Rule(_svd_uses, _householder),
 }

@@ -15,6 +15,7 @@ import numpy as np
 from ..._jax.typed import Values
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
+from ..refusal import Refused
 from ..rule import (
     POINTWISE,
     CarriedState,
@@ -66,6 +67,21 @@ def _size_as_value(
     size = evaluate(op.params["dim"], walk.whole)
     value = jnp.asarray(size, np.int32)
     return [lax.convert_element_type(value, out.aval.dtype)]
+
+
+NUMBER_OF_SIZE = "number_of_size"
+"""The placeholder of a value that Python computes from the sizes: `symbolic/number_of_size.py`."""
+
+
+def _uses_of_number(op: Op) -> Iterator[Use]:
+    dims = ragged_dims(op.outs[0])
+    if dims:
+        yield use(op, dims, "gathered", "an array that Python computes")
+
+
+def _number(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    """Never reached where the number is known, which takes the place of its equation."""
+    raise Refused(op.place, "has a number of the size that no trace at a known size shows")
 
 
 # Reshape: axes are merged or split in groups of equal product, in row-major order. The symbolic
@@ -386,6 +402,7 @@ RULES: dict[str, Rule] = {
     "iota": Rule(no_uses, _iota, makes=True),
     "empty": Rule(no_uses, _empty, makes=True),
     "dim_as_value": Rule(no_uses, _size_as_value),
+    NUMBER_OF_SIZE: Rule(_uses_of_number, _number),
     "reshape": Rule(_reshape_uses, _reshape),
     "squeeze": POINTWISE,
     "expand_dims": POINTWISE,

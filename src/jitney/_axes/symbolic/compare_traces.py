@@ -32,15 +32,14 @@ from ..._jax.jaxprs import (
     solve_operands,
     while_parts,
 )
-from ..._jax.trees import words_of_keys
-from ..._jax.typed import Array, NumPyArray, Var
+from ..._jax.typed import NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
-from ..refusal import MadeOfSize, Refused
-from ..typed_jax import dtypes
-from .constants import Evaluator
+from ..refusal import AsksForSize, MadeOfSize
+from .constants import Evaluator, equal_bits
 from .graph import Graph, Value, arguments, canonical, graph_of, place_of
 from .layout_ops import is_whole_scatter, source_view, zero_embedding
+from .number_of_size import NUMBER_OF_SIZE
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 # Python and XLA round a size alike when it is converted to one of these.
@@ -140,11 +139,16 @@ class Witness:
         if a.dtype != b.dtype:
             what = f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known"
             self._differ(a, b, what=what)
+        if a.name == NUMBER_OF_SIZE:
+            if b.const is None:
+                self._differ(a, b)
+            self._record(a, b)
+            return
         # Empty at each size: nothing to compare.
         if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):
             return
         if a.const is not None and b.const is not None:
-            if not _equal(a.const, b.const):
+            if not equal_bits(a.const, b.const):
                 self._differ(a, b)
             return
         if a.is_sized and self._is_size(a, b):
@@ -189,7 +193,7 @@ class Witness:
         if str(inner.dtype) not in _EXACT or not is_countable(dim, self.ranges):
             return False
         size = np.asarray(evaluate(dim, inner.scope))
-        return _equal(size.astype(a.dtype), b.const)
+        return equal_bits(size.astype(a.dtype), b.const)
 
     def _unlike(self, a: Value, b: Value) -> None:
         """Compare two values that are made by different operations, which only known values may be.
@@ -201,17 +205,24 @@ class Witness:
             self._differ(a, b)
         var = a.var
         if var is None or not a.is_sized or any(map(is_ragged, var.aval.shape)):
-            if not _equal(self._known(a), self._known(b)):
+            if not equal_bits(self._known(a), self._known(b)):
                 self._differ(a, b)
             return
         if len(a.equation.outvars) > 1:
+            self._differ(a, b)
+        self._record(a, b)
+
+    def _record(self, a: Value, b: Value) -> None:
+        """Record Python's result, which takes the place of the symbolic program's value."""
+        var = a.var
+        if var is None or not b.is_known:
             self._differ(a, b)
         value = np.asarray(self._known(b))
         # A variable that stands for several values (a body traced once and called twice) must have
         # the same value each time.
         before = self.numbers.setdefault(var, value)
         self.places.setdefault(var, place_of(a))
-        if not _equal(before, value):
+        if not equal_bits(before, value):
             self._differ(a, b)
 
     def _operations(self, a: Value, b: Value) -> None:
@@ -409,7 +420,7 @@ class Witness:
         if self._at is not None:
             places.append(place_of(self._at))
         place = next(filter(None, places), "")
-        raise Refused(place, what or f"does other operations at {self._size}")
+        raise AsksForSize(place, what or f"does other operations at {self._size}")
 
 
 def _name(value: Value) -> str:
@@ -466,25 +477,3 @@ def _without_unit(value: Value, known: Evaluator) -> Value:
         if np.all(np.asarray(read.const) == unit):
             return other
     return value
-
-
-def _equal(a: Array, b: Array) -> bool:
-    """Return whether two constants are equal to the bit."""
-    if a is b:
-        return True
-    if np.shape(a) != np.shape(b):
-        return False
-    x, y = _contiguous(a), _contiguous(b)
-    if x.dtype != y.dtype or x.shape != y.shape:
-        return False
-    return np.array_equal(_as_bytes(x), _as_bytes(y))
-
-
-def _as_bytes(x: NumPyArray) -> NumPyArray:
-    return x.reshape(-1).view(np.uint8)
-
-
-def _contiguous(x: Array) -> NumPyArray:
-    dtype = getattr(x, "dtype", np.float32)
-    is_key = dtypes.issubdtype(dtype, dtypes.prng_key)
-    return np.ascontiguousarray(words_of_keys(x) if is_key else x)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
+from ..._jax.trees import words_of_keys
 from ..._jax.typed import Array, DType, NumPyArray
 from ..dims import evaluate
 from ..interpreter import Op, PaddedInterpreter, mentions
@@ -145,3 +146,25 @@ def _on_host(x: Array) -> Array:
     if dtypes.issubdtype(x.dtype, dtypes.extended):
         return x
     return np.asarray(x)
+
+
+def equal_bits(a: Array, b: Array) -> bool:
+    """Return whether two constants are equal to the bit."""
+    if a is b:
+        return True
+    if np.shape(a) != np.shape(b):
+        return False
+    x, y = _contiguous(a), _contiguous(b)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return np.array_equal(_as_bytes(x), _as_bytes(y))
+
+
+def _as_bytes(x: NumPyArray) -> NumPyArray:
+    return x.reshape(-1).view(np.uint8)
+
+
+def _contiguous(x: Array) -> NumPyArray:
+    dtype = getattr(x, "dtype", np.float32)
+    is_key = dtypes.issubdtype(dtype, dtypes.prng_key)
+    return np.ascontiguousarray(words_of_keys(x) if is_key else x)

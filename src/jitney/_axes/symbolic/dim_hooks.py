@@ -33,7 +33,7 @@ import numpy as np
 from ..._owners import Owner, owner_of, place_of
 from ..dims import Dim, is_symbolic, symbolic_class
 from ..position_dtypes import exact_position_dtypes, patched_sizes
-from ..refusal import Refused
+from ..refusal import AsksForSize, Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import observe_code
 from .mapped_sizes import named_sizes
@@ -129,7 +129,7 @@ def hooked_dims(*, keeps_size: bool = False) -> Generator[SizeUses]:
                 if frame is not None and not _may(name, frame):
                     asking = True
                     why = _FAILING[name].format(str(self), *map(str, others))
-                    seen.refused.append(Refused(place_of(frame), why))
+                    seen.refused.append(AsksForSize(place_of(frame), why))
                     asking = False
                 raise
 
@@ -215,7 +215,7 @@ def _refusal(
     if frame is None or _may(name, frame) or _is_invariant(name, size, *others):
         return None
     why = _QUESTIONS[name].format(str(size), *map(str, others))
-    return Refused(place_of(frame), why)
+    return AsksForSize(place_of(frame), why)
 
 
 def _asker(*workers: Owner) -> FrameType | None:

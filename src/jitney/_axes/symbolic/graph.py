@@ -22,6 +22,7 @@ from ..dims import Dim, evaluate, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES
 from ..rules.control import inlined_program
+from .number_of_size import NUMBER_OF_SIZE
 
 
 @dataclass(eq=False)
@@ -157,6 +158,7 @@ def _results(
     seen_at: str,
 ) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
+    known = known and eqn.primitive.name != NUMBER_OF_SIZE
     of_sizes = known and (_has_dims(eqn.params) or mentions(Op(eqn)))
     # Only a rule can evaluate an equation with a symbolic size.
     known = known and (not of_sizes or eqn.primitive.name in RULES)

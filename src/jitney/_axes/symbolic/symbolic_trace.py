@@ -20,14 +20,18 @@ from ..._jax.user_contexts import FRESH
 from ..derivative import demand_no_backward_rules
 from ..dims import Dim
 from ..interpreter import Ranges
-from ..refusal import Refused
+from ..refusal import AsksForSize, Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
 from .dim_hooks import SizeUses, hooked_dims
+from .example_sizes import example_sizes
+from .graph import at
 from .narrow_sizes import narrow_sizes
+from .number_of_size import fill_up
 from .range_ends import range_ends
 from .scope import SCOPE, Proposal, Scope
 from .size_errors import explain_size_error, first_line, place
+from .unify_traces import Unifier, expand_closed, reads_sizes_inside
 
 Shape = tuple[Dim, ...]
 W = TypeVar("W")
@@ -51,6 +55,7 @@ class SymbolicProgram:
         each: The reason why each new size is traced once more, for a line of the plan; None if the
             program is the same at all sizes.
         choices: The choices that were made for it, once for all sizes.
+        is_expanded: True if the closed primitives were replaced by what they compute.
     """
 
     jaxpr: ClosedJaxpr
@@ -58,6 +63,7 @@ class SymbolicProgram:
     numbers: Mapping[Var, NumPyArray] = field(default_factory=dict[Var, NumPyArray])
     each: str | None = None
     choices: Choices | None = field(default=None, compare=False)
+    is_expanded: bool = field(default=False, compare=False)
 
     @property
     def out_dims(self) -> list[Shape]:
@@ -74,12 +80,24 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        witness = trace_witness(self.jaxpr, fn, avals, self.ranges, sizes, self.choices)
+        witness = trace_witness(
+            self.jaxpr,
+            fn,
+            avals,
+            self.ranges,
+            sizes,
+            self.choices,
+            is_expanded=self.is_expanded,
+        )
         numbers = witness.numbers
         if numbers.keys() != self.numbers.keys():
             size = " and ".join(map(str, sizes.values()))
             raise Refused("", f"does other operations at size {size}")
-        return [numbers[variable] for variable in self.numbers]
+        allocated = {symbol: high for symbol, (_, high) in self.ranges.items()}
+        return [
+            fill_up(numbers[variable], at(variable.aval.shape, allocated))
+            for variable in self.numbers
+        ]
 
 
 def symbolic_sizes(ranges: Ranges) -> dict[str, Dim]:
@@ -98,6 +116,7 @@ def trace(
     sizes: Mapping[str, int] | None = None,
     *,
     choices: Choices | None = None,
+    examples: bool = True,
 ) -> SymbolicProgram:
     """Trace `fn` for all sizes in the ranges at once, and compare the program with traces at known
     sizes.
@@ -108,6 +127,8 @@ def trace(
         ranges: Symbol -> the least and the largest size it stands for.
         sizes: Symbol -> the size of the call; without it, two sizes from the ranges.
         choices: Store of the choices that depend on sampled sizes; None where none may be made.
+        examples: Whether the program may be made from traces at known sizes, where no trace with
+            symbolic sizes goes through.
 
     Raises:
         Refused: The function needs to know a size, does different operations at different sizes, or
@@ -117,14 +138,138 @@ def trace(
     at_hand = [sizes] if sizes is not None else probes(ranges)
     if choices is not None:
         choices.begin(fn, avals, ranges)
-    jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0], choices)
+    try:
+        jaxpr, looks = _symbolic(
+            fn,
+            avals,
+            ranges,
+            at_hand[0],
+            choices,
+        )
+        is_expanded = reads_sizes_inside(jaxpr)
+        if is_expanded:
+            jaxpr = expand_closed(jaxpr)
+        return _confirmed(
+            jaxpr, looks, fn, avals, ranges, at_hand, choices, is_expanded=is_expanded
+        )
+    except AsksForSize as refusal:
+        # A shorter range of sizes makes it one program, without a trace at each size.
+        if not examples or refusal.ends:
+            raise
+        symbolic = refusal
+    try:
+        jaxpr, looks = _from_examples(
+            fn,
+            avals,
+            ranges,
+            at_hand[0],
+            choices,
+        )
+        return _confirmed(jaxpr, looks, fn, avals, ranges, at_hand, choices, is_expanded=True)
+    except Refused as refusal:
+        also = f"{symbolic.what}; and at known sizes it {refusal.what}"
+        raise Refused(symbolic.place, also) from refusal
+
+
+def _from_examples(
+    fn: Callable[..., object],
+    avals: Avals,
+    ranges: Ranges,
+    known: Mapping[str, int],
+    choices: Choices | None,
+) -> tuple[ClosedJaxpr, Sequence[str]]:
+    """The program with symbolic sizes from traces at a few known ones.
+
+    Raises:
+        Refused: There is none.
+    """
+    dims = symbolic_sizes(ranges)
+    traces: dict[tuple[int, ...], ClosedJaxpr] = {}
+    taken = {size for aval in avals(known) for size in getattr(aval, "shape", ())}
+    last = Refused("", "cannot be traced at other sizes")
+    for samples in example_sizes(known, ranges, taken):
+        try:
+            for sample in samples:
+                key = tuple(sample.values())
+                if key not in traces:
+                    traces[key] = _exact(
+                        fn,
+                        avals,
+                        ranges,
+                        sample,
+                        choices,
+                        is_expanded=True,
+                    )
+            each = [traces[tuple(sample.values())] for sample in samples]
+            jaxpr = Unifier(samples, dims).program(each, avals(dims))
+        except Refused as refusal:
+            last = refusal
+            continue
+        # The function's own, at a size that is not the call's.
+        except Exception as error:
+            raise Refused(place(error), first_line(error)) from error
+        *first, final = ("x".join(map(str, sample.values())) for sample in _in_order(samples))
+        sizes = f"{', '.join(first)} and {final}"
+        return jaxpr, [f"it was traced at sizes {sizes}, as its Python needs to know a size"]
+    raise last
+
+
+def _in_order(samples: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
+    return sorted(samples, key=lambda sample: tuple(sample.values()))
+
+
+def _exact(
+    fn: Callable[..., object],
+    avals: Avals,
+    ranges: Ranges,
+    sizes: Mapping[str, int],
+    choices: Choices | None,
+    *,
+    is_expanded: bool,
+) -> ClosedJaxpr:
+    """The program at known sizes."""
+    with _scope(ranges, choices):
+        jaxpr = make_jaxpr(_fresh_function(fn))(*avals(sizes))
+        return expand_closed(jaxpr) if is_expanded else jaxpr
+
+
+def _confirmed(
+    jaxpr: ClosedJaxpr,
+    looks: Sequence[str],
+    fn: Callable[..., object],
+    avals: Avals,
+    ranges: Ranges,
+    at_hand: Sequence[Mapping[str, int]],
+    choices: Choices | None,
+    *,
+    is_expanded: bool,
+) -> SymbolicProgram:
+    """The program, compared with traces at known sizes.
+
+    Raises:
+        Refused: They differ.
+    """
     demand_no_backward_rules(jaxpr)
     if not ranges:
-        return SymbolicProgram(jaxpr, ranges)
+        return SymbolicProgram(
+            jaxpr,
+            ranges,
+        )
 
     # Values that Python computed from sizes must stand at the same variables at each probed size,
     # where the interpreter of `interpreter.py` can put others in their place.
-    seen = [trace_witness(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
+    seen = [
+        trace_witness(
+            jaxpr,
+            fn,
+            avals,
+            ranges,
+            known,
+            choices,
+            is_expanded=is_expanded,
+        )
+        for known in at_hand
+    ]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
         raise Refused("", "computes other numbers of its size at each size")
@@ -135,7 +280,15 @@ def trace(
     for narrow in narrow_sizes(jaxpr, ranges):
         for known in narrow.outside(ranges):
             try:
-                trace_witness(jaxpr, fn, avals, ranges, known, choices)
+                trace_witness(
+                    jaxpr,
+                    fn,
+                    avals,
+                    ranges,
+                    known,
+                    choices,
+                    is_expanded=is_expanded,
+                )
             # Other operations there, or JAX's error of a number that does not fit.
             except Exception as error:
                 raise narrow.refusal from error
@@ -149,7 +302,14 @@ def trace(
         reasons.append(f"{', '.join(lines) or 'it'} computes numbers of the size")
     reasons += looks[:1]
     why = "; ".join(reasons) if reasons else None
-    return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
+    return SymbolicProgram(
+        jaxpr,
+        ranges,
+        first.numbers,
+        why,
+        choices,
+        is_expanded,
+    )
 
 
 def _interpreted_vars(jaxpr: AnyJaxpr) -> Iterator[Var]:
@@ -171,14 +331,22 @@ def trace_witness(
     ranges: Ranges,
     sizes: Mapping[str, int],
     choices: Choices | None = None,
+    *,
+    is_expanded: bool = False,
 ) -> Witness:
     """Trace the function at known sizes, and compare the program with symbolic sizes with that.
 
     Raises:
         Refused: They differ.
     """
-    with _scope(ranges, choices):
-        exact = make_jaxpr(_fresh_function(fn))(*avals(sizes))
+    exact = _exact(
+        fn,
+        avals,
+        ranges,
+        sizes,
+        choices,
+        is_expanded=is_expanded,
+    )
     witness = Witness(sizes, ranges)
     witness.compare(jaxpr, exact)
     return witness
@@ -329,7 +497,7 @@ def _symbolic(
         if isinstance(result, Refused):
             raise result
         what = explain_size_error(result)
-        raise Refused(place(result), what, range_ends(seen.undecided, ranges)) from result
+        raise AsksForSize(place(result), what, range_ends(seen.undecided, ranges)) from result
 
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:

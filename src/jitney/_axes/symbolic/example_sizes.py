@@ -1,0 +1,82 @@
+"""Sizes at which a function is traced where no trace with symbolic sizes goes through.
+
+The size of the call is one of them, beside two others of its range, or near it, that are unlike all
+sizes of the call: first of both parities, so that n // 2 is no expression of n alone; then once of
+the call's own residue by 12, 4 or 2, for code that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from ..interpreter import Ranges
+from .fitted_dims import Sample
+
+_STEPS = (1, 12, 4, 2)
+_REACH = 48
+_MOST = 2
+
+
+def example_sizes(
+    known: Mapping[str, int],
+    ranges: Ranges,
+    taken: Collection[int],
+) -> Iterator[list[Sample]]:
+    """Yield sets of sizes, each to be tried if no program could be made from those before.
+
+    Args:
+        known: Symbol -> the size of the call.
+        ranges: Symbol -> the least and the largest size it stands for.
+        taken: Other sizes of the call.
+    """
+    tried: list[list[Sample]] = []
+    for step in _STEPS:
+        used = set(taken)
+        others: dict[str, tuple[int, int]] = {}
+        for name, size in known.items():
+            pair = _two_others(size, ranges[name], used, step)
+            if pair is None:
+                break
+            others[name] = pair
+            used.update(pair)
+        if len(others) < len(known):
+            continue
+
+        # Each symbol alone, so that it is seen which one a number depends on; then all of them.
+        samples: list[Sample] = [dict(known)]
+        if len(known) > 1:
+            samples += [{**known, name: pair[0]} for name, pair in others.items()]
+        samples += [{name: pair[i] for name, pair in others.items()} for i in (0, 1)]
+        if samples not in tried:
+            tried.append(samples)
+            yield samples
+        if len(tried) == _MOST:
+            return
+
+
+def _two_others(
+    size: int,
+    bounds: tuple[int, int],
+    used: Collection[int],
+    step: int,
+) -> tuple[int, int] | None:
+    """Two sizes at multiples of the step from a size; None if there are none."""
+    if size < 2:
+        return None
+    low, high = bounds
+    near = range(size - _REACH * step, size + _REACH * step + 1, step)
+    free = [other for other in near if other > 1 and other != size and other not in used]
+
+    inside = [other for other in free if low <= other <= high]
+    if len(inside) > 1:
+        first, last = inside[0], inside[-1]
+        if step == 1 and len({each % 2 for each in (size, first, last)}) == 1:
+            first = inside[1]
+        return first, last
+
+    # Few sizes in the range: the nearest, of the same power of two if there are such.
+    def distance(other: int) -> tuple[bool, int]:
+        return (other - 1).bit_length() != (size - 1).bit_length(), abs(other - size)
+
+    outside = sorted(free, key=distance)
+    return (outside[0], outside[1]) if len(outside) > 1 else None

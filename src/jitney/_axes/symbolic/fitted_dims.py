@@ -1,0 +1,130 @@
+"""Expressions of sizes through numbers that were seen at a few known sizes.
+
+    66, 70, 82 at n = 67, 71, 83    n - 1
+    33, 35, 41                      floordiv(n, 2)
+
+An expression is a guess. It is right at the sizes it was made from; the witness decides at each
+other size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from ..dims import Dim, evaluate
+
+Sample = Mapping[str, int]
+"""Symbol -> a known size."""
+
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32, 64)
+
+
+def fit_dim(
+    values: Sequence[int],
+    samples: Sequence[Sample],
+    dims: Mapping[str, Dim],
+) -> Dim | None:
+    """The simplest expression with these values at the samples; None if none was found.
+
+    Args:
+        values: One number for each sample.
+        samples: The known sizes.
+        dims: Symbol -> the symbolic size.
+    """
+    if len(set(values)) == 1:
+        return values[0]
+    for dim in _candidates(values, samples, dims):
+        if all(
+            evaluate(dim, sample) == value
+            for value, sample in zip(
+                values,
+                samples,
+                strict=True,
+            )
+        ):
+            return dim
+    return None
+
+
+def _candidates(
+    values: Sequence[int],
+    samples: Sequence[Sample],
+    dims: Mapping[str, Dim],
+) -> Iterator[Dim]:
+    varying = [name for name in dims if len({sample[name] for sample in samples}) > 1]
+    # Sums of symbols first, then a product more, then halves: n * (n + 1) // 2.
+    yield from _polynomial(values, samples, dims, [(name,) for name in varying])
+    for pair in combinations_with_replacement(varying, 2):
+        for monomials in ([pair], [*((name,) for name in varying), pair]):
+            yield from _polynomial(values, samples, dims, monomials)
+            for dim in _polynomial([2 * each for each in values], samples, dims, monomials):
+                yield dim // 2
+    for name in varying:
+        yield from _quotients(values, [sample[name] for sample in samples], dims[name])
+
+
+def _polynomial(
+    values: Sequence[int],
+    samples: Sequence[Sample],
+    dims: Mapping[str, Dim],
+    monomials: Sequence[tuple[str, ...]],
+) -> Iterator[Dim]:
+    """A sum of the monomials with whole coefficients, and a number."""
+    # Fewer samples would be fitted by anything.
+    if len(samples) <= len(monomials):
+        return
+    rows = [[1, *(_product(sample, names) for names in monomials)] for sample in samples]
+    matrix = np.asarray(rows, np.float64)
+    scale = np.abs(matrix).max(axis=0)
+    found, _, rank, _ = np.linalg.lstsq(matrix / scale, np.asarray(values, np.float64), rcond=None)
+    if rank < matrix.shape[1]:
+        return
+    first, *others = (round(each) for each in found / scale)
+    dim: Dim = first
+    for coefficient, names in zip(
+        others,
+        monomials,
+        strict=True,
+    ):
+        if coefficient:
+            dim = coefficient * _product(dims, names) + dim
+    yield dim
+
+
+def _product(
+    sizes: Mapping[str, Dim],
+    names: Sequence[str],
+) -> Dim:
+    out: Dim = 1
+    for name in names:
+        out = out * sizes[name]
+    return out
+
+
+def _quotients(
+    values: Sequence[int],
+    sizes: Sequence[int],
+    dim: Dim,
+) -> Iterator[Dim]:
+    """Quotients by a small number, rounded down or up: of multiples of the size, and multiples of
+    these.
+    """
+    (low, least), *_, (high, most) = sorted(
+        zip(
+            sizes,
+            values,
+            strict=True,
+        )
+    )
+    slope = (most - least) / (high - low)
+    for divisor in _DIVISORS:
+        factor = round(slope * divisor)
+        if not factor:
+            continue
+        for shift in (0, divisor - 1, 1, -1, divisor // 2):
+            for inner, outer in ((1, factor), (factor, 1)):
+                first = outer * ((inner * sizes[0] + shift) // divisor)
+                yield outer * ((inner * dim + shift) // divisor) + (values[0] - first)

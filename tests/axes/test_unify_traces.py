@@ -1,0 +1,266 @@
+"""Programs that are made from traces at known sizes, where no trace with symbolic sizes goes
+through: of Python that looks at a size, and of closed primitives.
+"""
+
+import math
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+from jaxtyping import Array, Float
+
+import jitney
+from jitney._axes import Refused, demand, trace
+
+KEY = jax.random.wrap_key_data(np.uint32([0, 7]))
+RANGES = {"d0": (5, 8)}
+SIZES = (5, 6, 7, 8, 11, 12, 16)
+
+
+def data(n):
+    return np.random.default_rng(n).normal(size=n).astype(np.float32)
+
+
+def padded(fn, buckets=(16,)):
+    """The function, padded, as people call it."""
+
+    def given(x: Float[Array, "n"]):
+        return fn(x)
+
+    return jitney.optimize(pad={"n": list(buckets)})(given)
+
+
+def check(program, fn, sizes=SIZES):
+    """Each result is that of plain JAX; return the sizes at which padding was refused."""
+    refused = []
+    for n in sizes:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            got = program(data(n))
+        want = jax.jit(fn)(data(n))
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type), n
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5, err_msg=f"size {n}")
+        fill = next(d for d in program.plan(data(n)).to_dict()["decisions"] if d["name"] == "fill")
+        if not fill["taken"] or any(issubclass(w.category, jitney.JitneyWarning) for w in caught):
+            refused.append(n)
+    return refused
+
+
+UNIFIED = {
+    "NumPy": lambda x: x * np.hanning(len(x)).astype(np.float32),
+    "a number of the size": lambda x: x * float(len(x)) ** 0.5,
+    "text": lambda x: x * float(f"{len(x)}.5"),
+    "half": lambda x: x[: len(x) // 2],
+    "two thirds": lambda x: x[: int(len(x) * 2 / 3)],
+    "a position": lambda x: x.at[len(x) // 2].set(1.0) - x[len(x) - 1],
+    "a condition that holds at all sizes": lambda x: x if len(x) > 3 else -x,
+    "a loop of a few turns": lambda x: sum((x * i * len(x) for i in range(3)), x),
+    "a loop over the size": lambda x: jax.lax.fori_loop(
+        0, len(x), lambda i, c: c.at[i].add(c[i - 1] / 2), x
+    ),
+    "a triangle": lambda x: jnp.asarray(np.tri(len(x), dtype=np.float32)) @ x,
+    "a gradient": jax.grad(lambda x: jnp.sum(x**2 * np.linspace(0, 1, len(x)).astype(x.dtype))),
+    "shuffle": lambda x: jax.random.permutation(KEY, x),
+    "a key of the size": lambda x: x + jax.random.normal(jax.random.key(len(x)), x.shape),
+    "up to a length": lambda x: jnp.sum(jnp.pad(x, (0, 16 - len(x))) ** 2),
+    "a branch": lambda x: jax.lax.cond(x[0] > 0, lambda v: v * len(v), jnp.sin, x),
+    "a scan": lambda x: jax.lax.scan(lambda c, v: (c + v, c * len(x)), jnp.float32(0), x),
+    "checkpoint": jax.checkpoint(lambda x: jnp.sin(x) * len(x)),
+}
+
+
+@pytest.mark.core("NumPy", "a position")
+@pytest.mark.parametrize("name", UNIFIED)
+def test_python_that_looks_at_sizes_is_padded(name):
+    """Each size in the program of its bucket, equal to plain JAX."""
+    program = padded(UNIFIED[name])
+    assert check(program, UNIFIED[name]) == []
+    assert "traced at sizes" in str(program.plan(data(8)))
+
+
+ONE_SIZE = 11
+GUESSED_WRONG = {
+    "a branch for one size": lambda x: x + 1 if len(x) == ONE_SIZE else x - 1,
+    "parity": lambda x: x * 2 if len(x) % 2 else x * 3,
+    "divisible by three": lambda x: x[::-1] if len(x) % 3 == 0 else x,
+    "a power of two": lambda x: -x if len(x) & (len(x) - 1) == 0 else x,
+    "a table": lambda x: x * {ONE_SIZE: 2.0}.get(len(x), 1.0),
+    "a length that is a line at most sizes": lambda x: x[: len(x) - (len(x) == ONE_SIZE)],
+    "a position that is a line at most sizes": lambda x: x[len(x) - 1 - (len(x) == ONE_SIZE)],
+    "an axis": lambda x: jnp.sum(jnp.stack([x, x * x], axis=len(x) == ONE_SIZE), axis=0),
+    "an order": lambda x: jnp.sort(x, descending=len(x) == ONE_SIZE),
+    "turns of a loop": lambda x: jax.lax.fori_loop(
+        0, 3 + (len(x) == ONE_SIZE), lambda i, c: c * 1.1, x
+    ),
+    "a promise": lambda x: (
+        jnp.zeros(4, x.dtype)
+        .at[np.array([1, 1 if len(x) == ONE_SIZE else 2])]
+        .add(x[:2], unique_indices=len(x) != ONE_SIZE)
+    ),
+    "a number inside of a loop": lambda x: jax.lax.scan(
+        lambda c, v: (c + v * math.cos(len(x)), c), jnp.float32(0), x
+    )[1],
+    "a number in one branch": lambda x: jax.lax.cond(
+        x[0] > 0, lambda v: v * math.sin(len(v)), lambda v: v, x
+    ),
+    "a dtype": lambda x: x.astype(jnp.bfloat16 if len(x) == ONE_SIZE else x.dtype),
+    "another constant of the same form": lambda x: (
+        x + np.where(np.arange(len(x)) == 7, 5, 0).astype(np.float32)
+    ),
+    "fewer turns of a loop at larger sizes": lambda x: jax.lax.scan(
+        lambda c, _: (c * 1.1, None), x, None, length=20 - len(x)
+    )[0],
+    "a function called twice, with a number each": lambda x: (
+        jax.jit(lambda v, k: v * k, static_argnums=1)(x, 1 / len(x))
+        + jax.jit(lambda v, k: v * k, static_argnums=1)(x, 2 / len(x))
+    ),
+}
+
+
+@pytest.mark.core("a branch for one size", "turns of a loop")
+@pytest.mark.parametrize("name", GUESSED_WRONG)
+def test_a_program_that_is_wrong_at_a_size_is_not_used_there(name):
+    """The trace of that size shows it; what it shows no difference in is right."""
+    for first in (5, ONE_SIZE, 12):
+        program = padded(GUESSED_WRONG[name])
+        check(program, GUESSED_WRONG[name], (first, *SIZES))
+
+
+def test_a_message_with_a_size_in_it_is_not_that_of_another_size(capsys):
+    """A callback is made anew at each size, and may hold it."""
+
+    def body(x):
+        jax.debug.print(f"length {len(x)}: {{}}", jnp.sum(x * 0))
+        return x * np.ones(len(x), np.float32)
+
+    program = padded(body)
+    for n in (5, 6, 7):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", jitney.JitneyWarning)
+            program(data(n)).block_until_ready()
+        jax.effects_barrier()
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("length")]
+    assert [line.partition(":")[0] for line in printed] == ["length 5", "length 6", "length 7"]
+
+
+def test_a_callback_that_holds_a_size_is_not_that_of_another_size():
+    """Even where it is given nothing of the axis."""
+
+    def body(x):
+        n = len(x)
+        shape = jax.ShapeDtypeStruct((), np.float32)
+        seen = jax.pure_callback(lambda k: np.float32(k + n), shape, np.float32(0))
+        return x * seen * np.ones(n, np.float32)
+
+    check(padded(body), body, (5, 6, 7))
+
+
+def test_a_check_whose_message_tells_a_size_is_refused():
+    """Each size has a message of its own."""
+
+    def body(x):
+        x = eqx.error_if(x, jnp.sum(x) > 1e9, f"too large for {len(x)} points")
+        return x * np.ones(len(x), np.float32)
+
+    assert check(padded(body), body, (5, 6)) == [5, 6]
+
+
+def test_code_that_does_as_many_operations_as_its_size_says_says_so():
+    """Both ways are told."""
+    with pytest.warns(jitney.JitneyWarning, match="as many operations as its size says"):
+        padded(lambda x: sum(x[i] for i in range(len(x))))(data(5))
+
+
+def test_two_sizes_are_told_apart():
+    """A number of one axis, and one of both."""
+
+    def body(x: Float[Array, "n"], y: Float[Array, "m"]):
+        table = np.outer(np.arange(len(x)), np.arange(len(y))).astype(np.float32)
+        return x @ jnp.asarray(table) @ y / (len(x) * float(len(y)) + len(x))
+
+    program = jitney.optimize(pad={"n": [8], "m": [8]})(body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", jitney.JitneyWarning)
+        for n, m in ((5, 6), (6, 5), (7, 7), (3, 8)):
+            got, want = program(data(n), data(m)), jax.jit(body)(data(n), data(m))
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert program.stats.compiles <= 1
+
+
+def test_an_array_of_equal_numbers_is_cut_into_chunks():
+    """As an expression of the size; another array that Python computed is refused."""
+
+    def body(x: Float[Array, "n"]):
+        return jnp.sum(x * np.ones(len(x), np.float32) * len(x))
+
+    x = data(12)
+    got = jitney.optimize(chunk={"n": 4})(body)(x)
+    np.testing.assert_allclose(got, jnp.sum(x) * 12, rtol=1e-5)
+
+    def window(x: Float[Array, "n"]):
+        return jnp.sum(x * np.hanning(len(x)).astype(np.float32))
+
+    with pytest.raises(jitney.JitneyError, match="reads an array that Python computes"):
+        jitney.optimize(chunk={"n": 4})(window)(x)
+
+
+def closed(impl):
+    """A primitive of another package, with this implementation."""
+    primitive = Primitive("closed")
+    primitive.def_impl(impl)
+    primitive.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(primitive, mlir.lower_fun(impl, multiple_results=False))
+    batching.defvectorized(primitive)
+    return primitive.bind
+
+
+def test_a_closed_primitive_is_expanded_where_JAX_can_trace_it():
+    """Its rule is that of what it computes."""
+    centred = closed(lambda x: x - jnp.mean(x))
+    body = lambda x: centred(x) * 2
+    assert check(padded(body), lambda x: (x - jnp.mean(x)) * 2) == []
+
+
+def test_a_closed_primitive_that_JAX_cannot_trace_is_refused():
+    """It has no rule, as before."""
+    flipped = closed(lambda x: np.flip(np.asarray(x)))
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
+    with pytest.raises(Refused, match="`closed` has no rule"):
+        demand(trace(lambda x: [flipped(x)], avals, RANGES, {"d0": 6}).jaxpr, RANGES)
+
+
+def test_least_squares_of_as_many_rows_as_the_size_says():
+    """The reflectors of a padded matrix leave its padding alone. In the first bucket there are
+    sizes with fewer rows than columns.
+    """
+
+    def solve(x):
+        matrix = jnp.stack([jnp.ones_like(x), x, x**2], 1)
+        return lx.linear_solve(lx.MatrixLinearOperator(matrix), jnp.sin(x), lx.QR()).value
+
+    program = padded(solve, (8, 32))
+    assert check(program, solve, (5, 11, 16, 31)) == [5]
+
+
+@pytest.mark.core("value-tridiagonal")
+@pytest.mark.parametrize("name", ["LU", "tridiagonal"])
+@pytest.mark.parametrize("of", ["value", "gradient"])
+def test_linear_solves_along_the_axis(name, of):
+    """Of lineax, whose primitive is closed."""
+
+    def solve(x):
+        if name == "LU":
+            matrix = 3 * jnp.eye(x.shape[0], dtype=x.dtype) + jnp.outer(x, x) / x.shape[0]
+            return lx.linear_solve(lx.MatrixLinearOperator(matrix), x, lx.LU()).value
+        operator = lx.TridiagonalLinearOperator(4 + x * x, x[1:] / 9, x[:-1] / 9)
+        return lx.linear_solve(operator, x, lx.Tridiagonal()).value
+
+    fn = solve if of == "value" else jax.grad(lambda x: jnp.sum(solve(x) ** 2))
+    assert check(padded(fn), fn, (5, 6, 8, 16)) == []
