@@ -41,6 +41,8 @@ from .typed_jax import jnp, lax, make_jaxpr
 
 Dims = Sequence[int | None]
 """The position of the axis in each array; None for arrays that all elements share."""
+ChunkInputs = tuple[jax.Array, dict[int, jax.Array]]
+"""Number of a chunk, and its part of those arrays that need not be sliced, by position."""
 # Operations whose own rule for `jax.vmap` sees all elements together: what it makes of a chunk need
 # not be what it makes of the whole. Collectives are over an axis of a mesh.
 _JOINT = {
@@ -139,30 +141,40 @@ def map_in_chunks(
     """
     hoisted = _Hoisted.of(program, arrays, dims)
     width = balanced(size, width)
+    count = -(-size // width)
     positions = {i: dim for i, dim in enumerate(dims) if dim is not None}
     movable = {i: as_bits(arrays[i]) for i in positions}
     mapped = jax.vmap(hoisted.element, in_axes=(*positions.values(),))
     # Filled in when the body is traced: the bits of a result do not tell its dtype.
     dtypes: list[DType] = []
 
-    def chunk(_: None, number: jax.Array) -> tuple[None, list[jax.Array]]:
+    # Chunks that divide the first axis of an array lie one behind the other, and are not cut out.
+    stacks: dict[int, jax.Array] = {}
+    for i, x in movable.items():
+        if positions[i] == 0 and size % width == 0:
+            stacks[i] = lax.reshape(x, (count, width, *x.shape[1:]))
+
+    def chunk(_: None, here: ChunkInputs) -> tuple[None, list[jax.Array]]:
+        number, stacked = here
         start = lax.min(number * np.int32(width), np.int32(size - width))
         parts: list[jax.Array] = []
         for i, x in movable.items():
-            part = lax.dynamic_slice_in_dim(
-                x,
-                start,
-                width,
-                positions[i],
-            )
+            part = stacked.get(i)
+            if part is None:
+                part = lax.dynamic_slice_in_dim(
+                    x,
+                    start,
+                    width,
+                    positions[i],
+                )
             parts.append(from_bits(part, arrays[i].dtype))
         results = mapped(*parts)
         dtypes[:] = [x.dtype for x in results]
         return None, [as_bits(x) for x in results]
 
-    count = -(-size // width)
-    _, stacked = lax.scan(chunk, None, jnp.arange(count, dtype=np.int32))
-    joined = [_join(x, size) for x in stacked]
+    numbers = jnp.arange(count, dtype=np.int32)
+    _, made = lax.scan(chunk, None, (numbers, stacks))
+    joined = [_join(x, size) for x in made]
     made = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
     return hoisted.results(made, size)
 
