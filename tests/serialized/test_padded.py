@@ -33,7 +33,7 @@ def weighed(x: Float[Array, "n"]) -> Float[Array, ""]:
 
 
 def chosen(x: Float[Array, "n"]) -> Float[Array, "n"]:
-    return 2 * x if x.shape[0] == 6 else x
+    return x * jnp.sum(jnp.ones(20 - x.shape[0]))
 
 
 def limited(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -112,9 +112,9 @@ def test_a_refusal_is_the_same_in_each_process(folder, tmp_path):
     said: list[str] = []
     for note in (KEPT, FOUND):
         with lab.process(tmp_path) as main:
-            with pytest.warns(jitney.JitneyWarning, match="compares the size n with 6") as warned:
-                np.testing.assert_array_equal(main.refused(upto(5)), upto(5))
-            np.testing.assert_array_equal(main.refused(upto(6)), 2 * upto(6))
+            with pytest.warns(jitney.JitneyWarning, match=r"makes an array of - n \+ 20") as warned:
+                np.testing.assert_array_equal(main.refused(upto(5)), 15 * upto(5))
+            np.testing.assert_array_equal(main.refused(upto(6)), 14 * upto(6))
             said.append(str(warned[0].message))
             assert lab.notes(main.refused) == 2 * note
     assert said[0] == said[1]
