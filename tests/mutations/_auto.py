@@ -78,7 +78,7 @@ MUTATIONS = [
     Mutation(
         "auto divides what is computed of all elements",
         f"{_SOURCE}/trials.py",
-        "        refuse_joint_rules(body)\n",
+        "        refuse_joint_rules(_axes.joint_rules(body))\n",
         "",
         (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_stays_whole",),
     ),

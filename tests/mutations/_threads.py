@@ -81,4 +81,18 @@ MUTATIONS = [
         "(count - 1) * width, (count - 1) * width + rest)",
         (f"{_CHUNKS}results_keep_their_values_and_types",),
     ),
+    Mutation(
+        "parts of a kept program are not looked into",
+        f"{_SOURCE}/worker_calls.py",
+        "if entry.kept is not None:",
+        "if entry.kept is None:",
+        (f"{_CALLS}a_kept_program_is_not_split_either",),
+    ),
+    Mutation(
+        "workers divide what is computed of all elements",
+        f"{_SOURCE}/worker_calls.py",
+        "            refuse_joint_rules(entry.joint_rules)\n",
+        "",
+        (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_is_not_split",),
+    ),
 ]

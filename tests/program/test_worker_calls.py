@@ -11,6 +11,7 @@ import pytest
 from jaxtyping import Array, Float, Inexact, Int, Shaped
 
 from jitney import optimize
+from jitney._serialized import request
 from jitney.errors import ContractError, JitneyError, NonFiniteError, OptionError
 from tests._arrays import array
 from tests._tracing import count_traces
@@ -249,6 +250,43 @@ def test_draws_that_depend_on_the_keys_beside_them_are_refused(impl, typed):
             optimize(vmap=dims, workers=2)(draw)(keys)
         out = optimize(vmap=dims, workers="auto")(draw)(keys)
         np.testing.assert_array_equal(out, jax.jit(jax.vmap(draw))(keys))
+
+
+def centred(x: Float[Array, ""]) -> Float[Array, ""]:
+    """Its own rule for `vmap` subtracts the mean of all elements."""
+    same = jax.custom_batching.custom_vmap(lambda x: x * 0)
+    same.def_vmap(lambda size, are_mapped, x: (x - jnp.mean(x), True))
+    return same(x)
+
+
+def test_a_rule_for_vmap_that_sees_all_elements_is_not_split():
+    """It makes something else of a part; JAX's own such rules map each element alone."""
+    x = RNG.normal(size=12).astype(np.float32)
+    with pytest.raises(OptionError, match=r"has its own rule for `jax.vmap` \(`custom_vmap`\)"):
+        optimize(vmap="row", workers=2)(centred)(x)
+    out = optimize(vmap="row", workers="auto")(centred)(x)
+    np.testing.assert_allclose(out, x - x.mean(), rtol=1e-5, atol=1e-6)
+
+    def doubled(x: Float[Array, ""]) -> Float[Array, ""]:
+        return jax.custom_batching.sequential_vmap(lambda x: x * 2)(x)
+
+    np.testing.assert_array_equal(optimize(vmap="row", workers=2)(doubled)(x), x * 2)
+
+
+def drawn(x: Float[Array, ""]) -> Float[Array, ""]:
+    return x + jax.random.normal(jax.random.key(jnp.int32(x), impl="rbg"))
+
+
+@pytest.mark.parametrize("body", [centred, drawn])
+def test_a_kept_program_is_not_split_either(body, tmp_path, monkeypatch):
+    """It is one call, which shows none of its operations; kept or loaded, results are the whole."""
+    monkeypatch.setattr(request, "own", lambda: tmp_path)
+    x = np.arange(12, dtype=np.float32)
+    for _ in range(2):
+        f = optimize(vmap="row", workers="auto", cache="program")(body)
+        np.testing.assert_allclose(f(x), jax.jit(jax.vmap(body))(x), rtol=1e-5, atol=1e-6)
+        with pytest.raises(OptionError, match=r"has its own rule|draws for all elements"):
+            optimize(vmap="row", workers=2, cache="program")(body)(x)
 
 
 def test_weak_types_stay_weak():

@@ -33,7 +33,8 @@ def described(f, *args):
     return {line["name"]: line["why"] for line in f.plan(*args).to_dict()["decisions"]}
 
 
-def test_results_keep_their_values_and_types():
+@pytest.mark.parametrize("size", [37, 32])
+def test_results_keep_their_values_and_types(size):
     """Weak ones, low ones, keys, those that no element changes, and what is not an array."""
 
     def mixed(x: Float[Array, ""], key: Key[Array, ""], w: Float[Array, "k"]):
@@ -53,7 +54,7 @@ def test_results_keep_their_values_and_types():
             "number": 2.5,
         }
 
-    args = X[:, 0], jax.random.split(jax.random.key(0), 37), W
+    args = X[:size, 0], jax.random.split(jax.random.key(0), size), W
     want, got = (optimize(vmap="lane", **o)(mixed)(*args) for o in ({}, CHUNK))
     assert (want.pop("text"), want.pop("number")) == (got.pop("text"), got.pop("number"))
     data = jax.random.key_data

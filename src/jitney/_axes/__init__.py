@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .dims import is_symbolic as is_symbolic
     from .mapped_chunks import balanced as balanced
     from .mapped_chunks import computes_alone as computes_alone
+    from .mapped_chunks import evaluate_element as evaluate_element
+    from .mapped_chunks import joint_rules as joint_rules
     from .mapped_chunks import map_in_chunks as map_in_chunks
     from .mapped_chunks import trace_element as trace_element
     from .padded import run_differentiable as run_differentiable
@@ -83,6 +85,8 @@ else:
             "is_symbolic": "dims",
             "balanced": "mapped_chunks",
             "computes_alone": "mapped_chunks",
+            "evaluate_element": "mapped_chunks",
+            "joint_rules": "mapped_chunks",
             "map_in_chunks": "mapped_chunks",
             "trace_element": "mapped_chunks",
             "map_sequentially": "sequential_vmap",

@@ -15,8 +15,24 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.evaluation import Const, Ref, as_const, interpret, number_results, values_at
-from .._jax.jaxprs import draws_jointly, equations, open_jaxpr, rebind, runs
+from .._jax.evaluation import (
+    Const,
+    Ref,
+    as_const,
+    evaluate_jaxpr,
+    interpret,
+    number_results,
+    values_at,
+)
+from .._jax.jaxprs import (
+    draws_jointly,
+    equations,
+    maps_jointly,
+    open_jaxpr,
+    rebind,
+    runs,
+    source_of,
+)
 from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
@@ -25,6 +41,8 @@ from .typed_jax import jnp, lax, make_jaxpr
 
 Dims = Sequence[int | None]
 """The position of the axis in each array; None for arrays that all elements share."""
+ChunkInputs = tuple[jax.Array, dict[int, jax.Array]]
+"""Number of a chunk, and its part of those arrays that need not be sliced, by position."""
 # Operations whose own rule for `jax.vmap` sees all elements together: what it makes of a chunk need
 # not be what it makes of the whole. Collectives are over an axis of a mesh.
 _JOINT = {
@@ -77,6 +95,19 @@ def computes_alone(jaxpr: AnyJaxpr) -> bool:
     return True
 
 
+def joint_rules(jaxpr: object) -> list[str]:
+    """Return the user's lines of the operations with a rule of the user's for `jax.vmap`, which may
+    make something else of a part of the elements.
+    """
+    return [source_of(eqn) for eqn in equations(jaxpr) if maps_jointly(eqn)]
+
+
+def evaluate_element(program: ClosedJaxpr, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """Evaluate a program of one element, inside of `jax.vmap` or not."""
+    plain, constants = open_jaxpr(program)
+    return evaluate_jaxpr(plain, constants, arrays)
+
+
 def balanced(
     size: int,
     width: int,
@@ -110,30 +141,40 @@ def map_in_chunks(
     """
     hoisted = _Hoisted.of(program, arrays, dims)
     width = balanced(size, width)
+    count = -(-size // width)
     positions = {i: dim for i, dim in enumerate(dims) if dim is not None}
     movable = {i: as_bits(arrays[i]) for i in positions}
     mapped = jax.vmap(hoisted.element, in_axes=(*positions.values(),))
     # Filled in when the body is traced: the bits of a result do not tell its dtype.
     dtypes: list[DType] = []
 
-    def chunk(_: None, number: jax.Array) -> tuple[None, list[jax.Array]]:
+    # Chunks that divide the first axis of an array lie one behind the other, and are not cut out.
+    stacks: dict[int, jax.Array] = {}
+    for i, x in movable.items():
+        if positions[i] == 0 and size % width == 0:
+            stacks[i] = lax.reshape(x, (count, width, *x.shape[1:]))
+
+    def chunk(_: None, here: ChunkInputs) -> tuple[None, list[jax.Array]]:
+        number, stacked = here
         start = lax.min(number * np.int32(width), np.int32(size - width))
         parts: list[jax.Array] = []
         for i, x in movable.items():
-            part = lax.dynamic_slice_in_dim(
-                x,
-                start,
-                width,
-                positions[i],
-            )
+            part = stacked.get(i)
+            if part is None:
+                part = lax.dynamic_slice_in_dim(
+                    x,
+                    start,
+                    width,
+                    positions[i],
+                )
             parts.append(from_bits(part, arrays[i].dtype))
         results = mapped(*parts)
         dtypes[:] = [x.dtype for x in results]
         return None, [as_bits(x) for x in results]
 
-    count = -(-size // width)
-    _, stacked = lax.scan(chunk, None, jnp.arange(count, dtype=np.int32))
-    joined = [_join(x, size) for x in stacked]
+    numbers = jnp.arange(count, dtype=np.int32)
+    _, made = lax.scan(chunk, None, (numbers, stacks))
+    joined = [_join(x, size) for x in made]
     made = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
     return hoisted.results(made, size)
 

@@ -241,3 +241,13 @@ def draws_jointly(eqn: JaxprEqn) -> bool:
         "random_fold_in": ("key<fry>", "key<rbg>"),
     }
     return name in alone and str(eqn.invars[0].aval.dtype) not in alone[name]
+
+
+def maps_jointly(eqn: JaxprEqn) -> bool:
+    """Return whether an equation has a rule for `jax.vmap` of the user's, which sees all elements
+    together. The rules of JAX and of jitney compute each element alone.
+    """
+    if eqn.primitive.name != "custom_vmap_call":
+        return False
+    module = str(getattr(eqn.params["rule"], "__module__", ""))
+    return module.partition(".")[0] not in ("jax", "jitney")

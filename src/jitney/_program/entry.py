@@ -177,6 +177,8 @@ class Specialization(CallPlanner):
         self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
         self.cuts: dict[Hashable, list[Cut]] = {}
+        # The user's lines with rules for `jax.vmap`, in the traces so far; see `Outcome`.
+        self.joint_rules: list[str] = []
         # Padded program -> its proof, if each new size has to be traced.
         self.proofs: dict[Hashable, Proof] = {}
         # Padded program -> why it is not one up to the end of its bucket, only up to a size below.
@@ -603,6 +605,7 @@ class Specialization(CallPlanner):
                     self._remember(planned, counts)
                 outcome = Outcome()
                 out = self.apply_plan(planned, arrays, outcome, counts)
+                self.joint_rules += outcome.joint_rules
                 if planned.plan.of(Jit) is not None:
                     refuse_left_in_result(self.core.where, outcome)
                 if may_fail:

@@ -204,6 +204,9 @@ class WorkerCalls(WholeCalls):
         entry = self.entry
         try:
             split = split_of(entry, arrays)
+            # A kept program is one call, which shows none of its operations.
+            if entry.kept is not None:
+                refuse_part(entry, split, arrays)
             return self._compiled(split, split.division.first(arrays))
         except Unsplit as unsplit:
             return reason_of(entry, unsplit)
@@ -221,6 +224,7 @@ class WorkerCalls(WholeCalls):
             nullcontext() if entry.core.options.cache else pause_cache(),
         ):
             traced: jax.stages.Traced = entry.lower(given, "trace")
+            refuse_joint_rules(entry.joint_rules)
             refuse_effects(traced.jaxpr)
             refuse_lapack(traced.jaxpr)
             table, lowered = None, None
@@ -349,21 +353,22 @@ def element_of(entry: Specialization, arrays: Sequence[Array]) -> object:
         return jax.make_jaxpr(entry.body_inside(planned.plan, Vmap))(*avals)
 
 
-def refuse_joint_rules(element: object) -> None:
+def refuse_joint_rules(places: Sequence[str]) -> None:
     """Check that no operation of an element has a rule of its own for `jax.vmap`, which sees all
     elements together, and may make something else of a part of them.
+
+    Args:
+        places: The user's lines of those that have one.
 
     Raises:
         Unsplit: One has.
     """
-    for eqn in Insides().equations(element):
-        if eqn.primitive.name == "custom_vmap_call":
-            raise Unsplit(
-                f"{source_of(eqn) or 'it'} has its own rule for `jax.vmap` (`custom_vmap`), which"
-                " sees all elements",
-                is_refused=True,
-                fix="write the function without that rule, ",
-            )
+    for place in places:
+        raise Unsplit(
+            f"{place or 'it'} has its own rule for `jax.vmap` (`custom_vmap`), which sees all"
+            " elements",
+            is_refused=True,
+        )
 
 
 def refuse_lapack(jaxpr: object) -> None:
@@ -395,11 +400,14 @@ def refuse_part(
         Unsplit: Threads cannot run it.
     """
 
+    outcome = Outcome()
+
     def inside(*part: object) -> object:
-        return entry.apply_plan(entry.plan_call(part), part, Outcome())
+        return entry.apply_plan(entry.plan_call(part), part, outcome)
 
     with entry.numbers():
         jaxpr = jax.make_jaxpr(inside)(*split.division.first(arrays))
+    refuse_joint_rules(outcome.joint_rules)
     refuse_effects(jaxpr)
     refuse_lapack(jaxpr)
 

@@ -9,6 +9,7 @@ option says (`dict_form.py`). `OneByOne` and `MappedChunks` run an axis as a loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,6 +17,7 @@ import jax
 
 from .. import _axes
 from .._errors import ContractError, Where, plural, shortlist
+from .._jax.typed import Array
 from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
@@ -41,6 +43,8 @@ class Vmap(Stage):
     why: str = field(compare=False)
     # Stage that runs one of the axes in a loop.
     loop: OneByOne | MappedChunks | None = None
+    # True if threads share the outermost axis.
+    is_divided: bool = False
     # Text of the warning that an argument, which is shared, looks like a stack.
     guess: str = field(default="", compare=False)
     name: str = field(default="vmap", compare=False)
@@ -79,8 +83,15 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         if not levels:
             return Skip("vmap", why)
-        loop = request.outer_stage(OneByOne) or request.outer_stage(MappedChunks)
-        return cls(tuple(axes), tuple(levels), why, loop, guess)
+        is_jitted = request.whole is None and not request.nested
+        return cls(
+            tuple(axes),
+            tuple(levels),
+            why,
+            request.outer_stage(OneByOne) or request.outer_stage(MappedChunks),
+            is_jitted and request.options.workers is not None,
+            guess,
+        )
 
     @property
     def scope(self) -> str:
@@ -93,12 +104,27 @@ class Vmap(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         outcome.levels = self.axes
+        if self.is_divided and not isinstance(self.loop, OneByOne):
+            fn = _noting_rules(fn, outcome)
         for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
             if self.loop is not None and self.loop.axis == axis:
                 fn = self.loop.loop_over(fn, dims, outcome)
             else:
                 fn = jax.vmap(fn, in_axes=dims)
         return fn
+
+
+def _noting_rules(fn: Fn, outcome: Outcome) -> Fn:
+    """Trace the function of one element before it is mapped, and note where it has a rule of its
+    own for `jax.vmap`: nothing is seen of it afterwards.
+    """
+
+    def noted(*arrays: jax.Array) -> Sequence[Array]:
+        program = _axes.trace_element(fn, arrays, [None] * len(arrays))
+        outcome.joint_rules += _axes.joint_rules(program)
+        return _axes.evaluate_element(program, arrays)
+
+    return noted
 
 
 @dataclass(frozen=True)

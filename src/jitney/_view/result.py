@@ -58,6 +58,9 @@ class Outcome:
         self.proof: Proof | None = None
         # The reason why an axis was not cut into chunks.
         self.uncut: Refused | None = None
+        # The user's lines of operations with a rule of their own for `jax.vmap`, of a call that
+        # threads share.
+        self.joint_rules: list[str] = []
         # Padded axes of each result.
         self.cuts: list[Cut] = []
         # Time of each run of the body.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from ... import _axes
 from ..._errors import AxisError
 from ..._jax.equinox_checks import FAILURE
 from ..._jax.jaxprs import equations
@@ -64,7 +65,7 @@ class Trials:
         """
         body = element_of(self._entry, arrays)
         refuse_effects(body)
-        refuse_joint_rules(body)
+        refuse_joint_rules(_axes.joint_rules(body))
         return Search(
             calls.size,
             self._calls.widths(),
