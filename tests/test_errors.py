@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
