@@ -19,7 +19,7 @@ from jitney._axes.rules import RULES
 from jitney._program.auto.auto_calls import AutoCalls
 from tests._arrays import array
 from tests._patience import patience
-from tests.hunt import _table
+from tests.hunt import _looks, _table
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, Case, _Writer, drawn
 from tests.hunt._hunt import hunt
@@ -42,6 +42,14 @@ def fallen(option, among, kind="wrong", first=0):
             if finding.kind == kind:
                 return finding
     return None
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("index", range(4))
+def test_no_line_whose_python_looks_at_a_size_gives_another_number(index):
+    """Padded and cut, among other lines."""
+    score = hunt(42, index, ["pad", "chunk"], among=_looks.RECIPES, many=MANY)
+    assert [finding for finding in score.findings if finding.kind in ("wrong", "raw")] == []
 
 
 def test_every_public_function_has_a_line_or_a_reason():
@@ -220,6 +228,20 @@ def test_rounding_that_a_program_amplifies_is_no_fault():
     moved = [cancelled + F32(1e-6), plain]
     assert is_unstable(theirs, {"x": x}, moved, "bits")
     assert not is_unstable(theirs, {"x": x}, [cancelled, plain * F32(1.01)], "close")
+
+
+def test_a_sum_of_whole_numbers_that_plain_jax_rounds_is_no_fault():
+    """They cannot be moved by a rounding error: ours may be nearer to the sum in 64 bits."""
+    x = np.full(40_000, 7, np.uint8)
+
+    def theirs(arrays):
+        terms = jnp.asarray(arrays["x"], jnp.result_type(float)) / 3
+        return jax.lax.scan(lambda total, term: (total + term, None), terms[0] * 0, terms)[0]
+
+    plain, exact = leaves_of(theirs({"x": x}))[0], F32(40_000 * 7 / 3)
+    assert difference([exact], [plain], "close") is not None
+    assert is_unstable(theirs, {"x": x}, [exact], "close")
+    assert not is_unstable(theirs, {"x": x}, [exact * F32(1.01)], "close")
 
 
 def test_a_product_that_overflows_in_another_order_is_no_fault():
