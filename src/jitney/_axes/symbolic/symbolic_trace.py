@@ -256,10 +256,8 @@ def _confirmed(
             ranges,
         )
 
-    # Values that Python computed from sizes must stand at the same variables at each probed size,
-    # where the interpreter of `interpreter.py` can put others in their place.
-    seen = [
-        trace_witness(
+    def witness_of(known: Mapping[str, int]) -> Witness:
+        return trace_witness(
             jaxpr,
             fn,
             avals,
@@ -268,10 +266,11 @@ def _confirmed(
             choices,
             is_expanded=is_expanded,
         )
-        for known in at_hand
-    ]
-    first = seen[0]
-    if any(other.numbers.keys() != first.numbers.keys() for other in seen):
+
+    # Values that Python computed from sizes must stand at the same variables at each probed size,
+    # where the interpreter of `interpreter.py` can put others in their place.
+    first, *others = map(witness_of, at_hand)
+    if any(other.numbers.keys() != first.numbers.keys() for other in others):
         raise Refused("", "computes other numbers of its size at each size")
     if not first.numbers.keys() <= set(_interpreted_vars(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
@@ -280,15 +279,7 @@ def _confirmed(
     for narrow in narrow_sizes(jaxpr, ranges):
         for known in narrow.outside(ranges):
             try:
-                trace_witness(
-                    jaxpr,
-                    fn,
-                    avals,
-                    ranges,
-                    known,
-                    choices,
-                    is_expanded=is_expanded,
-                )
+                witness_of(known)
             # Other operations there, or JAX's error of a number that does not fit.
             except Exception as error:
                 raise narrow.refusal from error

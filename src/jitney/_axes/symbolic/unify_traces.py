@@ -50,7 +50,6 @@ from .number_of_size import number_of_size
 
 # Promises about positions, which another size may break: withdrawn where traces are unified.
 _PROMISES = ("indices_are_sorted", "unique_indices")
-# Parameters that hold functions which differentiate, after all derivatives have been taken.
 _SIZES = frozenset(
     (
         "length",
@@ -69,6 +68,7 @@ _SIZES = frozenset(
     )
 )
 """Parameters that may hold sizes, which rules read as such."""
+# Parameters that hold functions which differentiate, after all derivatives have been taken.
 _UNREAD = ("update_jaxpr", "update_consts")
 _LONGEST = 40
 
