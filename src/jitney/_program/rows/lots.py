@@ -167,8 +167,8 @@ def rungs_of(
     rungs: Sequence[int] = RUNGS,
 ) -> list[tuple[int, int]]:
     """Cut a number of rows into parts that programs take: how many rows of each, and how many the
-    program takes. The programs are few and the same for all numbers of rows: none takes fewer rows
-    than the largest of which a run of one row is cheap.
+    program takes. The programs are few and the same for all numbers of rows: none is smaller than the
+    largest one that may run for a single row.
 
     Args:
         count: The number of rows.
@@ -182,8 +182,9 @@ def rungs_of(
     spare = count // _SPARE
     if exactly:
         spare = cheap = 0
-    in_vain = min(most, cheap + 1)
-    unit = max([least, *(rung for rung in rungs if rung <= in_vain)])
+    # Of a program that is no larger, one row may run alone.
+    largest = min(most, cheap + 1)
+    unit = max([least, *(rung for rung in rungs if rung <= largest)])
     taken = [*(rung for rung in rungs if unit < rung <= most), unit]
     parts: list[tuple[int, int]] = []
     left = count
