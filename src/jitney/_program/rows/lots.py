@@ -167,8 +167,8 @@ def rungs_of(
     rungs: Sequence[int] = RUNGS,
 ) -> list[tuple[int, int]]:
     """Cut a number of rows into parts that programs take: how many rows of each, and how many the
-    program takes. The programs are few and the same for all numbers of rows: none is smaller than the
-    largest one that may run for a single row.
+    program takes. The programs are few and the same for all numbers of rows: none is smaller than
+    the largest one that may run for a single row.
 
     Args:
         count: The number of rows.
