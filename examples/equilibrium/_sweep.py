@@ -85,7 +85,9 @@ def program(model: Model) -> Any:
     """
     import jitney
 
-    return jitney.optimize(vmap="draw", shard={"draw": "*"}, mesh="optional")(one_draw(model))
+    return jitney.optimize(vmap="draw", shard={"draw": "*"}, mesh="optional", auto=True)(
+        one_draw(model)
+    )
 
 
 def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41) -> Sweep:

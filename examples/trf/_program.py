@@ -57,7 +57,7 @@ def programs(setup: Setup) -> Programs:
     def fit(x0: Float[Array, "k"], data: Data) -> Packed:
         return fitted(setup, x0, data)
 
-    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional")
+    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional", auto=True)
     def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
         return fitted(setup, x0, eqx.combine(mapped, shared))
 

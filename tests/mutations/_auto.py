@@ -183,4 +183,11 @@ MUTATIONS = [
         "if self._process == 0:",
         (f"{_FORKS}a_fork_of_a_process_that_learns_does_not_learn",),
     ),
+    Mutation(
+        "auto does not see a mesh",
+        f"{_SOURCE}/auto_calls.py",
+        "return sharded is not None and sharded.has_mesh()",
+        "return False",
+        (f"{_CALLS}an_optional_mesh_comes_before_what_was_chosen",),
+    ),
 ]

@@ -39,10 +39,11 @@ def test_certified_residual_sum_and_deviations(name):
 @pytest.mark.parametrize(("name", "start"), FITS)
 def test_as_many_evaluations_as_scipy(name, start):
     """At SciPy's default tolerances nfev is within one of SciPy's, and the status is the same where
-    the counts are.
+    nfev and njev are.
 
-    The last step is at the rounding of the residuals, which differs between processors: a fit that
-    stops one evaluation earlier stops by one tolerance, where the other one meets a second.
+    The last step is at the rounding of the residuals, which differs between processors: it is
+    accepted by one and not by the other, or a fit that stops one evaluation earlier stops by one
+    tolerance, where the other one meets a second.
     """
     reference = load(name)
     fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[start])
@@ -56,7 +57,8 @@ def test_as_many_evaluations_as_scipy(name, start):
         )
     assert abs(fit.nfev - theirs.nfev) <= 1
     assert fit.success == theirs.success
-    assert fit.status == theirs.status or fit.nfev != theirs.nfev
+    if (fit.nfev, fit.njev) == (theirs.nfev, theirs.njev):
+        assert fit.status == theirs.status
 
 
 def test_fourteen_sets_are_shipped():

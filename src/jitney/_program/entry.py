@@ -385,10 +385,10 @@ class Specialization(CallPlanner):
         run: Run
         if padded is not None:
             run = padded
-        elif self.sharded is not None:
-            run = self.sharded
         elif self.auto is not None and not (self.auto.is_idle or is_verified(options)):
             run = self.auto.runner()
+        elif self.sharded is not None:
+            run = self.sharded
         elif self.widths is not None:
             run = self.widths.runner()
         elif self.workers is not None:

@@ -117,6 +117,10 @@ class ShardedCalls:
         place = _abstract if abstract else _reshard
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
+    def has_mesh(self) -> bool:
+        """Return whether a call of now runs on a mesh."""
+        return current(self.entry.core.options.mesh) is not None
+
     def mesh_key(self) -> tuple[Any, AnyMesh]:
         """Return the mesh of a call, and the mesh of the context around it."""
         return current(self.entry.core.options.mesh), context()

@@ -60,6 +60,24 @@ def test_arrays_of_a_call_are_let_go(machine):
     assert seen() is None
 
 
+def test_an_optional_mesh_comes_before_what_was_chosen(machine):
+    """Without a mesh it is as if `shard` was not there; within one the devices share all."""
+    machine.rates = {"64 at a time": 0.1}
+    f = optimize(**AUTO, shard={"row": "*"}, mesh="optional")(residual)
+    out = learnt(f, W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+    np.testing.assert_allclose(out, by_hand(W, ROWS), rtol=1e-6, atol=1e-5)
+
+    with jitney.mesh(rows=-1):
+        assert auto_line(f, W, ROWS) == "the mesh divides the calls, all at once"
+        inside = f(W, ROWS)
+    assert inside.sharding.mesh.axis_names == ("rows",)
+    assert machine.runs[-1][0] == "whole"
+    np.testing.assert_allclose(inside, out, rtol=1e-6)
+    f(W, ROWS)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
 def test_nothing_is_tried_before_calls_have_taken_as_long_as_their_compile(machine):
     """A compile of 1,000 seconds and calls of 160: the first call, and seven more."""
     machine.compiling = 1000.0

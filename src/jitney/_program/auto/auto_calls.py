@@ -58,7 +58,7 @@ class AutoCalls(WholeCalls):
         """
 
     def __call__(self, *arrays: Array) -> object:
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+        if jit_is_off() or is_within_trace() or is_nested_trace(arrays) or self._has_mesh():
             return self.run_way(WHOLE, arrays)
         key = self._key(arrays)
         calls = self._sizes.get(key)
@@ -80,15 +80,20 @@ class AutoCalls(WholeCalls):
             return call_key(arrays)
         return tuple(map(_quick_key, arrays))
 
+    def _has_mesh(self) -> bool:
+        """Return whether calls of now are divided over a mesh, all at once."""
+        sharded = self.entry.sharded
+        return sharded is not None and sharded.has_mesh()
+
     def run_way(self, way: RunWay, arrays: Sequence[Array]) -> object:
-        if way == WHOLE:
-            workers = self.entry.workers
-            return self.run_whole(arrays) if workers is None else workers(*arrays)
-        return self.run_entry(self.entry_of(way), arrays)
+        if way != WHOLE:
+            return self.run_entry(self.entry_of(way), arrays)
+        whole = self.entry.sharded or self.entry.workers
+        return self.run_whole(arrays) if whole is None else whole(*arrays)
 
     def entry_of(self, way: RunWay) -> Specialization:
-        """Return the entry that runs calls in a way."""
-        options = self.entry.core.options
+        """Return the entry that runs calls in a way, where there is no mesh."""
+        options = replace(self.entry.core.options, shard=None, mesh=None)
         if way.width is not None:
             options = replace(options, chunk=((options.vmap[0].name, way.width),))
         if way.threads:
@@ -231,6 +236,8 @@ class AutoCalls(WholeCalls):
         """Return whether calls with these arrays or abstract values run in a way that was chosen,
         and why.
         """
+        if self._has_mesh():
+            return False, "the mesh divides the calls, all at once"
         calls = self._sizes.get(self._key(arrays))
         if calls is None:
             shapes = [aval_parts(array) for array in arrays]

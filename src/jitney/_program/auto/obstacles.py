@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._signature.options import Options, is_measured, tolerance_of
+from ..._signature.options import OPTIONAL, Options, is_measured, tolerance_of
 from ..._verify import is_verified
 
 
@@ -14,7 +14,7 @@ def obstacle(options: Options) -> str | None:
         "donate": options.donate,
         "pad": options.pad,
         "memory": options.memory is not None,
-        "shard": options.shard is not None,
+        "shard": options.shard is not None and options.mesh != OPTIONAL,
         'precision="auto:..."': tolerance_of(options.precision) is not None,
         "max_compiles": options.max_compiles is not None,
         'runtime_checks="later"': options.runtime_checks == "later",
