@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jitney._limits import HostLimit
-from jitney._program import worker_calls
 from jitney._program.auto import auto_calls, call_times, trials
 from jitney._program.auto.search import WHOLE
+from jitney._program.runners import worker_calls
 
 
 class Machine:

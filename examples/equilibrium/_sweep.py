@@ -83,11 +83,9 @@ def program(model: Model) -> Any:
     """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all
     else is shared.
     """
-    import jitney
+    from jitney import optimize
 
-    return jitney.optimize(vmap="draw", shard={"draw": "*"}, mesh="optional", auto=True)(
-        one_draw(model)
-    )
+    return optimize(vmap="draw", shard={"draw": "*"}, mesh="optional", auto=True)(one_draw(model))
 
 
 def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41) -> Sweep:

@@ -7,8 +7,8 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._program import padded_calls
-from jitney._program.filling import Filling
+from jitney._program.runners import padded_calls
+from jitney._program.runners.filling import Filling
 
 
 def shares(

@@ -14,7 +14,7 @@ _COUNTERS = "tests/diagnosis/test_counters.py::test_"
 _RETRACES = "tests/diagnosis/test_retraces.py::test_"
 _TAKING = "tests/view/test_call_codegen.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
-_CAPTURED = "tests/program/test_captured_calls.py::test_"
+_CAPTURED = "tests/program/runners/test_captured_calls.py::test_"
 _KEPT_CAPTURED = "tests/serialized/test_captured.py::test_"
 _KEPT_KEPT = "tests/serialized/test_kept.py::test_"
 _CORE = "tests/program/test_core.py::test_"
@@ -80,7 +80,7 @@ KEYS = [
     ),
     Mutation(
         "padded programs of float32 and float64 are one",
-        "src/jitney/_program/padded_calls.py",
+        "src/jitney/_program/runners/padded_calls.py",
         "        with self.entry.numbers():\n            return self._run(arrays, whole=not nested)",
         "        return self._run(arrays, whole=not nested)",
         (f"{_PAD}double_precision_has_keys_of_its_own", f"{_PAD}other_options_compose"),
@@ -282,7 +282,7 @@ WORDS = [
     ),
     Mutation(
         "a captured array is not copied",
-        "src/jitney/_program/captured_calls.py",
+        "src/jitney/_program/runners/captured_calls.py",
         "            copy = jax.block_until_ready(jax.numpy.array(value, copy=True))",
         "            copy = jax.numpy.asarray(each.value)",
         (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),

@@ -9,10 +9,10 @@ _COUNTERS = "tests/diagnosis/test_counters.py::test_"
 _LATER = "tests/checks/test_later.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
 _MEMORY = "tests/jax/test_memory.py::test_"
-_CHECKED_CALLS = "tests/program/test_checked_calls.py::test_"
+_CHECKED_CALLS = "tests/program/runners/test_checked_calls.py::test_"
 _ENTRY = "tests/program/test_entry.py::test_"
 _LIMIT = "tests/program/test_limit.py::test_"
-_WRAPPERS = "tests/program/test_wrappers.py::test_"
+_WRAPPERS = "tests/program/runners/test_wrappers.py::test_"
 _PLAN_REPORT = "tests/report/test_plan_report.py::test_"
 _BUCKETS = "tests/signature/test_buckets.py::test_"
 _OPTIONS = "tests/signature/test_options.py::test_"
@@ -245,7 +245,7 @@ PRECISION = [
     ),
     Mutation(
         "f64 runs without its scope",
-        "src/jitney/_program/wrappers.py",
+        "src/jitney/_program/runners/wrappers.py",
         'return _in_x64(body, jitted, run) if options.precision == "f64" else run',
         "return run",
         (f"{_PRECISION}f64_needs_no_global_flag",),
@@ -290,28 +290,28 @@ PADDED = [
     ),
     Mutation(
         "arrays are filled with zeros",
-        "src/jitney/_program/filling.py",
+        "src/jitney/_program/runners/filling.py",
         "out[behind] = out[last]",
         "out[behind] = np.zeros((), host.dtype)",
         (f"{_PAD}along_a_mapped_axis_rows_of_the_data_are_filled_in",),
     ),
     Mutation(
         "results are not cut",
-        "src/jitney/_program/padded_calls.py",
+        "src/jitney/_program/runners/padded_calls.py",
         "    return None if shape == was else shape\n",
         "    return None\n",
         (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
     ),
     Mutation(
         "each size has a program of its own",
-        "src/jitney/_program/padded_calls.py",
+        "src/jitney/_program/runners/padded_calls.py",
         " padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
         " padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
         (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
     ),
     Mutation(
         "a refusal to pad is silent",
-        "src/jitney/_program/padded_calls.py",
+        "src/jitney/_program/runners/padded_calls.py",
         'if core.counters.warn_once(f"pad {refusal.place}"):',
         'if not core.counters.warn_once(f"pad {refusal.place}"):',
         (f"{_PAD}a_decision_by_size_runs_exact_and_warns_once",),
@@ -360,7 +360,7 @@ CUT = [
 AROUND = [
     Mutation(
         "cache=False uses the persistent cache",
-        "src/jitney/_program/wrappers.py",
+        "src/jitney/_program/runners/wrappers.py",
         "    if not options.cache:\n        run = _without_cache(run)\n",
         "",
         (f"{_WRAPPERS}cache_false_uses_no_persistent_cache",),
@@ -374,14 +374,14 @@ AROUND = [
     ),
     Mutation(
         "a check is looked at now though it may be later",
-        "src/jitney/_program/checked_calls.py",
+        "src/jitney/_program/runners/checked_calls.py",
         "calls.waits = waits(body.options) is not None",
         "calls.waits = True",
         (f"{_LATER}a_call_whose_check_fails_returns_and_wait_raises",),
     ),
     Mutation(
         "a check that fails is not raised",
-        "src/jitney/_program/checked_calls.py",
+        "src/jitney/_program/runners/checked_calls.py",
         "        if failed:\n            self.table.fail(failed)\n",
         "",
         (f"{_CHECKED_CALLS}a_failed_check_raises_whatever_stands_around_it",),
@@ -423,7 +423,7 @@ AROUND = [
     ),
     Mutation(
         "debug_nans looks at nothing",
-        "src/jitney/_program/wrappers.py",
+        "src/jitney/_program/runners/wrappers.py",
         "    if options.debug_nans:\n        run = _finite(body, jitted, run)\n",
         "",
         (f"{_WRAPPERS}debug_nans_names_operation_and_line",),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutations._mutation import Mutation
 
-_CALLS = "tests/program/test_worker_calls.py::test_"
-_WIDTHS = "tests/program/test_width_calls.py::test_"
-_THREADS = "tests/program/test_worker_threads.py::test_"
+_CALLS = "tests/program/runners/test_worker_calls.py::test_"
+_WIDTHS = "tests/program/runners/test_width_calls.py::test_"
+_THREADS = "tests/program/runners/test_worker_threads.py::test_"
 _CHUNKS = "tests/stages/test_mapped_chunks.py::test_"
-_SOURCE = "src/jitney/_program"
+_SOURCE = "src/jitney/_program/runners"
 
 MUTATIONS = [
     Mutation(

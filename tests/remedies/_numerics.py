@@ -20,7 +20,7 @@ TABLE = np.asarray(ROWS)
 OVER, UNCUT, DOUBLE, CAST, CUT = (
     "_diagnosis/tracer_errors.py:over_error",
     "_program/outer_transforms.py:warn_uncut",
-    "_program/in_32_bits.py:check_lowering",
+    "_program/runners/in_32_bits.py:check_lowering",
     "_stages/autocast.py:Autocast",
     "_stages/chunk.py:Chunk.passes",
 )

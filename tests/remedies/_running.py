@@ -228,7 +228,7 @@ def mapped_parts(paths):
 
 CASES = [
     Remedy(
-        "_program/worker_calls.py:reason_of",
+        "_program/runners/worker_calls.py:reason_of",
         "leave out `workers`, or write",
         lambda: optimize(vmap="row", workers=2)(printed)(ROWS),
         lambda: optimize(vmap="row", workers="auto")(printed)(ROWS),
@@ -419,7 +419,7 @@ CASES = [
         4.0,
     ),
     Remedy(
-        "_program/padded_calls.py:explain",
+        "_program/runners/padded_calls.py:explain",
         "or drop the axis from `pad`",
         lambda: padded({"pad": {"n": "pow2"}}),
         lambda: padded({}),

@@ -13,7 +13,7 @@ from .._interface.derivatives import Derivative, program_of_call
 from .._jax.hlo import HloCollective, collectives
 from .._jax.mesh import mesh_text
 from .._owners import public
-from .._program.padded_calls import PaddedCalls
+from .._program.runners.padded_calls import PaddedCalls
 from .._program.tolerance import with_policy
 from .._report.communication import Collective, Communication
 from .._signature.options import FSDP, Sharding

@@ -138,6 +138,10 @@ class CallPlanner:
         """Return the part of a call key beyond arrays and settings: the mesh."""
         return ()
 
+    def scope(self) -> AbstractContextManager[object]:
+        """Return the context of the mesh in which the program is traced."""
+        return nullcontext()
+
     @property
     def paths(self) -> list[str]:
         return [self.layout.names[i][1] for i in self.layout.dynamic]

@@ -111,18 +111,26 @@ class FunctionInfo:
         if not any(reference() is fn for reference in alive):
             self._fns = (*alive, _reference(fn))
 
+    def serve_as(self, other: FunctionInfo) -> None:
+        """Stand for the functions that another record stands for."""
+        self._fns = other._fns
+
     def of(self, fn: Callable[..., object], options: Options) -> Self:
         """Return the record of another function of the same arguments, whose result may be
         anything.
         """
         same = copy.copy(self)
-        same._fns = (lambda: fn,)
         same.options = options
         same.contract = replace(self.contract, result=AnyHint("anything"))
-        same.counters = Counters(self.name)
-        same.log = TraceLog()
-        same.history = History(self.where, same.counters, same._alive, same.author_context)
+        same.begin_anew(fn)
         return same
+
+    def begin_anew(self, fn: Callable[..., object]) -> None:
+        """Stand for a function alone, which has had no call."""
+        self._fns = (lambda: fn,)
+        self.counters = Counters(self.name)
+        self.log = TraceLog()
+        self.history = History(self.where, self.counters, self._alive, self.author_context)
 
     def reread_annotations(self) -> bool:
         """Read the annotations with undefined names once more, and return whether there were

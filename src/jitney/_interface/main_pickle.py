@@ -17,18 +17,16 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakValueDictionary
 
 from .._signature.options import Options
-from .derivatives import Defaults
 
-if TYPE_CHECKING:
-    from .program import AnyProgram
-
-Parts = tuple[Callable[..., object], Options, Defaults]
+Parts = tuple[Callable[..., object], Options, object]
 """The user's function, the options, and the usual arguments of its derivatives."""
 Sender = Callable[[], Parts]
+Sent = Callable[..., object]
+"""A program."""
 SENDER: Final = "_sender"
 """Attribute of a program that is its sender."""
 # Received programs that are kept.
@@ -38,7 +36,7 @@ _MOST = 256
 class Sending:
     """Identity of a program of `__main__` while it is pickled: a random name, and its sender."""
 
-    def __init__(self, program: AnyProgram, name: str, parts: Parts):
+    def __init__(self, program: Sent, name: str, parts: Parts):
         # Picklers copy it, so it uses no global name.
         def sender() -> Parts:
             return parts
@@ -55,11 +53,11 @@ class _Received:
     """Programs that other processes have sent, by their content."""
 
     def __init__(self) -> None:
-        self.by_digest: dict[str, AnyProgram] = {}
+        self.by_digest: dict[str, Sent] = {}
         self.lock = threading.Lock()
 
 
-_SENT: WeakValueDictionary[str, AnyProgram] = WeakValueDictionary()
+_SENT: WeakValueDictionary[str, Sent] = WeakValueDictionary()
 _RECEIVED = _Received()
 
 
@@ -80,7 +78,7 @@ def digest_of(parts: Parts) -> str | None:
         return None
 
 
-def known_program(token: str, digest: str | None) -> AnyProgram | None:
+def known_program(token: str, digest: str | None) -> Sent | None:
     """Return the program that was sent from this process, or one of the same content that was
     received before; else None.
     """
@@ -88,7 +86,7 @@ def known_program(token: str, digest: str | None) -> AnyProgram | None:
     return own if own is not None or digest is None else _RECEIVED.by_digest.get(digest)
 
 
-def remember(program: AnyProgram, digest: str | None) -> None:
+def remember(program: Sent, digest: str | None) -> None:
     """Keep a received program for copies of the same content; of many, the latest."""
     if digest is None:
         return

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 import jax
 
@@ -781,7 +781,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         sender, digest = state
         fn, options, defaults = sender()
         Program.__init__(self, REGISTRY.core(fn, options), fn)
-        self._defaults = defaults
+        self._defaults = cast("Defaults", defaults)
         remember(self, digest)
 
     @property
@@ -838,7 +838,7 @@ def _receive(token: str, digest: str | None) -> AnyProgram:
     refer to each other, so a program is an object before its function is.
     """
     known = known_program(token, digest)
-    return Program.__new__(Program) if known is None else known
+    return Program.__new__(Program) if known is None else cast("AnyProgram", known)
 
 
 class _Function:

@@ -18,7 +18,7 @@ from .._diagnosis.jax_work import Phase, Watch
 from .._interface.program import Program
 from .._json import Data
 from .._owners import public
-from .._program.filling import Filling
+from .._program.runners.filling import Filling
 
 Method = Callable[..., object]
 CALLED = "jitney"

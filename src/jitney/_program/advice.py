@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
 
 import jax
 
@@ -34,11 +33,9 @@ from .._signature.options import Options, tolerance_of
 from .._signature.static_values import Opaque
 from .._view.layout import Layout, aval_parts
 from .._view.result import unmix
+from .compiled_calls import SpecializedFunction
 from .entry import Specialization
-from .padded_calls import PaddedCalls, PaddingRecipe
-
-if TYPE_CHECKING:
-    from .core import CompiledFunction
+from .runners.padded_calls import PaddedCalls, PaddingRecipe
 
 # The most calls, each of other sizes, for which buckets are looked for.
 _CALLS = 512
@@ -116,7 +113,7 @@ class _Proven:
 class Advice:
     """Remedies that are proven to help a function, by its recorded calls."""
 
-    def __init__(self, core: CompiledFunction):
+    def __init__(self, core: SpecializedFunction[Specialization]):
         # A weak reference: whoever keeps statistics keeps no programs alive.
         self._core = weakref.ref(core)
         self._known: dict[Hashable, Sequence[_Proven]] = {}
@@ -157,7 +154,7 @@ class Advice:
 
     def _find_proofs(
         self,
-        core: CompiledFunction,
+        core: SpecializedFunction[Specialization],
         asked: set[_About],
     ) -> Sequence[_Proven]:
         seen = _recorded_calls(core)
@@ -168,7 +165,7 @@ class Advice:
         return self._known[key]
 
 
-def _recorded_calls(core: CompiledFunction) -> list[_RecordedCall]:
+def _recorded_calls(core: SpecializedFunction[Specialization]) -> list[_RecordedCall]:
     """Return the calls that were traced on their own, and those of other sizes that shared their
     programs, each once.
     """

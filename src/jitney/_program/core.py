@@ -21,7 +21,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._body.call_key import trace_key
-from .._body.function import FunctionInfo, can_be_weak, depends_on_nesting
+from .._body.function import can_be_weak, depends_on_nesting
 from .._body.known_axes import demand_known_axes
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
@@ -46,6 +46,7 @@ from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taken_apart import take_apart
 from .advice import Advice
+from .compiled_calls import SpecializedFunction
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.lengths import LENGTHS, takes_lengths
@@ -79,7 +80,7 @@ def call_pattern(args: Sequence[object], kwargs: Mapping[str, object]) -> Patter
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
-class CompiledFunction(FunctionInfo):
+class CompiledFunction(SpecializedFunction[Specialization]):
     """Compiled side of a function: finds the entry of a call."""
 
     def __init__(
@@ -148,7 +149,8 @@ class CompiledFunction(FunctionInfo):
         keeps the function no more alive.
         """
         same = self.of(self.fn(), options)
-        same._fns, same.contract = self._fns, self.contract
+        same.serve_as(self)
+        same.contract = self.contract
         same.counters, same.log, same.history = self.counters, self.log, self.history
         return same
 

@@ -32,14 +32,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import jax
 from jax.sharding import NamedSharding
 
 from .. import _serialized, _verify
 from .._axes import Refused, at_any_size
-from .._body.body import CallPlanner, Planned
+from .._body.body import Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
 from .._body.function import FunctionInfo
@@ -58,11 +58,9 @@ from .._verify import is_verified
 from .._view.layout import Layout, aval_parts, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count
 from .._view.result import Mixed, Outcome, unmix
-from .._view.result_padding import Cut
 from .._view.true_sizes import (
     KnownSizes,
     NeedsNumbers,
-    Proof,
     TrueSizes,
     knowing,
     known_sizes,
@@ -71,15 +69,16 @@ from .._view.true_sizes import (
 from .auto.auto_calls import AutoCalls
 from .auto.obstacles import obstacle
 from .call_record import record_of, trace_inputs_of
-from .held_numbers import NumberChoices, Redirected, attempt, numbers_in
+from .compiled_calls import CompiledCalls, PendingTrace, SpecializedFunction
+from .held_numbers import Redirected, attempt, numbers_in
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
-from .padded_calls import Narrower, PaddedCalls, warn_refusal
-from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
-from .width_calls import WidthCalls
-from .worker_calls import WorkerCalls
-from .wrappers import Run, lower_as_run, runner
+from .runners.padded_calls import PaddedCalls, warn_refusal
+from .runners.sharded_calls import OtherShapes, ShardedCalls, shapes_of
+from .runners.width_calls import WidthCalls
+from .runners.worker_calls import WorkerCalls
+from .runners.wrappers import Run, lower_as_run, runner
 
 if TYPE_CHECKING:
     from .rows.groups import RowGroups
@@ -111,19 +110,6 @@ class Undecided(Exception):
     def __init__(self, key: Hashable):
         super().__init__(key)
         self.key = key
-
-
-class PendingTrace:
-    """A trace under way in one thread; other threads that need the same trace wait until it has
-    landed.
-    """
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
-        self.landed = threading.Event()
-        # above 0 while the body runs: a body that calls its own program must not land the outer
-        # trace
-        self.depth = 0
 
 
 def _describe_mutation(
@@ -160,7 +146,7 @@ State = Literal["first", "running", "eager"]
 """Behaviour of the next call of an entry: decide how calls run, run, or run without Jit."""
 
 
-class Specialization(CallPlanner):
+class Specialization(CompiledCalls):
     """A specialisation: a function of flat arrays, compiled once for each set of shapes and types
     that it meets.
     """
@@ -174,20 +160,9 @@ class Specialization(CallPlanner):
         options: Options | None = None,
     ):
         super().__init__(core, layout, statics, key, options)
-        self.flights: dict[Hashable, PendingTrace] = {}
-        # Padded program -> the padded axes of each of its results.
-        self.cuts: dict[Hashable, list[Cut]] = {}
-        # The user's lines with rules for `jax.vmap`, in the traces so far; see `Outcome`.
-        self.joint_rules: list[str] = []
-        # Padded program -> its proof, if each new size has to be traced.
-        self.proofs: dict[Hashable, Proof] = {}
-        # Padded program -> why it is not one up to the end of its bucket, only up to a size below.
-        self.narrower: dict[Hashable, Narrower] = {}
-
         self._lock = threading.Lock()
 
         is_kept = core.options.cache == "program" and not self.request.nested
-        self.kept: _serialized.SerializedPrograms | None = None
         if is_kept:
             trace = self._trace
             self.kept = _serialized.SerializedPrograms(
@@ -203,10 +178,8 @@ class Specialization(CallPlanner):
         self.run: Callable[..., Any] = self._first
         # Runs the calls, if the function pads.
         self.padded: PaddedCalls | None = None
-        self.sharded: ShardedCalls | None = None
         if core.options.shard is not None and not self.request.nested:
             self.sharded = ShardedCalls(self)
-        self.workers: WorkerCalls | None = None
         if core.options.workers is not None and not self.request.nested:
             self.workers = WorkerCalls(self)
         self.widths: WidthCalls | None = None
@@ -225,15 +198,11 @@ class Specialization(CallPlanner):
         # True once `run` was chosen for programs without run-time checks of Equinox: a later trace
         # may bring one, so `_trace` then has `_first` choose once more.
         self._settled = False
-        # Whether a call may go to another entry, where its numbers need not be held.
-        self.redirects = True
         self._within: Specialization | None = None
         self._derived: Specialization | None = None
         # The next older entry of the same key, for which the plain objects had other contents.
         self.other: Specialization | None = None
-        # Which of the numbers that its calls trace are held, at which shapes; and the entry of the
-        # same calls with fewer of them held.
-        self.choices = NumberChoices()
+        # The entry of the same calls with fewer of their numbers held.
         self.wider: Specialization | None = None
         # The key of this entry in `CompiledFunction.entries`.
         self.place: tuple[Any, ...] = ()
@@ -281,8 +250,10 @@ class Specialization(CallPlanner):
 
     def on_object_death(self) -> None:
         """Drop this entry, as one of the objects among its static values is gone."""
-        core: Any = self.core
-        core.drop(self)
+        self._owner().drop(self)
+
+    def _owner(self) -> SpecializedFunction[Specialization]:
+        return cast("SpecializedFunction[Specialization]", self.core)
 
     def _jit(
         self,
@@ -357,8 +328,7 @@ class Specialization(CallPlanner):
         options, settings = self.options, SETTINGS.now
         if self.core.options.settled() != options:
             # A setting changed between the look-up of this entry and now.
-            core: Any = self.core
-            core.reset_decision()
+            self._owner().reset_decision()
             raise Retry
         if options.disabled is not None:
             self._become(
@@ -456,10 +426,15 @@ class Specialization(CallPlanner):
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
-            within = Specialization(self.core, layout, self.weak_statics, self.key, self.options)
-            within.flights, within.chosen, within._lock = self.flights, self.chosen, self._lock
-            self._within = within
+            self._within = Specialization(
+                self.core, layout, self.weak_statics, self.key, self.options
+            )
+            self._within.share_traces(self)
         return self._within
+
+    def share_traces(self, other: Specialization) -> None:
+        """Wait for the traces of another entry, and take its choices."""
+        self.flights, self.chosen, self._lock = other.flights, other.chosen, other._lock
 
     def run_under_transform(self, arrays: Sequence[object]) -> object:
         """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
@@ -488,7 +463,6 @@ class Specialization(CallPlanner):
         return () if self.sharded is None else self.sharded.mesh_key()
 
     def scope(self) -> AbstractContextManager[object]:
-        """Return the context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
     def lower(

@@ -19,10 +19,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
 
+from .._body.body import CallPlanner
 from .._body.call_key import trace_key
 from .._diagnosis.needed_values import need_of
 from .._errors import JitneyError
@@ -33,12 +33,9 @@ from .._view.layout import Layout
 from .._view.result import Outcome
 from .leaked_tracers import refuse_left_in_result
 
-if TYPE_CHECKING:
-    from .entry import Specialization
-
 Held = Mapping[int, str]
 """Indices among the leaves of a call, with the reason for each."""
-Trial = Callable[[Layout], "Specialization"]
+Trial = Callable[[Layout], CallPlanner]
 """Function from a layout of a call to an entry for one trace, which nobody keeps."""
 
 
@@ -83,7 +80,7 @@ class NumberChoices:
 def numbers_to_hold(
     layout: Layout,
     leaves: Sequence[object],
-    entry: Specialization,
+    entry: CallPlanner,
     error: BaseException,
     trial: Trial,
 ) -> Held:
@@ -147,7 +144,7 @@ def _varied(fn: object) -> Sequence[str]:
 
 
 def numbers_in(
-    error: BaseException, layout: Layout, entry: Specialization
+    error: BaseException, layout: Layout, entry: CallPlanner
 ) -> tuple[frozenset[int], str]:
     """Numbers of a layout that an error of its entry's trace names, and the reason for the plan."""
     need = None if isinstance(error, JitneyError) else need_of(error, entry.paths)
@@ -163,7 +160,7 @@ def numbers_in(
     return numbers, f"{why} at {line}" if line else why
 
 
-def attempt(entry: Specialization, arrays: Sequence[object]) -> Exception | None:
+def attempt(entry: CallPlanner, arrays: Sequence[object]) -> Exception | None:
     """Trace the body of an entry on abstract values, and return the error that it raises."""
     if tolerance_of(entry.options.precision) is not None:
         # Its policy is chosen by values, which there are none of, and matters for no number.

@@ -26,10 +26,10 @@ from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.auto.obstacles import obstacle
-from .._program.captured_calls import captured_arrays
-from .._program.checked_calls import waits
-from .._program.sharded_calls import transfers
-from .._program.worker_calls import Unsplit, reason_of, refuse_part, split_of
+from .._program.runners.captured_calls import captured_arrays
+from .._program.runners.checked_calls import waits
+from .._program.runners.sharded_calls import transfers
+from .._program.runners.worker_calls import Unsplit, reason_of, refuse_part, split_of
 from .._public import public_in
 from .._shown import Shown
 from .._signature.options import AUTO, Options, is_measured
@@ -52,7 +52,6 @@ from .lanes import joined_lanes
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .._program.core import CompiledFunction
     from .._program.entry import Specialization
 
 
@@ -151,7 +150,7 @@ class Report(Shown):
 
 
 def report(
-    core: CompiledFunction,
+    core: FunctionInfo,
     entry: Specialization,
     arrays: Sequence[Array],
     *,
@@ -266,7 +265,7 @@ def _cut(
         return None if chunk is None else chunk.cut(entry.body_inside(plan, Chunk))
 
 
-def _hidden_stages(core: CompiledFunction, *, inside: bool) -> tuple[str, ...]:
+def _hidden_stages(core: FunctionInfo, *, inside: bool) -> tuple[str, ...]:
     """Return the names of stages without a line.
 
     Of the two stages of `remat` it is the one that is not in use, and both if `remat` is inside a
@@ -287,7 +286,7 @@ def _vmap_derivative_note(axes: Sequence[str]) -> str:
 
 
 def _derivative(
-    core: CompiledFunction,
+    core: FunctionInfo,
     plan: Plan,
     entry: Specialization,
     arrays: Sequence[Array],
@@ -317,7 +316,7 @@ def _derivative(
 
 
 def _remat_lines(
-    core: CompiledFunction,
+    core: FunctionInfo,
     plan: Plan,
     entry: Specialization,
     view: View,
@@ -345,7 +344,7 @@ def _remat_lines(
 
 
 def _remat_gain(
-    core: CompiledFunction,
+    core: FunctionInfo,
     derived: Derived,
     entry: Specialization,
     plan: Plan,
@@ -670,7 +669,7 @@ def _program_arguments(entry: Specialization, arrays: Sequence[Array]) -> Sequen
 
 
 def _serialized_line(
-    core: CompiledFunction,
+    core: FunctionInfo,
     entry: Specialization,
     arrays: Sequence[Array],
 ) -> list[PlanLine]:

@@ -22,8 +22,8 @@ from .._jax.mesh import current, on_paper
 from .._jax.trees import tree_flatten
 from .._jax.typed import AnyJaxpr, Array
 from .._precision import elsewhere
-from .._program.checked_calls import with_number
 from .._program.entry import Retry, Specialization, Undecided
+from .._program.runners.checked_calls import with_number
 from .._program.tolerance import decide
 from .._stages import Jit, Place
 from .device import Device

@@ -2,7 +2,7 @@
 
 Fill stands outside Jit, which is keyed by shapes. Sizes are those that the body sees, so the axes
 of Vmap are looked through first. Its second step records what is cut off the results. Padding and
-cutting themselves are done around the program (`_program/padded_calls.py`).
+cutting themselves are done around the program (`_program/runners/padded_calls.py`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     shard={"batch": "data"}, x: Float[Array, "batch n"], data=4   ->   x: PartitionSpec("data")
 
 Place stands outside Jit, which takes the shardings: NumPy arrays then go straight to their devices,
-and arrays that have the right sharding are not moved (`_program/sharded_calls.py`). Shard and Chunk
-act on its decision.
+and arrays that have the right sharding are not moved (`_program/runners/sharded_calls.py`).
+Shard and Chunk act on its decision.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
 
@@ -23,16 +22,14 @@ from ..._limits import allowed_cores
 from ..._signature.options import AUTO
 from ..._switches import EXACT
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
-from ..whole_calls import WholeCalls
-from ..worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
+from ..compiled_calls import CompiledCalls
+from ..runners.whole_calls import WholeCalls
+from ..runners.worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile
 from .search import WHOLE, WIDTHS, RunWay
 from .trials import Trials
-
-if TYPE_CHECKING:
-    from ..entry import Specialization
 
 # Calls that are shorter gain less than what choosing adds to each.
 _SHORT = 1e-3
@@ -43,7 +40,7 @@ _MOST_SIZES = 256
 class AutoCalls(WholeCalls):
     """Runs the calls of an entry with `auto`."""
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         super().__init__(entry)
         self._sizes: dict[Hashable, CallsOfSize] = {}
         # Calls whose size is another of the same bucket -> the choice of that size.
@@ -91,7 +88,7 @@ class AutoCalls(WholeCalls):
         whole = self.entry.sharded or self.entry.workers
         return self.run_whole(arrays) if whole is None else whole(*arrays)
 
-    def entry_of(self, way: RunWay) -> Specialization:
+    def entry_of(self, way: RunWay) -> CompiledCalls:
         """Return the entry that runs calls in a way, where there is no mesh."""
         options = replace(self.entry.core.options, shard=None, mesh=None)
         if way.width is not None:
@@ -151,7 +148,7 @@ class AutoCalls(WholeCalls):
         return self.entry.options.workers is None and allowed_cores().value > 1
 
     @staticmethod
-    def refused_threads(entry: Specialization, arrays: Sequence[Array]) -> str:
+    def refused_threads(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
         """Return why threads do not share a call of an entry with `workers`; "" if they do. Nothing
         is compiled.
         """
@@ -162,7 +159,7 @@ class AutoCalls(WholeCalls):
         return ""
 
     @staticmethod
-    def refused_program(entry: Specialization, arrays: Sequence[Array]) -> str:
+    def refused_program(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
         """Return why threads do not share such a call; "" if they do, and then it is compiled."""
         program = "no `workers` given" if entry.workers is None else entry.workers.program(arrays)
         return program if isinstance(program, str) else ""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..._jax.typed import Array
 from ..._view.layout import aval_parts
+from ..compiled_calls import CompiledCalls
 from .call_times import CallTimes
 from .choice_record import RecordFile
 from .search import RunWay, Search
-
-if TYPE_CHECKING:
-    from ..entry import Specialization
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class AutoChoice:
     """
 
     way: RunWay
-    entry: Specialization | None
+    entry: CompiledCalls | None
     why: str
     gain: float = 0.0
 

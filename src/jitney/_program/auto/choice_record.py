@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import jax
 
@@ -36,10 +36,8 @@ from ..._limits import allowed_cores
 from ..._signature.option_text import option_texts
 from ..._switches import EXACT
 from ..._view.layout import aval_parts
+from ..compiled_calls import CompiledCalls
 from .search import WHOLE, WIDTHS, RunWay
-
-if TYPE_CHECKING:
-    from ..entry import Specialization
 
 _FORMAT = 1
 _ADDRESS = re.compile("0x[0-9a-f]+")
@@ -72,7 +70,7 @@ class RecordFile:
 
     def __init__(
         self,
-        entry: Specialization,
+        entry: CompiledCalls,
         arrays: Sequence[Array],
         dims: Sequence[int | None],
         size: int,

@@ -21,14 +21,14 @@ from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..._limits import allowed_cores
 from ..._switches import EXACT
-from ..parts import Spread
-from ..worker_calls import Unsplit, element_of, refuse_effects, refuse_joint_rules
+from ..compiled_calls import CompiledCalls
+from ..runners.parts import Spread
+from ..runners.worker_calls import Unsplit, element_of, refuse_effects, refuse_joint_rules
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .search import WHOLE, RunWay, Search
 
 if TYPE_CHECKING:
-    from ..entry import Specialization
     from .auto_calls import AutoCalls
 
 # A slice is this part of the elements, or as many as take so long; or all of a call of which so
@@ -54,7 +54,7 @@ class Trials:
         self._calls = calls
 
     @property
-    def _entry(self) -> Specialization:
+    def _entry(self) -> CompiledCalls:
         return self._calls.entry
 
     def _begin(self, calls: CallsOfSize, arrays: Sequence[Array]) -> Search:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from ..._axes import is_wide
+from ..._body.function import FunctionInfo
 from ..._errors import AxisError, OptionError
 from ..._jax.compiler import FAST
 from ..._jax.equinox_checks import has_equinox_checks
@@ -28,7 +29,6 @@ from . import lots
 from .groups import RowGroup, RowGroups
 
 if TYPE_CHECKING:
-    from ..core import CompiledFunction
     from .columns import Column
 
 
@@ -83,7 +83,7 @@ class RowDevices:
         )
 
 
-def refuse_options(core: CompiledFunction) -> None:
+def refuse_options(core: FunctionInfo) -> None:
     """Check that the options of a function go with rows of unlike lengths.
 
     Raises:
@@ -111,7 +111,7 @@ def refuse_options(core: CompiledFunction) -> None:
         )
 
 
-def devices_of(core: CompiledFunction) -> RowDevices | None:
+def devices_of(core: FunctionInfo) -> RowDevices | None:
     """Return the devices that share the rows of a call; None if it has one.
 
     Raises:
@@ -172,7 +172,7 @@ class BlockPrograms:
         devices: Devices that share each block; None if there is one.
     """
 
-    core: CompiledFunction
+    core: FunctionInfo
     groups: RowGroups
     columns: Sequence[Column]
     devices: RowDevices | None

@@ -14,7 +14,7 @@ from ..._jax.trees import device_put, extended, issubdtype
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
-from ..filling import FILLING, repeat_edges, repeat_edges_in_jax
+from ..runners.filling import FILLING, repeat_edges, repeat_edges_in_jax
 from .columns import IN_ONE_ARRAY
 from .ragged import SHORT, PaddedRows, Ragged
 

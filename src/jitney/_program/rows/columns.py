@@ -10,11 +10,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import jax
 import numpy as np
 
+from ..._body.function import FunctionInfo
 from ..._errors import AxisError, ContractError, DonationError, Where
 from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
@@ -22,12 +23,9 @@ from ..._signature.hints import ArrayHint, Hint
 from ..._signature.paths import root_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
+from ..compiled_calls import CompiledCalls
 from .ragged import PaddedRows, Ragged, Rows
 from .visits import RowVisit, element
-
-if TYPE_CHECKING:
-    from ..core import CompiledFunction
-    from ..entry import Specialization
 
 _ARRAYS = (jax.Array, np.ndarray, Tracer, jax.ShapeDtypeStruct)
 IN_ONE_ARRAY = (Ragged, PaddedRows)
@@ -194,7 +192,7 @@ class RowArguments:
 
     def with_columns(
         self,
-        entry: Specialization,
+        entry: CompiledCalls,
         columns: Sequence[Column],
     ) -> RowArguments:
         """The same arguments, with other columns for the arrays of an entry."""
@@ -209,7 +207,7 @@ class RowArguments:
             tuple(leaves),
         )
 
-    def columns(self, entry: Specialization) -> tuple[Column, ...]:
+    def columns(self, entry: CompiledCalls) -> tuple[Column, ...]:
         """Columns of the arrays of an entry, which runs the calls of single rows."""
         layout = entry.layout
         return tuple(
@@ -223,7 +221,7 @@ class RowArguments:
 
 
 def row_arguments(
-    core: CompiledFunction,
+    core: FunctionInfo,
     values: Sequence[object],
 ) -> RowArguments:
     """Find the rows of a call.
@@ -403,7 +401,7 @@ def of_leaves(
 
 
 def demand_shared(
-    core: CompiledFunction,
+    core: FunctionInfo,
     columns: Sequence[Column],
 ) -> None:
     """Check that a gradient which is summed over rows is with respect to what all rows share.

@@ -22,11 +22,11 @@ from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
-from ..padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
+from ..compiled_calls import CompiledCalls
+from ..runners.padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
 from .lots import Lot, lots_of
 
 if TYPE_CHECKING:
-    from ..entry import Specialization
     from .columns import Column
 
 Axes = tuple[int, ...]
@@ -121,7 +121,7 @@ class RowGroups:
         entry: Runs the calls of single rows.
     """
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         self.entry = entry
         self.padding = RowPadding(entry)
         # Sizes nearest to those of rows at exact size -> the padded axes of each result there.
@@ -335,7 +335,7 @@ class RowGroups:
 
 
 def count_lengths(
-    entry: Specialization,
+    entry: CompiledCalls,
     columns: Sequence[Column],
     count: int,
 ) -> dict[str, Counter[int]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._axes import Refused
+from ..._body.function import FunctionInfo
 from ..._contract.contract import Parameter
 from ..._errors import ContractError, Where, name_fix
 from ..._extent import names_in
@@ -18,12 +18,9 @@ from ..._jax.trees import Tracer
 from ..._jax.typed import NumPyArray
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, shape_at, sizes_of
+from ..compiled_calls import CompiledCalls
 from .columns import Column
 from .ragged import PaddedRows
-
-if TYPE_CHECKING:
-    from ..core import CompiledFunction
-    from ..entry import Specialization
 
 LENGTHS = "lengths"
 """Keyword of a call, unless the function has a parameter of that name."""
@@ -54,7 +51,7 @@ class RowShape:
     at: Callable[[Mapping[str, int]], Sequence[object]]
 
 
-def padded_axes(core: CompiledFunction) -> list[str]:
+def padded_axes(core: FunctionInfo) -> list[str]:
     """Return the axes that may have lengths."""
     # Under JITNEY_DISABLE nothing is padded.
     return [name for name, _ in core.options.pad] or sorted(core.axes)
@@ -115,21 +112,24 @@ def read_lengths(
 
 
 def row_shapes(
-    entry: Specialization,
+    entry: CompiledCalls,
     columns: Sequence[Column],
+    known: dict[Hashable, list[RowShape]],
 ) -> list[RowShape]:
-    """Return the shapes of the arrays of the first row by the annotations of an entry."""
+    """Return the shapes of the arrays of the first row by the annotations of an entry, which are
+    then known.
+    """
     arrays = [column.abstract(0) for column in columns]
     key = tuple(map(aval_parts, arrays))
-    shapes = entry.row_shapes.get(key)
+    shapes = known.get(key)
     if shapes is None:
-        if len(entry.row_shapes) >= MAX_ENTRIES:
-            entry.row_shapes.clear()
-        shapes = entry.row_shapes[key] = _row_shapes(entry, arrays)
+        if len(known) >= MAX_ENTRIES:
+            known.clear()
+        shapes = known[key] = _row_shapes(entry, arrays)
     return shapes
 
 
-def _row_shapes(entry: Specialization, arrays: Sequence[object]) -> list[RowShape]:
+def _row_shapes(entry: CompiledCalls, arrays: Sequence[object]) -> list[RowShape]:
     view = entry.plan_call(arrays, jit=False).view
     named = named_axes(view)
     known = sizes_of(view, named)

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -29,6 +28,7 @@ from ..._signature.buckets import AUTO
 from ..._verify import is_verified
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
 from ..._view.true_sizes import KnownSizes, NeedsNumbers, knowing
+from ..compiled_calls import SpecializedFunction
 from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
 from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
@@ -55,9 +55,6 @@ from .results import (
 )
 from .verified_rows import verify_rows, verify_sums
 
-if TYPE_CHECKING:
-    from ..core import CompiledFunction
-
 
 class RowCalls:
     """Runs the calls of a function with rows.
@@ -66,7 +63,7 @@ class RowCalls:
         core: The function, with `vmap` and `pad`.
     """
 
-    def __init__(self, core: CompiledFunction):
+    def __init__(self, core: SpecializedFunction[Specialization]):
         self._core = weakref.ref(core)
         refuse_options(core)
         (axis,) = core.options.vmap
@@ -111,7 +108,7 @@ class RowCalls:
             cut = cut_columns(
                 core.where,
                 columns,
-                row_shapes(entry, columns),
+                row_shapes(entry, columns, entry.row_shapes),
                 read_lengths(core.where, padded_axes(core), lengths),
                 arguments.count,
             )
@@ -143,7 +140,7 @@ class RowCalls:
 
     def _choose_buckets(
         self,
-        core: CompiledFunction,
+        core: SpecializedFunction[Specialization],
         entry: Specialization,
         arguments: RowArguments,
     ) -> None:
@@ -183,7 +180,7 @@ class RowCall:
     def __init__(
         self,
         calls: RowCalls,
-        core: CompiledFunction,
+        core: SpecializedFunction[Specialization],
         entry: Specialization,
         columns: tuple[Column, ...],
         count: int,

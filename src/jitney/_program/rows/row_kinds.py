@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from ..._body.function import FunctionInfo
 from ..._contract.contract import Parameter
 from ..._signature.hints import (
     ArrayHint,
@@ -19,9 +20,6 @@ from ..._signature.hints import (
 )
 from ..._signature.options import Options
 from .ragged import is_list_of_rows
-
-if TYPE_CHECKING:
-    from ..core import CompiledFunction
 
 
 def takes_rows(hint: Hint) -> bool:
@@ -70,7 +68,7 @@ def cuts_rows(options: Options) -> bool:
 
 
 def has_rows(
-    core: CompiledFunction,
+    core: FunctionInfo,
     values: Sequence[object],
 ) -> bool:
     """Return whether a call is run by rows: it has a list of them among its arguments."""

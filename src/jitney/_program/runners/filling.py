@@ -26,11 +26,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.mesh import explicit_mesh, reshape_sharded
-from .._jax.trees import Tracer, canonicalize_dtype, device_put, is_key
-from .._jax.typed import Array, NumPyArray
-from .._stages.sharding import adapt_sharding
-from .._view.layout import MAX_ENTRIES
+from ..._jax.mesh import explicit_mesh, reshape_sharded
+from ..._jax.trees import Tracer, canonicalize_dtype, device_put, is_key
+from ..._jax.typed import Array, NumPyArray
+from ..._stages.sharding import adapt_sharding
+from ..._view.layout import MAX_ENTRIES
 
 PROGRAM = 25e-3
 """Seconds to compile a filling or a cutting."""

@@ -13,24 +13,24 @@ from contextlib import suppress
 import jax
 from jax.core import Tracer
 
-from .._body.body import CallPlanner
-from .._body.call_key import trace_key
-from .._checks import Unflaggable
-from .._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
-from .._errors import NonFiniteError
-from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.compile_cache.cache import pause_cache as cache_disabled
-from .._jax.equinox_checks import has_equinox_checks
-from .._jax.settings import x64_is_on
-from .._jax.tracing import is_staged
-from .._jax.typed import Jitted
-from .._stages import Vmap
-from .._view.layout import is_nested_trace
-from .._view.true_sizes import split_counts
+from ..._body.body import CallPlanner
+from ..._body.call_key import trace_key
+from ..._checks import Unflaggable
+from ..._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
+from ..._errors import NonFiniteError
+from ..._jax.compile_cache.cache import ensure as ensure_cache
+from ..._jax.compile_cache.cache import pause_cache as cache_disabled
+from ..._jax.equinox_checks import has_equinox_checks
+from ..._jax.settings import x64_is_on
+from ..._jax.tracing import is_staged
+from ..._jax.typed import Jitted
+from ..._stages import Vmap
+from ..._view.layout import is_nested_trace
+from ..._view.true_sizes import split_counts
+from ..outer_transforms import warn_missing_checks
 from .captured_calls import captured_calls, note_captured
 from .checked_calls import Run, checked_calls
 from .in_32_bits import check_lowering
-from .outer_transforms import warn_missing_checks
 
 
 def runner(

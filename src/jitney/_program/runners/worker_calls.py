@@ -18,41 +18,37 @@ from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-from .. import _axes
-from .._checks import CheckTable, Unflaggable
-from .._errors import OptionError, plural
-from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.compile_cache.cache import pause_cache
-from .._jax.equinox_checks import Insides, has_equinox_checks
-from .._jax.jaxprs import draws_jointly, source_of
-from .._jax.mesh import context, is_within_trace
-from .._jax.settings import (
+from ... import _axes
+from ..._checks import CheckTable, Unflaggable
+from ..._errors import OptionError, plural
+from ..._jax.compile_cache.cache import ensure as ensure_cache
+from ..._jax.compile_cache.cache import pause_cache
+from ..._jax.equinox_checks import Insides, has_equinox_checks
+from ..._jax.jaxprs import draws_jointly, source_of
+from ..._jax.mesh import context, is_within_trace
+from ..._jax.settings import (
     default_platform,
     looks_for_nans,
     settings,
     settings_of_programs,
     x64_is_on,
 )
-from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array
-from .._limits import allowed_cores
-from .._signature.options import AUTO, is_measured
-from .._stages import Vmap
-from .._view.layout import aval_parts, is_nested_trace, jit_is_off
-from .._view.result import Outcome
+from ..._jax.trees import tree_flatten, tree_unflatten
+from ..._jax.typed import Array
+from ..._limits import allowed_cores
+from ..._signature.options import AUTO, is_measured
+from ..._stages import Vmap
+from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
+from ..._view.result import Outcome
+from ..compiled_calls import CompiledCalls
 from .checked_calls import checked_calls
 from .parts import ArrayType, Division, PartialResult
 from .whole_calls import WholeCalls
 from .worker_threads import THREADS
-
-if TYPE_CHECKING:
-    from .entry import Specialization
-
 
 _LAPACK = (
     *("cholesky", "cholesky_update", "triangular_solve", "lu", "qr", "geqrf", "geqp3", "ormqr"),
@@ -162,7 +158,7 @@ class PartProgram:
 class WorkerCalls(WholeCalls):
     """Runs the calls of an entry whose mapped axis is split over threads."""
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         super().__init__(entry)
         # Programs of the parts, and why other calls run whole.
         self._programs: dict[Hashable, PartProgram | str] = {}
@@ -246,7 +242,7 @@ class WorkerCalls(WholeCalls):
             )
 
 
-def split_of(entry: Specialization, arrays: Sequence[Array]) -> Split:
+def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
     """Divide a call with these arrays or abstract values.
 
     Raises:
@@ -284,7 +280,7 @@ def split_of(entry: Specialization, arrays: Sequence[Array]) -> Split:
 
 
 def mapped_axis(
-    entry: Specialization,
+    entry: CompiledCalls,
     arrays: Sequence[Array],
 ) -> tuple[str, int, tuple[int | None, ...]]:
     """Return the outermost mapped axis of a call, its size, and its position in each array.
@@ -302,7 +298,7 @@ def mapped_axis(
     return axis, size, dims
 
 
-def reason_of(entry: Specialization, unsplit: Unsplit) -> str:
+def reason_of(entry: CompiledCalls, unsplit: Unsplit) -> str:
     """Return why a call runs whole.
 
     Raises:
@@ -344,7 +340,7 @@ def refuse_effects(jaxpr: object) -> None:
         )
 
 
-def element_of(entry: Specialization, arrays: Sequence[Array]) -> object:
+def element_of(entry: CompiledCalls, arrays: Sequence[Array]) -> object:
     """Trace the program of one element of the mapped axes."""
     with entry.numbers():
         planned = entry.plan_call(arrays, jit=False)
@@ -390,7 +386,7 @@ def refuse_lapack(jaxpr: object) -> None:
 
 
 def refuse_part(
-    entry: Specialization,
+    entry: CompiledCalls,
     split: Split,
     arrays: Sequence[Array],
 ) -> None:

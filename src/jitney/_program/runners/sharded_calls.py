@@ -7,26 +7,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 
-from .._errors import shortlist
-from .._jax.debug_names import body_of
-from .._jax.memory import text
-from .._jax.mesh import automatic, context, current
-from .._jax.trees import device_put, tree_map
-from .._jax.typed import AnyMesh, Jitted
-from .._processes.compare_processes import compare_then_run, with_sharding
-from .._signature.options import OPTIONAL
-from .._stages.sharding import Place, no_mesh
-from .._view.layout import MAX_ENTRIES, jit_is_off
+from ..._errors import shortlist
+from ..._jax.debug_names import body_of
+from ..._jax.memory import text
+from ..._jax.mesh import automatic, context, current
+from ..._jax.trees import device_put, tree_map
+from ..._jax.typed import AnyMesh, Jitted
+from ..._processes.compare_processes import compare_then_run, with_sharding
+from ..._signature.options import OPTIONAL
+from ..._stages.sharding import Place, no_mesh
+from ..._view.layout import MAX_ENTRIES, jit_is_off
+from ..compiled_calls import CompiledCalls
 from .wrappers import Run, runner
-
-if TYPE_CHECKING:
-    from .entry import Specialization
 
 Shardings = Sequence[NamedSharding | None]
 """Sharding of each argument; None for the true sizes of a padded call."""
@@ -44,7 +42,7 @@ class ShardedCalls:
     other shapes after all, which raises OtherShapes. From then on programs are looked up by shapes.
     """
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         self.entry = entry
         self._jits: dict[Hashable, tuple[Jitted, Shardings]] = {}
         self._runs: dict[Hashable, Run] = {}

@@ -13,8 +13,8 @@ import pytest
 from jaxtyping import Array, Float, Key, Shaped
 
 from jitney import optimize
-from jitney._program import padded_calls
-from jitney._program.filling import Filling
+from jitney._program.runners import padded_calls
+from jitney._program.runners.filling import Filling
 from tests._monitor import listening
 
 RNG = np.random.default_rng(0)

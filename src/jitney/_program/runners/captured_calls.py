@@ -20,22 +20,22 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._body.body import CallPlanner
-from .._body.call_key import trace_key
-from .._jax.large_constants import (
+from ..._body.body import CallPlanner
+from ..._body.call_key import trace_key
+from ..._jax.large_constants import (
     ConstantsChanged,
     LargeConstant,
     has_content,
     large_constants,
     taking_constants,
 )
-from .._jax.mesh import is_within_trace
-from .._jax.settings import settings_of_programs
-from .._jax.trees import tree_flatten
-from .._jax.typed import Jitted
-from .._stages import Jit
-from .._view.layout import aval_parts
-from .._view.true_sizes import split_counts
+from ..._jax.mesh import is_within_trace
+from ..._jax.settings import settings_of_programs
+from ..._jax.trees import tree_flatten
+from ..._jax.typed import Jitted
+from ..._stages import Jit
+from ..._view.layout import aval_parts
+from ..._view.true_sizes import split_counts
 from .captured_names import name_of_captured
 
 

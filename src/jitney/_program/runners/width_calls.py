@@ -15,19 +15,16 @@ import threading
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import jax
 
-from .._errors import AxisError
-from .._jax.mesh import is_within_trace
-from .._jax.typed import Array
-from .._view.layout import is_nested_trace, jit_is_off
+from ..._errors import AxisError
+from ..._jax.mesh import is_within_trace
+from ..._jax.typed import Array
+from ..._view.layout import is_nested_trace, jit_is_off
+from ..compiled_calls import CompiledCalls
 from .whole_calls import WholeCalls
 from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
-
-if TYPE_CHECKING:
-    from .entry import Specialization
 
 WIDTHS = (1, 16, 64, 256, 1024)
 """Elements at a time that are tried, besides all of them."""
@@ -55,11 +52,11 @@ class WidthChoice:
 class WidthCalls(WholeCalls):
     """Runs the calls of an entry whose chunks have a width that is measured."""
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         super().__init__(entry)
         self._choices: dict[Hashable, WidthChoice] = {}
         # Width -> the entry of the same calls in chunks of it.
-        self._of_width: dict[int, Specialization] = {}
+        self._of_width: dict[int, CompiledCalls] = {}
         # One thread measures, and others wait for its choice.
         self._measuring = threading.RLock()
 
@@ -86,7 +83,7 @@ class WidthCalls(WholeCalls):
         workers = self.entry.workers
         return self.run_whole(arrays) if workers is None else workers(*arrays)
 
-    def _entry_of(self, width: int) -> Specialization:
+    def _entry_of(self, width: int) -> CompiledCalls:
         entry = self._of_width.get(width)
         if entry is None:
             options = self.entry.core.options

@@ -13,35 +13,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
 
-from .._axes import Refused
-from .._body.call_key import padded_key
-from .._body.function import FunctionInfo
-from .._errors import PaddingWarning, format_error
-from .._jax.mesh import is_within_trace
-from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array, DType
-from .._owners import users_level
-from .._processes.compare_processes import refuse_padding
-from .._signature.options import tolerance_of
-from .._stages import Fill
-from .._stages.stage import Request, Skip
-from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
-from .._view.named_axes import named_axes, with_shape_hint
-from .._view.result_padding import Cut, unpadded_shape
-from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
-from .._view.view import Leaf, View
+from ..._axes import Refused
+from ..._body.call_key import padded_key
+from ..._body.function import FunctionInfo
+from ..._errors import PaddingWarning, format_error
+from ..._jax.mesh import current, is_within_trace
+from ..._jax.trees import tree_flatten, tree_unflatten
+from ..._jax.typed import Array, DType
+from ..._owners import users_level
+from ..._processes.compare_processes import refuse_padding
+from ..._signature.options import tolerance_of
+from ..._stages import Fill
+from ..._stages.stage import Request, Skip
+from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
+from ..._view.named_axes import named_axes, with_shape_hint
+from ..._view.result_padding import Cut, unpadded_shape
+from ..._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
+from ..._view.view import Leaf, View
+from ..compiled_calls import CompiledCalls, Narrower
+from ..outer_transforms import is_padded
 from .filling import FILLING
-from .outer_transforms import is_padded
 from .wrappers import Run, runner
-
-if TYPE_CHECKING:
-    from .entry import Specialization
-
 
 _UNKNOWN: Any = object()
 _CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
@@ -119,26 +116,6 @@ class PaddingRecipe:
         return out
 
 
-@dataclass(frozen=True)
-class Narrower:
-    """A bucket that has to end before its size.
-
-    Args:
-        refusal: Why the body is not one program for all of it.
-        tops: Axis -> the size that the bucket ends at.
-    """
-
-    refusal: Refused
-    tops: Mapping[str, int]
-
-    @property
-    def above(self) -> Refused:
-        """The refusal of sizes above."""
-        ends = " and ".join(f"{name} = {top}" for name, top in self.tops.items())
-        what = f"{self.refusal.what.rstrip('.')}; it is padded up to {ends}"
-        return Refused(self.refusal.place, what)
-
-
 class SizeRefused(Refused):
     """A body does other operations at a size than its padded program does."""
 
@@ -150,7 +127,7 @@ class SizeRefused(Refused):
 class PaddedCalls:
     """Runs the calls of an entry whose function pads."""
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         self.entry = entry
         self.known: dict[Hashable, PaddingRecipe | None] = {}
         self.refused: dict[Hashable, Refused] = {}
@@ -283,7 +260,7 @@ class PaddedCalls:
         """
         entry = self.entry
         if entry.sharded is not None:
-            refuse_padding(entry.core.where, entry.sharded.mesh_key()[0])
+            refuse_padding(entry.core.where, current(entry.core.options.mesh))
 
         # The bucket, or the part of it in which the body is one program.
         view = entry.plan_call(arrays, jit=False).view

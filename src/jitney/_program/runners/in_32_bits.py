@@ -16,12 +16,12 @@ from functools import partial
 import jax
 import numpy as np
 
-from .._body.body import CallPlanner
-from .._errors import OptionError, PrecisionWarning
-from .._jax.tracing import times_differentiated
-from .._jax.trees import issubdtype
-from .._jax.typed import Jitted
-from .._owners import users_level
+from ..._body.body import CallPlanner
+from ..._errors import OptionError, PrecisionWarning
+from ..._jax.tracing import times_differentiated
+from ..._jax.trees import issubdtype
+from ..._jax.typed import Jitted
+from ..._owners import users_level
 
 _FIX = (
     'make the outer function the one with precision="f64", or call it inside `with'

@@ -6,18 +6,15 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from .._jax.equinox_checks import FAILURE
-from .._jax.typed import Array
-from .._signature.options import Options
-from .._view.layout import jit_is_off
-from .held_numbers import Redirected
+from ..._jax.equinox_checks import FAILURE
+from ..._jax.typed import Array
+from ..._signature.options import Options
+from ..._view.layout import jit_is_off
+from ..compiled_calls import CompiledCalls, SpecializedFunction
+from ..held_numbers import Redirected
 from .wrappers import Run, around, runner_inside
-
-if TYPE_CHECKING:
-    from .core import CompiledFunction
-    from .entry import Specialization
 
 
 class WholeCalls(ABC):
@@ -27,19 +24,19 @@ class WholeCalls(ABC):
         entry: The entry, which holds this.
     """
 
-    def __init__(self, entry: Specialization):
+    def __init__(self, entry: CompiledCalls):
         self._entry = weakref.ref(entry)
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
         # Options -> the entry of the same calls with them.
-        self._entries: dict[Options, Specialization] = {}
+        self._entries: dict[Options, CompiledCalls] = {}
 
     @abstractmethod
     def __call__(self, *arrays: Array) -> object:
         """Run a call."""
 
     @property
-    def entry(self) -> Specialization:
+    def entry(self) -> CompiledCalls:
         entry = self._entry()
         if entry is None:
             raise ReferenceError("the program of this function has been dropped")
@@ -58,14 +55,14 @@ class WholeCalls(ABC):
             self._whole = entry.checked, run
         return self._whole[1](*arrays)
 
-    def entry_with(self, options: Options) -> Specialization:
+    def entry_with(self, options: Options) -> CompiledCalls:
         """Return the entry of the same calls with other options, inside of this one."""
         # What this entry does around a call is not done inside of it once more.
         options = replace(options, debug_nans=False, verify=False, auto=False)
         entry = self._entries.get(options)
         if entry is None:
             outer = self.entry
-            core = cast("CompiledFunction", outer.core)
+            core = cast("SpecializedFunction[CompiledCalls]", outer.core)
             entry = self._entries[options] = type(outer)(
                 core.with_options(options),
                 outer.layout,
@@ -77,7 +74,7 @@ class WholeCalls(ABC):
         return entry
 
     @staticmethod
-    def run_entry(entry: Specialization, arrays: Sequence[Array]) -> object:
+    def run_entry(entry: CompiledCalls, arrays: Sequence[Array]) -> object:
         """Run a call of another entry, as `Program.__call__` does."""
         while True:
             try:

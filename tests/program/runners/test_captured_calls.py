@@ -14,7 +14,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._program import captured_calls
+from jitney._program.runners import captured_calls
 from tests._arrays import array
 from tests._monitor import listening
 

@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._program import width_calls
+from jitney._program.runners import width_calls
 from jitney.errors import NonFiniteError, OptionError
 from tests._arrays import array
 from tests._tracing import count_traces

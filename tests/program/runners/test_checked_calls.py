@@ -18,7 +18,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, no_compiles, optimize
-from jitney._program import checked_calls
+from jitney._program.runners import checked_calls
 from tests._arrays import array
 from tests._checked import X, positive, total
 from tests._patience import patience
