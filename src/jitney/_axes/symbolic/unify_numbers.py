@@ -52,7 +52,7 @@ class Differs(Exception):
     """Traces do other things at each size. Its text is a part of a sentence."""
 
 
-class Numbers:
+class SampledNumbers:
     """The numbers of several traces of one function.
 
     Args:

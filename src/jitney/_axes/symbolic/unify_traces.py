@@ -40,7 +40,7 @@ from .closed_primitives import expansion, is_closed
 from .fitted_dims import Sample
 from .size_errors import first_line
 from .unify_bodies import HOLDERS
-from .unify_numbers import Differs, Numbers, is_same
+from .unify_numbers import Differs, SampledNumbers, is_same
 
 
 def unify(
@@ -87,7 +87,7 @@ class Unifier:
     def __init__(self, samples: Sequence[Sample], dims: Mapping[str, Dim]):
         self.samples = samples
         self.is_one = len(samples) == 1
-        self.numbers = Numbers(samples, dims)
+        self.numbers = SampledNumbers(samples, dims)
         # The place of the latest operation, for messages.
         self.at = ""
 
@@ -123,7 +123,7 @@ class Unifier:
         if not is_same(lengths):
             raise Differs("does as many operations as its size says, or others at each size")
 
-        known = _Values(self)
+        known = _Slots(self)
         # A constant has the line of the operation that reads it first.
         readers = {each: eqn for eqn in reversed(bodies[0]) for each in variables(eqn.invars)}
         for constvars, constants in zip(
@@ -225,7 +225,7 @@ class Unifier:
         )
 
 
-class _Values:
+class _Slots:
     """The values of a program, by the variables of each trace."""
 
     def __init__(self, unifier: Unifier):
