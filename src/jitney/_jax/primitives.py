@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-_WRITTEN: Final = {"scan": "jax.lax.scan", "while": "jax.lax.while_loop", "cond": "jax.lax.cond"}
+_WRITTEN: Final = {
+    "scan": "jax.lax.scan",
+    "while": "jax.lax.while_loop",
+    "cond": "jax.lax.cond",
+    "number_of_size": "an array of Python",
+}
 
 
 def public_name(name: str) -> str:

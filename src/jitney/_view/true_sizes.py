@@ -20,7 +20,8 @@ from .._jax.trees import register_pytree_node
 from .._jax.typed import Array
 
 if TYPE_CHECKING:
-    from .._axes.symbolic.symbolic_trace import Avals, SymbolicProgram
+    from .._axes.symbolic.sized_function import Avals
+    from .._axes.symbolic.symbolic_trace import SymbolicProgram
 
 
 class TrueSizes:

@@ -1,6 +1,6 @@
 """Context of the symbolic trace that is under way, if one is.
 
-A file of its own, apart from that trace (`symbolic_trace.py`), since each first call reads it and
+A file of its own, apart from that trace (`sized_function.py`), since each first call reads it and
 few calls trace for more than one size.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .symbolic_trace import Choices
+    from .choices import Choices
 
 
 Proposal = tuple[object, Callable[[Sequence[Any]], object]]
