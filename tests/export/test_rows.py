@@ -263,3 +263,18 @@ def test_a_plan_of_rows_of_64_bits_changes_no_call():
     f.plan(given)
     for row, x in zip(f(given), given, strict=True):
         np.testing.assert_array_equal(row, x[:8] * 2)
+
+
+def test_a_large_captured_array_is_in_the_file(tmp_path):
+    """In the process it is an argument of the program."""
+    table = np.arange(300_000, dtype=np.float32)
+
+    def scaled(x: Float[Array, "t"]):
+        return x * jnp.asarray(table)[7]
+
+    given = rows(3, 4, 9)
+    f = mapped(scaled)
+    loaded = saved(tmp_path, f, given)
+    table = np.zeros_like(table)
+    for out, row in zip(loaded(given), given, strict=True):
+        np.testing.assert_array_equal(out, 7 * row)

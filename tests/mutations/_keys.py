@@ -282,9 +282,9 @@ WORDS = [
     ),
     Mutation(
         "a captured array is not copied",
-        "src/jitney/_program/runners/captured_calls.py",
-        "            copy = jax.block_until_ready(jax.numpy.array(value, copy=True))",
-        "            copy = jax.numpy.asarray(each.value)",
+        "src/jitney/_jax/copies.py",
+        "            copy = jax.numpy.array(host, copy=True)",
+        "            copy = jax.numpy.asarray(value)",
         (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),
     ),
     Mutation(

@@ -94,6 +94,15 @@ ROWS = (
         " kept",
     ),
     Row(
+        "stream-speed",
+        "docs/axes.md",
+        "a stream that sums a file of 160 MiB in the system's cache",
+        "python -m tests.perf.stream_speed",
+        "{ms[sum, .npy][stream]:.1f} ms, {ms[sum, .npy][kept]:.1f} with `checkpoint=`",
+        "{ms[sum, .npy][floor]:.1f} of `numpy.memmap(...).sum()`, {ms[sum, .npy][hand]:.1f} of the"
+        " loop by hand",
+    ),
+    Row(
         "captured",
         "docs/caching.md",
         "the first call of a function that closes over 36 MB",

@@ -146,7 +146,7 @@ def main() -> None:
             with jax.enable_x64(wide):
                 row = found[name] = measure(program, data, files)
             print(f"{name:22}", *(f"{figure:10.2f}" for figure in row.values()), flush=True)
-    record(**{name.replace(" ", "_"): row for name, row in found.items()})
+    record(ms=found)
 
 
 if __name__ == "__main__":

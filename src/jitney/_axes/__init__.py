@@ -16,6 +16,7 @@ from .._lazy import names
 if TYPE_CHECKING:
     from .callbacks import demand_no_effects as demand_no_effects
     from .callbacks import find_effect as find_effect
+    from .chunks.captured import number_constants as number_constants
     from .chunks.chunked import Chunked as Chunked
     from .chunks.chunked import KnownValues as KnownValues
     from .chunks.chunked import StoredCarries as StoredCarries
@@ -64,6 +65,7 @@ else:
         {
             "demand_no_effects": "callbacks",
             "find_effect": "callbacks",
+            "number_constants": "chunks.captured",
             "Chunked": "chunks.chunked",
             "StoredCarries": "chunks.chunked",
             "KnownValues": "chunks.chunked",

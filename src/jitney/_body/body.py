@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
+from jax.sharding import NamedSharding
 
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
@@ -27,6 +28,7 @@ from .._contract.sizes import AxisBindings
 from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import AnnotationWarning, UpdateWarning
+from .._jax.copies import CopyPool
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
@@ -53,6 +55,9 @@ from .function import FunctionInfo, depends_on_nesting
 from .known_axes import demand_axes_of_call
 from .plain import plain_function, plain_options, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
+
+Placement = tuple[AnyMesh, Sequence[NamedSharding | None]]
+"""Devices of a program, and the sharding of each argument."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ class CallPlanner:
         self.checked_calls: object = None
         # True if one of its programs captures large arrays; then `captured_calls` runs them.
         self.captures = False
-        self.captured_calls: object = None
+        self.captured_calls: dict[object, object] = {}
+        self.captured_copies = CopyPool()
         # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 
@@ -145,6 +151,11 @@ class CallPlanner:
     @property
     def paths(self) -> list[str]:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
+
+    def placement(self, jitted: object) -> Placement | None:
+        """Return where a function of JAX has its arguments; None on the default device."""
+        del jitted
+        return None
 
     def numbers(self) -> AbstractContextManager[object]:
         """Return the scope of the number types of this program: x64 with `precision="f64"`."""

@@ -21,7 +21,7 @@ from jax.stages import Compiled
 
 from .. import _serialized
 from .._axes import Refused
-from .._body.body import CallPlanner
+from .._body.body import CallPlanner, Placement
 from .._body.function import FunctionInfo
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._signature.attribute_reads import Statics
@@ -44,6 +44,8 @@ class MeshCalls(Protocol):
 
     def scope(self) -> AbstractContextManager[object]: ...
 
+    def placement(self, jitted: object) -> Placement | None: ...
+
     def jit(self, arrays: Sequence[object]) -> tuple[Jitted, Sequence[NamedSharding | None]]: ...
 
     def runner(self, arrays: Sequence[object]) -> Run: ...
@@ -63,6 +65,8 @@ class ThreadCalls(Protocol):
     def runner(self) -> Run: ...
 
     def program(self, arrays: Sequence[Array]) -> object: ...
+
+    def first_part(self, arrays: Sequence[Array]) -> Sequence[object]: ...
 
     def ahead(self, arrays: Sequence[Array]) -> Compiled | None: ...
 

@@ -39,7 +39,7 @@ from jax.sharding import NamedSharding
 
 from .. import _serialized, _verify
 from .._axes import Refused, at_any_size
-from .._body.body import Planned
+from .._body.body import Placement, Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
 from .._body.function import FunctionInfo
@@ -461,6 +461,10 @@ class Specialization(CompiledCalls):
 
     def mesh_key(self) -> tuple[Hashable, ...]:
         return () if self.sharded is None else self.sharded.mesh_key()
+
+    def placement(self, jitted: object) -> Placement | None:
+        """Return where a function of JAX has its arguments; None on the default device."""
+        return None if self.sharded is None else self.sharded.placement(jitted)
 
     def scope(self) -> AbstractContextManager[object]:
         return nullcontext() if self.sharded is None else self.sharded.scope()

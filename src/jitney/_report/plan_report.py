@@ -26,7 +26,7 @@ from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
 from .._json import Data
 from .._program.auto.obstacles import obstacle
-from .._program.runners.captured_calls import captured_arrays
+from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
 from .._program.runners.sharded_calls import transfers
 from .._program.runners.worker_calls import Unsplit, reason_of, refuse_part, split_of
@@ -650,6 +650,13 @@ def _captured_lines(entry: Specialization, arrays: Sequence[Array]) -> list[Plan
     """
     with entry.numbers():
         captured = captured_arrays(entry, _program_arguments(entry, arrays))
+        if entry.workers is not None and not captured:
+            captured = captured_arrays(entry, entry.workers.first_part(arrays))
+    return captured_lines(captured)
+
+
+def captured_lines(captured: Sequence[CapturedArray]) -> list[PlanLine]:
+    """Return a line for each large array that a program captures."""
     lines: list[PlanLine] = []
     for each in captured:
         told = f"{each.name} ({each.shape}, {text(each.nbytes)})"

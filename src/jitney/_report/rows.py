@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._errors import plural
 from .._program.rows.lots import Lot, count_sizes
-from .plan_report import PlanLine, Report, report
+from .plan_report import PlanLine, Report, captured_lines, report
 
 if TYPE_CHECKING:
     from .._program.core import CompiledFunction
@@ -25,7 +25,9 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
         lots = sorted(call.lots(), key=lambda lot: -_elements(lot))
     row = int(lots[0].rows[0])
     one = report(call.calls.row, call.entry, [column.of(row) for column in call.columns])
-    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *one.lines]
+    # Every bucket has captured the same.
+    captured = captured_lines(lots[0].group.captured)
+    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *one.lines, *captured]
     arguments = tuple(
         f"{text}, of row {row}" if column.kind == "each" else text
         for text, column in zip(one.arguments, call.columns, strict=False)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from .._axes import Chunked, KnownValues, Passes, StoredCarries
+from .._axes import Chunked, KnownValues, Passes, StoredCarries, number_constants
 from .._errors import AxisError, ContractError
 from .._jax.evaluation import numbers_of
 from .._jax.memory import Fit, counted_bytes, fit, text
+from .._jax.mesh import is_within_trace
 from .._jax.primitives import public_name
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
@@ -28,7 +29,7 @@ from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import name_scope
 from .._view.result import Outcome
-from .run_key import program_key
+from .run_key import program_key, value_key
 from .schedule import PassSchedule
 from .stream_layout import Begin, Join, Step, StreamLayout
 
@@ -86,6 +87,8 @@ class StreamProgram:
         self.size = schedule.size
         self.total = stage.size
         self.outcome = outcome
+        self.captured: Mapping[int, jax.Array] = {}
+        """Copies of the large arrays that the function has captured, by their number."""
         self.kept: str | None = None
         """Outcome of `cache="program"`, for the statistics; None if it is not requested."""
 
@@ -146,9 +149,10 @@ class CompiledSteps(StreamProgram):
     ):
         # The plan does not depend on the chunk size, so a search over sizes plans once.
         if like is None:
-            outcome, self.passes = self._plan(entry, stage)
+            outcome, passes = self._plan(entry, stage)
+            self.passes, captured = _capture(entry, laid, passes)
         else:
-            outcome, self.passes = like.outcome, like.passes
+            outcome, self.passes, captured = like.outcome, like.passes, like.captured
         self.work = Chunked(
             self.passes,
             np.int32(stage.size),
@@ -162,6 +166,7 @@ class CompiledSteps(StreamProgram):
             stage.size,
         )
         super().__init__(entry, stage, laid, schedule, outcome)
+        self.captured = captured
 
         begin: list[Begin] = []
         step: list[jax.stages.Wrapped] = []
@@ -182,7 +187,13 @@ class CompiledSteps(StreamProgram):
     @property
     def program(self) -> str:
         """Digest of every operation and constant."""
-        text = repr([self.entry.core.name, program_key(self.passes), self.work.accumulators])
+        facts: list[object] = [
+            self.entry.core.name,
+            program_key(self.passes),
+            self.work.accumulators,
+        ]
+        facts += map(value_key, self.captured.values())
+        text = repr(facts)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @staticmethod
@@ -232,6 +243,7 @@ class CompiledSteps(StreamProgram):
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
         values = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
+        values.update({n: _abstract(x) for n, x in self.captured.items()})
         chunk = {n: self._chunk_aval(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
@@ -251,7 +263,10 @@ class CompiledSteps(StreamProgram):
                 number,
                 *carried,
             )
-            most = max(most, counted_bytes(lowered.compile()))
+            # What is captured is there once, and belongs to no chunk.
+            read = {n for node in pass_.nodes for n in node.numbers}
+            held = sum(x.nbytes for n, x in self.captured.items() if n in read)
+            most = max(most, counted_bytes(lowered.compile()) - held)
 
             kept.update(self.work.stored_carries(pass_, state))
             for n in pass_.collects:
@@ -393,6 +408,27 @@ def _dividing(total: int, width: int) -> int:
     least = -(-total // width)
     counts = range(least, least + least // 4 + 1)
     return next((total // count for count in counts if total % count == 0), width)
+
+
+def _capture(
+    entry: Specialization,
+    laid: StreamLayout,
+    passes: Passes,
+) -> tuple[Passes, Mapping[int, jax.Array]]:
+    """Return a plan whose programs take the large arrays that the function has captured, and copies
+    of these.
+    """
+    # A cached program has them as constants, so that a later process needs nothing else.
+    if entry.kept is not None or is_within_trace():
+        return passes, {}
+    numbered, constants = number_constants(passes)
+    sharding = laid.replicated()
+    copies = {n: entry.captured_copies.copy(x, sharding) for n, x in constants.items()}
+    return numbered, copies
+
+
+def _abstract(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
 
 
 def _new(known: KnownValues, values: Mapping[int, object]) -> dict[int, jax.Array]:

@@ -542,6 +542,8 @@ class _StreamRun:
                 self.fixed[n] = read_whole(x, name)
         # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
         # dtypes.
+        # What a run has before its first pass, and a checkpoint holds as digests only.
+        self._known = {*self.fixed, *steps.captured}
         self.given = {n: jax.numpy.asarray(x) for n, x in self.fixed.items()}
         self._refuse_sequential(sources, where)
         self.reader = ChunkReader(
@@ -613,6 +615,7 @@ class _StreamRun:
         first, at, state = begins.index, begins.at, begins.state
         reached = begins.progress
         values = {n: steps.place_value(n, x) for n, x in self.given.items()}
+        values.update(steps.captured)
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
@@ -662,7 +665,7 @@ class _StreamRun:
                             advance()
                         if kept is not None:
                             over = steps.total - start if turn.back else start + count
-                            results = {n: x for n, x in values.items() if n not in self.fixed}
+                            results = {n: x for n, x in values.items() if n not in self._known}
                             # Ctrl-C writes this position, even if no save is due.
                             reached = Reached(
                                 p,

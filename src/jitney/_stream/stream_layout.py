@@ -116,6 +116,10 @@ class StreamLayout:
                 spec[axis] = self.devices.along
         return sharding(self.place.mesh, tuple(spec))
 
+    def replicated(self) -> jax.sharding.NamedSharding | None:
+        """Sharding of what each device has the whole of."""
+        return None if self.place is None else sharding(self.place.mesh, ())
+
     def shard_carry(self, state: T) -> T:
         """Put a carry that was read from a file back on its devices; of abstract values, add the
         sharding.

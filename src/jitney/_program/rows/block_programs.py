@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +18,8 @@ from ..._errors import AxisError, OptionError
 from ..._jax.compiler import FAST
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.jaxprs import draws_jointly, equations, source_of
-from ..._jax.memory import budget_of, counted_bytes, text
+from ..._jax.large_constants import ConstantsChanged, large_constants
+from ..._jax.memory import budget_of, text
 from ..._jax.mesh import automatic, current
 from ..._jax.settings import x64_is_on
 from ..._jax.trees import Tracer, tree_map
@@ -25,8 +27,9 @@ from ..._jax.typed import Jitted
 from ..._signature.options import OPTIONAL, Options
 from ..._stages.sharding import no_mesh
 from ..._view.layout import aval_parts
+from ..runners.captured_calls import Capture, capture_of
 from . import lots
-from .groups import RowGroup, RowGroups
+from .groups import BlockProgram, RowGroup, RowGroups
 
 if TYPE_CHECKING:
     from .columns import Column
@@ -186,8 +189,8 @@ class BlockPrograms:
         group: RowGroup,
         given: Sequence[object],
         rung: int,
-    ) -> Jitted:
-        """Return JAX's function of so many rows, traced.
+    ) -> BlockProgram:
+        """Return the program of so many rows, traced.
 
         Args:
             group: Their group.
@@ -205,17 +208,21 @@ class BlockPrograms:
         is_shared = [column.kind == "shared" for column in self.columns]
         is_shared += [False] * (len(given) - self.core.options.accumulate - len(is_shared))
         was_known = self.groups.is_seen_at_each_size(group)
-        self._refuse_wide(jitted, given, is_shared)
-        mapped = jax.vmap(
-            _calling(jitted, self.core.name),
-            in_axes=tuple(None if shared else 0 for shared in is_shared),
-        )
-        if self.devices is not None:
-            mapped = self.devices.shared(mapped, is_shared)
-        if self.core.options.accumulate:
-            mapped = _summed(mapped, self.core.name)
-        program = cast("Jitted", jax.jit(mapped, compiler_options=options))
-        jaxpr = program.trace(*given).jaxpr
+        alone = _alone(given, is_shared)
+        traced = jitted.trace(*alone).jaxpr
+        self._refuse_wide(traced)
+        row = _calling(jitted, self.core.name)
+        program, jaxpr = None, None
+        if large_constants(traced) and not entry.request.nested:
+            # A function that makes such an array in each trace has another one in each.
+            with suppress(ConstantsChanged):
+                capture = self._capture(jitted, alone)
+                program = self._block(_taking_first(capture), is_shared, options, capture.copies)
+                jaxpr = program.jitted.trace(*capture.copies, *given).jaxpr
+                group.captured = capture.arrays
+        if program is None or jaxpr is None:
+            program = self._block(row, is_shared, options)
+            jaxpr = program.jitted.trace(*given).jaxpr
         if self.groups.is_seen_at_each_size(group) and not was_known:
             # The trace has seen one size, and each other one is to be looked at.
             self.groups.forget_members(group)
@@ -239,12 +246,37 @@ class BlockPrograms:
         group.programs[rung] = program
         return program
 
-    def _refuse_wide(
+    def _block(
         self,
-        jitted: Jitted,
-        given: Sequence[object],
+        row: Callable[..., object],
         is_shared: Sequence[bool],
-    ) -> None:
+        options: dict[str, bool] | None,
+        captured: tuple[jax.Array, ...] = (),
+    ) -> BlockProgram:
+        """Return the program of many rows, from the function of one."""
+        is_shared = [*[True] * len(captured), *is_shared]
+        mapped = jax.vmap(
+            row,
+            in_axes=tuple(None if shared else 0 for shared in is_shared),
+        )
+        if self.devices is not None:
+            mapped = self.devices.shared(mapped, is_shared)
+        if self.core.options.accumulate:
+            mapped = _summed(mapped, self.core.name)
+        compiled = cast("Jitted", jax.jit(mapped, compiler_options=options))
+        return BlockProgram(compiled, captured)
+
+    def _capture(self, jitted: Jitted, alone: Sequence[object]) -> Capture:
+        """Copy the large arrays that the program of a row has captured."""
+        return capture_of(
+            self.core,
+            jitted,
+            alone,
+            self.groups.entry.captured_copies,
+            None if self.devices is None else self.devices.mesh,
+        )
+
+    def _refuse_wide(self, traced: object) -> None:
         """Check that no row computes in 64 bits inside a program of 32.
 
         Raises:
@@ -252,12 +284,7 @@ class BlockPrograms:
         """
         if x64_is_on():
             return
-        alone: list[object] = []
-        for array, shared in zip(given, is_shared, strict=False):
-            drop = 0 if shared else 1
-            alone.append(tree_map(lambda leaf, drop=drop: _abstract(leaf, drop), array))
-        jaxpr = jitted.trace(*alone).jaxpr
-        wide = [source_of(eqn) for eqn in equations(jaxpr) if is_wide(eqn)]
+        wide = [source_of(eqn) for eqn in equations(traced) if is_wide(eqn)]
         if wide:
             raise AxisError(
                 self.core.where,
@@ -287,13 +314,13 @@ class BlockPrograms:
     def _demand_memory(
         self,
         group: RowGroup,
-        program: Jitted,
+        program: BlockProgram,
         given: Sequence[object],
         rung: int,
     ) -> None:
         where, memory = self.core.where, self.core.options.memory
         budget = budget_of(where, memory)
-        taken = counted_bytes(program.lower(*tree_map(_abstract, tuple(given))).compile())
+        taken = program.bytes(*tree_map(_abstract, tuple(given)))
         if taken <= budget:
             return
         if rung > self.rungs(group)[-1]:
@@ -324,6 +351,26 @@ def _abstract(
         dtype,
         weak_type=weak,
     )
+
+
+def _alone(given: Sequence[object], is_shared: Sequence[bool]) -> list[object]:
+    """The arguments of one row, abstract."""
+    alone: list[object] = []
+    for array, shared in zip(given, is_shared, strict=False):
+        drop = 0 if shared else 1
+        alone.append(tree_map(lambda leaf, drop=drop: _abstract(leaf, drop), array))
+    return alone
+
+
+def _taking_first(capture: Capture) -> Callable[..., object]:
+    """Return the function of a row that takes its captured arrays first."""
+    count = len(capture.copies)
+
+    def rows(*given: object) -> object:
+        return capture.taking(*given[count:], *given[:count])
+
+    rows.__name__ = rows.__qualname__ = capture.taking.__name__
+    return rows
 
 
 def _calling(

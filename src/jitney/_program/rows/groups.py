@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
 import jax
@@ -17,12 +17,14 @@ import numpy as np
 
 from ..._axes import Refused
 from ..._errors import AxisError, ContractError
+from ..._jax.memory import counted_bytes
 from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..compiled_calls import CompiledCalls
+from ..runners.captured_calls import CapturedArray
 from ..runners.padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
 from .lots import Lot, lots_of
 
@@ -58,6 +60,38 @@ class RowPadding(PaddedCalls):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class BlockProgram:
+    """Program of so many rows.
+
+    Args:
+        jitted: JAX's function, which takes the captured arrays first.
+        captured: What rows have captured.
+    """
+
+    jitted: Jitted
+    captured: tuple[jax.Array, ...] = ()
+
+    def __call__(self, *given: object) -> object:
+        return self.jitted(*self.captured, *given)
+
+    def lower(self, *given: object) -> jax.stages.Lowered:
+        """Return JAX's lowered program."""
+        return self.jitted.lower(*self.captured, *given)
+
+    def trace(self, *given: object) -> jax.stages.Traced:
+        """Return JAX's traced program, with the captured arrays as constants: it is for a file."""
+        if not self.captured:
+            return self.jitted.trace(*given)
+        function: Callable[..., object] = vars(self.jitted)["__wrapped__"]
+        return jax.jit(partial(function, *self.captured)).trace(*given)
+
+    def bytes(self, *given: object) -> int:
+        """Bytes of a run by the compiler's count, without those of the captured arrays."""
+        taken = counted_bytes(self.lower(*given).compile())
+        return taken - sum(copy.nbytes for copy in self.captured)
+
+
 @dataclass
 class RowGroup:
     """Rows of one bucket.
@@ -66,13 +100,15 @@ class RowGroup:
         key: The bucket of each padded axis; of rows at exact size, their shapes.
         recipe: How each row is padded; None if they run at exact size.
         shapes: Shapes of the arrays of a row in the program.
-        programs: How many rows at a time -> JAX's function.
+        programs: How many rows at a time -> their program.
+        captured: What they have captured.
     """
 
     key: Hashable
     recipe: PaddingRecipe | None
     shapes: Shapes
-    programs: dict[int, Jitted] = field(default_factory=dict[int, Jitted])
+    programs: dict[int, BlockProgram] = field(default_factory=dict[int, BlockProgram])
+    captured: tuple[CapturedArray, ...] = ()
     # The program has run-time checks of Equinox, whose errors are waited for; or effects, which no
     # row may have twice.
     has_checks: bool = False

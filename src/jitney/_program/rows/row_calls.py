@@ -21,9 +21,10 @@ from ..._errors import AxisError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
+from ..._jax.large_constants import ConstantsChanged
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array, Jitted, NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._signature.buckets import AUTO
 from ..._verify import is_verified
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
@@ -41,7 +42,7 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import Axes, RowGroup, RowGroups, count_lengths
+from .groups import Axes, BlockProgram, RowGroup, RowGroups, count_lengths
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .lots import Lot, cheap_rows, count_sizes, rungs_of
 from .result_form import axes_near
@@ -418,7 +419,7 @@ class RowCall:
                 program, given = self.program_of(lot, rung)
                 program.lower(*given).compile()
 
-    def program_of(self, lot: Lot, rung: int) -> tuple[Jitted, list[object]]:
+    def program_of(self, lot: Lot, rung: int) -> tuple[BlockProgram, list[object]]:
         """Trace the program of so many rows of a lot; return it, and abstract values of its
         arguments.
 
@@ -488,10 +489,14 @@ class RowCall:
                 if group.has_checks:
                     jax.block_until_ready(out)
                 return out
+        except ConstantsChanged:
+            # JAX has dropped the trace, and the body was traced once more.
+            group.programs.pop(len(at), None)
         except (FAILURE, ValueError) as error:
             if not is_failure(error):
                 raise
             fail_as(error)
+        raise Changed
 
     @contextmanager
     def learning(

@@ -12,16 +12,18 @@ has its program if it differs in nothing but that array.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import jax
-import numpy as np
 from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
+from ..._body.function import FunctionInfo
+from ..._jax.copies import CopyPool
 from ..._jax.large_constants import (
     ConstantsChanged,
     LargeConstant,
@@ -29,12 +31,12 @@ from ..._jax.large_constants import (
     large_constants,
     taking_constants,
 )
-from ..._jax.mesh import is_within_trace
+from ..._jax.mesh import automatic, is_within_trace
 from ..._jax.settings import settings_of_programs
 from ..._jax.trees import tree_flatten
-from ..._jax.typed import Jitted
+from ..._jax.typed import AnyMesh, Jitted
 from ..._stages import Jit
-from ..._view.layout import aval_parts
+from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.true_sizes import split_counts
 from .captured_names import name_of_captured
 
@@ -57,10 +59,16 @@ class CapturedArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Capture:
-    """The program of one trace, and the arrays that it takes after those of the call."""
+class Capture:
+    """What one trace has captured.
 
-    program: Jitted
+    Args:
+        taking: The function of the trace, which takes the copies after the arrays of a call.
+        copies: Copies of the captured arrays.
+        arrays: The same for the plan, with those that stay constants.
+    """
+
+    taking: Callable[..., object]
     copies: tuple[jax.Array, ...]
     arrays: tuple[CapturedArray, ...]
 
@@ -70,107 +78,161 @@ class CapturedCalls:
 
     def __init__(self, body: CallPlanner, jitted: Jitted):
         # No reference to the body: it holds this runner, and a cycle would keep the arrays.
-        self._core = body.core
+        self._core, self._pool = body.core, body.captured_copies
         self._compile = Jit.of(body.request).compile
+        self._placement = body.placement(jitted)
         self.jitted = jitted
-        # Key of a trace -> its program.
-        self._captures: dict[Hashable, _Capture] = {}
+        # Key of a trace -> its program, and what it takes after the arrays of a call.
+        self._programs: dict[Hashable, tuple[Jitted, Capture]] = {}
 
     def __call__(self, *arrays: object) -> object:
         # Inside a trace the constants belong to the outer program.
         if is_within_trace() or any(isinstance(x, Tracer) for x in tree_flatten(arrays)[0]):
             return self.jitted(*arrays)
         key = _key(arrays)
-        capture = self._captures.get(key) or self._capture(key, arrays)
+        program, capture = self._programs.get(key) or self._capture(key, arrays)
         try:
-            return capture.program(*arrays, *capture.copies)
+            return program(*arrays, *capture.copies)
         except ConstantsChanged:
             # JAX has dropped the trace, and the body was traced once more.
-            capture = self._capture(key, arrays)
-        return capture.program(*arrays, *capture.copies)
+            program, capture = self._capture(key, arrays)
+        return program(*arrays, *capture.copies)
 
     def lower(self, *arrays: object) -> jax.stages.Lowered:
         """Return JAX's lowered program of these arrays or abstract values, as calls run it."""
+        return self.lower_with_copies(*arrays)[0]
+
+    def lower_with_copies(
+        self,
+        *arrays: object,
+    ) -> tuple[jax.stages.Lowered, tuple[jax.Array, ...]]:
+        """Return the lowered program, and what it takes after the arrays of a call."""
         key = _key(arrays)
-        capture = self._captures.get(key) or self._capture(key, arrays)
+        program, capture = self._programs.get(key) or self._capture(key, arrays)
         try:
-            return capture.program.lower(*arrays, *capture.copies)
+            return program.lower(*arrays, *capture.copies), capture.copies
         except ConstantsChanged:
-            capture = self._capture(key, arrays)
-        return capture.program.lower(*arrays, *capture.copies)
+            program, capture = self._capture(key, arrays)
+        return program.lower(*arrays, *capture.copies), capture.copies
 
     def arrays_of(self, arrays: Sequence[object]) -> tuple[CapturedArray, ...]:
         """Return what the program of such a call has captured; nothing before its first call."""
-        capture = self._captures.get(_key(arrays))
-        return () if capture is None else capture.arrays
+        known = self._programs.get(_key(arrays))
+        return () if known is None else known[1].arrays
 
     def _capture(
         self,
         key: Hashable,
         arrays: Sequence[object],
-    ) -> _Capture:
-        """Copy the large constants of the trace of such a call."""
-        fn = self._core.fn()
-        copies: list[jax.Array] = []
-        constants: list[object] = []
-        told: list[CapturedArray] = []
-        jaxpr = self.jitted.trace(*arrays).jaxpr
-        for each in large_constants(jaxpr):
-            copy = self._copy(each, arrays)
-            if not isinstance(copy, str):
-                copies.append(copy)
-                constants.append(each.value)
-            told.append(
-                CapturedArray(
-                    name_of_captured(fn, each.value),
-                    f"{each.aval.dtype}{list(each.aval.shape)}",
-                    each.nbytes,
-                    copy if isinstance(copy, str) else None,
-                )
-            )
-        pairs = tuple(zip(constants, copies, strict=True))
-        taking = taking_constants(
+    ) -> tuple[Jitted, Capture]:
+        """Trace such a call, and compile nothing yet."""
+        capture = capture_of(
+            self._core,
             self.jitted,
-            jaxpr,
-            constants,
-            self._core.name,
-            lambda: any(map(_is_changed, pairs)),
+            arrays,
+            self._pool,
+            None if self._placement is None else self._placement[0],
         )
-        program = cast("Jitted", self._compile(taking))
-        capture = self._captures[key] = _Capture(program, tuple(copies), tuple(told))
-        return capture
+        shardings = None
+        if self._placement is not None:
+            shardings = (*self._placement[1], *(copy.sharding for copy in capture.copies))
+        program = cast("Jitted", self._compile(capture.taking, shardings))
+        self._programs[key] = program, capture
+        return program, capture
 
-    def _copy(
-        self,
-        each: LargeConstant,
-        arrays: Sequence[object],
-    ) -> jax.Array | str:
-        """Return a copy on the default device: that of another program if its content is the same.
-        Return the reason if it has to be a constant.
-        """
-        if each.is_within:
-            return "a compiled function has it inside of a loop or a branch"
-        if isinstance(each.value, jax.Array) and each.value.is_deleted():
-            return "it was donated before"
-        value = np.asarray(each.value)
-        known = {id(copy): copy for made in self._captures.values() for copy in made.copies}
-        same = (copy for copy in known.values() if has_content(value, copy))
-        copy = next(same, None)
-        if copy is None:
-            # JAX copies in a thread of its own, and the caller may overwrite the array next.
-            copy = jax.block_until_ready(jax.numpy.array(value, copy=True))
-        if aval_parts(copy) != aval_parts(each.aval):
-            return "JAX converts it"
-        for array in tree_flatten((each.value, *arrays))[0]:
-            if isinstance(array, jax.Array) and array.devices() != copy.devices():
-                return "it is not on the device of the call"
-        return copy
+
+def capture_of(
+    core: FunctionInfo,
+    jitted: Jitted,
+    arrays: Sequence[object],
+    pool: CopyPool,
+    mesh: AnyMesh | None = None,
+) -> Capture:
+    """Copy the large constants of the trace of a call.
+
+    Args:
+        core: The function.
+        jitted: JAX's function of the call.
+        arrays: Arrays of the call, or abstract values.
+        pool: Copies of other traces.
+        mesh: The devices that each get a copy; None for the default device.
+    """
+    fn = core.fn()
+    copies: list[jax.Array] = []
+    constants: list[object] = []
+    told: list[CapturedArray] = []
+    jaxpr = jitted.trace(*arrays).jaxpr
+    for each in large_constants(jaxpr):
+        copy = _copy(
+            each,
+            arrays,
+            pool,
+            mesh,
+        )
+        if not isinstance(copy, str):
+            copies.append(copy)
+            constants.append(each.value)
+        told.append(
+            CapturedArray(
+                name_of_captured(fn, each.value),
+                f"{each.aval.dtype}{list(each.aval.shape)}",
+                each.nbytes,
+                copy if isinstance(copy, str) else None,
+            )
+        )
+    pairs = tuple(zip(constants, copies, strict=True))
+    taking = taking_constants(
+        jitted,
+        jaxpr,
+        constants,
+        core.name,
+        lambda: any(map(_is_changed, pairs)),
+    )
+    return Capture(taking, tuple(copies), tuple(told))
+
+
+def _copy(
+    each: LargeConstant,
+    arrays: Sequence[object],
+    pool: CopyPool,
+    mesh: AnyMesh | None,
+) -> jax.Array | str:
+    """Return a copy, that of another program if its content is the same; or the reason if the array
+    has to be a constant.
+    """
+    if each.is_within:
+        return "a compiled function has it inside of a loop or a branch"
+    if isinstance(each.value, jax.Array) and each.value.is_deleted():
+        return "it was donated before"
+    if mesh is not None:
+        return _copy_on(mesh, each, pool)
+    copy = pool.copy(each.value, None)
+    if aval_parts(copy) != aval_parts(each.aval):
+        return "JAX converts it"
+    for array in tree_flatten((each.value, *arrays))[0]:
+        if isinstance(array, jax.Array) and array.devices() != copy.devices():
+            return "it is not on the device of the call"
+    return copy
+
+
+def _copy_on(
+    mesh: AnyMesh,
+    each: LargeConstant,
+    pool: CopyPool,
+) -> jax.Array | str:
+    """Return the same over the devices of a mesh, each of which has all of the array."""
+    if jax.process_count() > 1:
+        return "processes compare their programs, and constants with them"
+    if isinstance(each.value, jax.Array) and len(each.value.devices()) > 1:
+        return "it is sharded over devices"
+    copy = pool.copy(each.value, NamedSharding(automatic(mesh), PartitionSpec()))
+    return copy if aval_parts(copy) == aval_parts(each.aval) else "JAX converts it"
 
 
 def note_captured(body: CallPlanner, jaxpr: object) -> None:
     """Note whether a trace captures large arrays which the program can take as arguments."""
-    # Over several devices, and under an outer transform, they are constants.
-    if not (body.captures or body.is_sharded or body.request.nested):
+    # Under an outer transform they are constants of the outer program.
+    if not (body.captures or body.request.nested):
         body.captures = bool(large_constants(jaxpr))
 
 
@@ -181,9 +243,11 @@ def captured_calls(
     """Return the runner of a body that captures large arrays, the same each time, so that programs
     compiled ahead are found.
     """
-    calls = body.captured_calls
-    if not isinstance(calls, CapturedCalls) or calls.jitted is not jitted:
-        calls = body.captured_calls = CapturedCalls(body, jitted)
+    calls = body.captured_calls.get(jitted)
+    if not isinstance(calls, CapturedCalls):
+        if len(body.captured_calls) >= MAX_ENTRIES:
+            body.captured_calls.clear()
+        calls = body.captured_calls[jitted] = CapturedCalls(body, jitted)
     return calls
 
 
@@ -194,8 +258,12 @@ def captured_arrays(
     """Return the large arrays that the program of such a call has captured; none before its first
     call.
     """
-    calls = body.captured_calls
-    return calls.arrays_of(arrays) if isinstance(calls, CapturedCalls) else ()
+    for calls in reversed([*body.captured_calls.values()]):
+        if isinstance(calls, CapturedCalls):
+            found = calls.arrays_of(arrays)
+            if found:
+                return found
+    return ()
 
 
 def _is_changed(pair: tuple[object, jax.Array]) -> bool:

@@ -27,7 +27,7 @@ from ..._jax.typed import Jitted
 from ..._signature.options import Options
 from ..._stages import Jit
 from ..._verify import is_verified
-from .captured_calls import captured_calls
+from .captured_calls import CapturedCalls, captured_calls
 
 Run = Callable[..., Any]
 """A runner of calls: flat arrays in, the user's result out."""
@@ -105,9 +105,22 @@ class CheckedCalls:
         Raises:
             Unflaggable: Equinox runs it.
         """
+        return self.lower_with_copies(*arrays)[0]
+
+    def lower_with_copies(
+        self,
+        *arrays: object,
+    ) -> tuple[jax.stages.Lowered, tuple[jax.Array, ...]]:
+        """Return the same, and the copies of captured arrays that it takes after the arrays.
+
+        Raises:
+            Unflaggable: Equinox runs it.
+        """
         if self._translating is not None:
             raise Unflaggable("with `shard` Equinox runs it")
-        return self._flagged.lower(*arrays)
+        if isinstance(self._flagged, CapturedCalls):
+            return self._flagged.lower_with_copies(*arrays)
+        return self._flagged.lower(*arrays), ()
 
     def _is_traced(self, arrays: Sequence[object]) -> bool:
         types = frozenset(map(type, arrays))

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 
+from ..._body.body import Placement
 from ..._errors import shortlist
 from ..._jax.debug_names import body_of
 from ..._jax.memory import text
@@ -44,7 +45,7 @@ class ShardedCalls:
 
     def __init__(self, entry: CompiledCalls):
         self.entry = entry
-        self._jits: dict[Hashable, tuple[Jitted, Shardings]] = {}
+        self._jits: dict[tuple[AnyMesh, *tuple[Hashable, ...]], tuple[Jitted, Shardings]] = {}
         self._runs: dict[Hashable, Run] = {}
         # The mesh context of every call so far, if all had the same shapes.
         self._context: object = None
@@ -144,6 +145,13 @@ class ShardedCalls:
                 self._jits = {}
             jitted = self._jits[key] = self.entry.jit_on_mesh(mesh, arrays)
         return jitted
+
+    def placement(self, jitted: object) -> Placement | None:
+        """Return the mesh and the shardings of a function of JAX; None if it has no mesh."""
+        for (mesh, *_), (known, shardings) in [*self._jits.items()]:
+            if known is jitted:
+                return mesh, shardings
+        return None
 
     def scope(self) -> AbstractContextManager[object]:
         """Return the context in which the program is traced: the mesh of the program, if the caller

@@ -45,6 +45,7 @@ from ..._stages import Vmap
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
 from ..._view.result import Outcome
 from ..compiled_calls import CompiledCalls
+from .captured_calls import captured_calls, note_captured
 from .checked_calls import checked_calls
 from .parts import ArrayType, Division, PartialResult
 from .whole_calls import WholeCalls
@@ -115,12 +116,14 @@ class PartProgram:
         compiled: The program, which returns the number of a failed check too, if it has a table.
         results: The types of the arrays of its result.
         table: Its run-time checks.
+        captured: What it takes after the arrays of a part.
     """
 
     split: Split
     compiled: jax.stages.Compiled
     results: tuple[ArrayType, ...]
     table: CheckTable | None
+    captured: tuple[jax.Array, ...]
 
     def run(self, arrays: Sequence[Array]) -> object:
         """Run a call.
@@ -138,7 +141,7 @@ class PartProgram:
 
         def work_on(number: int) -> None:
             with jax.enable_x64(x64):
-                out = self.compiled(*parts[number])
+                out = self.compiled(*parts[number], *self.captured)
                 if self.table is not None:
                     out, flag = out
                     failed[number] = int(np.asarray(flag))
@@ -189,6 +192,11 @@ class WorkerCalls(WholeCalls):
                 self._programs[key] = program
         return program
 
+    def first_part(self, arrays: Sequence[Array]) -> Sequence[object]:
+        """Return the arrays of the first part of a call; none if there is no program of it."""
+        program = self._programs.get(call_key(arrays))
+        return program.split.division.first(arrays) if isinstance(program, PartProgram) else ()
+
     def ahead(self, arrays: Sequence[Array]) -> jax.stages.Compiled | None:
         """Compile the program of the parts of a call, and return it; None if the call runs
         whole.
@@ -223,22 +231,28 @@ class WorkerCalls(WholeCalls):
             refuse_joint_rules(entry.joint_rules)
             refuse_effects(traced.jaxpr)
             refuse_lapack(traced.jaxpr)
-            table, lowered = None, None
+            note_captured(entry, traced.jaxpr)
+            table, lowered, captured = None, None, ()
             if has_equinox_checks(traced.jaxpr):
                 entry.checked = True
                 calls = checked_calls(entry, entry.jitted)
                 try:
-                    table, lowered = calls.table, calls.lower(*given)
+                    table = calls.table
+                    lowered, captured = calls.lower_with_copies(*given)
                 except Unflaggable:
                     raise Unsplit(
                         "its run-time checks are callbacks of Equinox's, which call Python",
                         is_refused=True,
                     ) from None
+            elif entry.captures:
+                calls = captured_calls(entry, entry.jitted)
+                lowered, captured = calls.lower_with_copies(*given)
             return PartProgram(
                 split,
                 (lowered or traced.lower()).compile(),
                 tuple(map(aval_parts, traced.jaxpr.out_avals)),
                 table,
+                captured,
             )
 
 
