@@ -127,9 +127,9 @@ assert total(jnp.array([1.0, -2.0, 3.0])) == 14
 
 
 @functools.cache
-def _recorded(report: str) -> str:
+def _recorded(report: str, *more: str) -> str:
     pathlib.Path("program.py").write_text(PROGRAM)
-    words = ("run", "--report", report, "program.py")
+    words = ("run", *more, "--report", report, "program.py")
     done = subprocess.run(
         [sys.executable, "-m", "jitney", *words], capture_output=True, text=True, check=False
     )
@@ -138,9 +138,9 @@ def _recorded(report: str) -> str:
     return pathlib.Path(report).read_text()
 
 
-def recorded(report="out.json"):
+def recorded(report="out.json", *more):
     """A report of a run of the program."""
-    pathlib.Path(report).write_text(_recorded(report))
+    pathlib.Path(report).write_text(_recorded(report, *more))
     return pathlib.Path(report).exists()
 
 
@@ -341,6 +341,13 @@ CASES = [
         "write 2GB",
         lambda: command("cache", "prune", "--larger-than", "much"),
         lambda: command("cache", "prune", "--larger-than", "2GB"),
+    ),
+    Remedy(
+        "_command/start.py:_budget",
+        "write --budget 8GiB",
+        lambda: command("run", "--budget", "much", __file__),
+        lambda: recorded("out.html", "--budget", "8GiB"),
+        True,
     ),
     Remedy(
         START,

@@ -2,7 +2,7 @@
 
     $ python -m jitney run train.py
     arguments.py  parses the command, and imports the module that carries it out
-    start.py      replaces the process by `python launch.py "" file train.py`
+    start.py      replaces the process by `python launch.py "" "" file train.py`
     launch.py     runs train.py as `__main__`, and records JAX's events as plain dicts
     findings/     records what its lines do with arrays, and finds what to change there
     happened.py   turns the events into programs with seconds, shapes and causes

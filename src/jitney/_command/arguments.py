@@ -103,6 +103,14 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="write the report to out.html or out.json too"
     )
     parser.add_argument(
+        "--memory", action="store_true", help="the memory of the process and its devices too"
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="SIZE",
+        help="with --memory: warn beyond it (0.9 of what the process may use)",
+    )
+    parser.add_argument(
         "-m", dest="as_module", action="store_true", help="run a module, as `python -m` does"
     )
     parser.add_argument("target", metavar="PROGRAM", help="a file, or with -m a module")
