@@ -82,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
             "bench", help="what a function costs by the size of its axes, and how that grows"
         )
     )
+    _profile(
+        commands.add_parser(
+            "profile", help="a profile of some seconds of a process that runs, by its port"
+        )
+    )
     _show(
         commands.add_parser(
             "show",
@@ -161,6 +166,19 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as data")
     parser.add_argument("--out", metavar="FILE", help="draw it into out.svg or out.html too")
     parser.set_defaults(module_of="bench.command")
+
+
+def _profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "address",
+        metavar="HOST:PORT",
+        help="the port is that of `jitney.configure(profiler_port=...)` in that process",
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of the profile (3)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="traces", help="where it is written (traces)"
+    )
+    parser.set_defaults(module_of="capture")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
