@@ -30,7 +30,7 @@ API = {
     "jitney.errors": (
         "AnnotationWarning AxisError BudgetError CacheWarning CompileError ContractError"
         " DataError DataWarning DerivativeError DonationError EagerWarning ExportError"
-        " MeasurementWarning MeshError NonFiniteError OptionError PaddingWarning"
+        " MeasurementWarning MemoryWarning MeshError NonFiniteError OptionError PaddingWarning"
         " PrecisionError PrecisionWarning ProcessError RetraceWarning SettingWarning"
         " StateError StaticError TraceError TransformWarning UpdateWarning"
         " VerificationError VerificationWarning"
@@ -43,7 +43,7 @@ API = {
     ),
     "jitney.types": (
         "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts"
-        " ExportedProgram Fetch Frontier Loaded Machine Measurement Mesh NoCompiles PaddedRows"
+        " ExportedProgram Fetch Frontier Loaded Machine Measurement MemoryCourse MemoryPeak Mesh NoCompiles PaddedRows"
         " Pipeline Placement PrecisionReport Product Profile Ragged Report Saving Schedule Stacked"
         " Stats Strategy"
         " StreamStats Streamed Timing Verdict Watch Way Work"

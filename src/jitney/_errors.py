@@ -282,6 +282,13 @@ class MeasurementWarning(JitneyWarning):
     code: ClassVar[str] = "J132"
 
 
+@public_in("jitney.errors")
+class MemoryWarning(JitneyWarning):
+    """A process holds more memory than the budget of `jitney.watch` or `run --memory`."""
+
+    code: ClassVar[str] = "J133"
+
+
 @dataclass(frozen=True)
 class Where:
     """Location of a function in messages: `residual() at fit.py:12`."""

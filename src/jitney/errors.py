@@ -22,6 +22,7 @@ if _typing.TYPE_CHECKING:
     from ._errors import JitneyError as JitneyError
     from ._errors import JitneyWarning as JitneyWarning
     from ._errors import MeasurementWarning as MeasurementWarning
+    from ._errors import MemoryWarning as MemoryWarning
     from ._errors import MeshError as MeshError
     from ._errors import NonFiniteError as NonFiniteError
     from ._errors import OptionError as OptionError
@@ -57,6 +58,7 @@ else:
             "JitneyError": "_errors",
             "JitneyWarning": "_errors",
             "MeasurementWarning": "_errors",
+            "MemoryWarning": "_errors",
             "MeshError": "_errors",
             "NonFiniteError": "_errors",
             "OptionError": "_errors",

@@ -19,6 +19,7 @@ from ._errors import MeasurementWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
+from ._measured.call_peak import peak_of_call
 from ._measured.faster import Faster as Faster
 from ._measured.faster import faster
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
@@ -183,29 +184,60 @@ def assert_faster(
 def assert_memory(
     f: Callable[..., object],
     *args: object,
-    temp_mb: float,
+    temp_mb: float | None = None,
+    peak_mb: float | None = None,
     kwargs: Mapping[str, object] | None = None,
 ) -> int:
-    """Assert that the temporaries of a program, as XLA plans them, are at most this large. Nothing
-    is run.
+    """Assert that the temporaries of a program, as XLA plans them, are at most this large, or that
+    a call takes at most so much memory.
 
-    Temporaries are the memory besides arguments and results.
+    Temporaries are the memory besides arguments and results, and nothing is run for them.
+
+    With `peak_mb` the function is called twice, so it must not donate its arguments. The first call
+    may compile; of the second the peak is measured, with its results and with all that the plan
+    does not know: buffers in the kernels of a backend, other libraries, Python. On a CPU it is what
+    the process holds more than before, else what a device does. The peak is counted on Linux, and
+    on devices that report their memory; elsewhere it is known only between two limits, and the
+    outcome may be unknown, which is a `MeasurementWarning`.
 
     Args:
-        f: A decorated function, one under `jax.jit`, or any other, which is decorated for this.
-        *args: Its arguments, or `jax.ShapeDtypeStruct`s.
-        temp_mb: Limit in megabytes, of 10^6 bytes, on one device.
+        f: A decorated function, one under `jax.jit`, or any other, which is decorated for
+            `temp_mb`.
+        *args: Its arguments; for `temp_mb` also `jax.ShapeDtypeStruct`s.
+        temp_mb: Limit of the temporaries in megabytes, of 10^6 bytes, on one device.
+        peak_mb: Limit of the measured peak in megabytes.
         kwargs: Arguments by name.
     Returns:
-        Size of the temporaries in bytes.
+        Size of the temporaries in bytes, or with `peak_mb` the measured peak.
     Raises:
         AssertionError: They are larger.
-        OptionError: XLA gives no analysis for this device, or `temp_mb` is not a size.
+        OptionError: XLA gives no analysis for this device, nothing reports the memory of this
+            process, or a limit is not a size.
     """
     check_calls("assert_memory()", {"f": f}, kwargs)
-    _check("assert_memory()", temp_mb=temp_mb)
+    limits = {"temp_mb": temp_mb, "peak_mb": peak_mb}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
+        raise OptionError(
+            "assert_memory()",
+            "it has no limit.",
+            "One of `temp_mb` and `peak_mb` is needed.",
+            "give temp_mb=50.",
+            code="J208",
+        )
+    _check("assert_memory()", **given)
+    took = 0 if temp_mb is None else _hold_temporaries(f, args, kwargs or {}, temp_mb)
+    return took if peak_mb is None else _hold_peak(f, args, kwargs or {}, peak_mb)
+
+
+def _hold_temporaries(
+    f: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    temp_mb: float,
+) -> int:
     lowers: Any = f if hasattr(f, "lower") else optimize(f, contracts=False)
-    compiled = lowers.lower(*args, **(kwargs or {})).compile()
+    compiled = lowers.lower(*args, **kwargs).compile()
 
     # Equinox wraps JAX's compiled program.
     stats = getattr(compiled, "compiled", compiled).memory_analysis()
@@ -230,6 +262,37 @@ def assert_memory(
             )
         )
     return took
+
+
+def _hold_peak(
+    f: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    peak_mb: float,
+) -> int:
+    where = f"assert_memory({names_of(f, None)[0]})"
+    took = peak_of_call(lambda: f(*args, **kwargs))
+    if took is None:
+        raise OptionError(
+            where,
+            "nothing reports how much memory the process holds.",
+            "It is read from Linux's /proc, from `getrusage`, or by psutil.",
+            "python -m pip install psutil",
+            code="J208",
+        )
+    rule = f"Measured is what {took.of} held at its peak more than before the call."
+    fix = "cut an axis (`chunk=` or `memory=`), return less, or allow more."
+    if took.least > peak_mb * MB:
+        what = f"a call takes {took.least / MB:.4g} MB, where {peak_mb:g} are allowed."
+        raise AssertionError(format_error(where, what, rule, fix))
+    if took.most is None or took.most > peak_mb * MB:
+        most = "an unknown size" if took.most is None else f"{took.most / MB:.4g} MB"
+        what = f"it is unknown: a call takes between {took.least / MB:.4g} MB and {most}."
+        rule = "The system knows the peak since the start alone, and there was a higher one before."
+        fix = "run the test in a process of its own, or on Linux."
+        text = format_error(where, what, rule, fix)
+        warnings.warn(text, MeasurementWarning, stacklevel=users_level())
+    return took.least
 
 
 def _arguments(call: object) -> tuple[tuple[object, ...], dict[str, object]]:

@@ -18,6 +18,8 @@ if _typing.TYPE_CHECKING:
     from ._diagnosis.jax_work import NoCompiles as NoCompiles
     from ._diagnosis.jax_work import Watch as Watch
     from ._diagnosis.jax_work import Work as Work
+    from ._diagnosis.memory_course import MemoryCourse as MemoryCourse
+    from ._diagnosis.memory_course import MemoryPeak as MemoryPeak
     from ._export.loaded import ExportedProgram as ExportedProgram
     from ._export.loaded import Loaded as Loaded
     from ._interface.derivatives import Derivative as Derivative
@@ -58,6 +60,8 @@ else:
             "NoCompiles": "_diagnosis.jax_work",
             "Watch": "_diagnosis.jax_work",
             "Work": "_diagnosis.jax_work",
+            "MemoryCourse": "_diagnosis.memory_course",
+            "MemoryPeak": "_diagnosis.memory_course",
             "ExportedProgram": "_export.loaded",
             "Loaded": "_export.loaded",
             "Derivative": "_interface.derivatives",

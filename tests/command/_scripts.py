@@ -37,9 +37,14 @@ def plainly(folder: Path, *typed: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def watched(folder: Path, *typed: str, report: str = "") -> Done:
+def watched(folder: Path, *typed: str, report: str = "", memory: str = "") -> Done:
     """What `python -m jitney run ...` becomes, which a test of its own shows."""
     as_module = typed[0] == "-m"
     return plainly(
-        folder, str(LAUNCH), report, "module" if as_module else "file", *typed[as_module:]
+        folder,
+        str(LAUNCH),
+        report,
+        memory,
+        "module" if as_module else "file",
+        *typed[as_module:],
     )

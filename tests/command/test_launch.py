@@ -138,3 +138,26 @@ def test_settings_that_a_program_makes_before_its_import_of_jax_count(tmp_path):
     assert "MISS" not in seen.err
     assert "import of jax" in seen.err
     assert "ones" in seen.err or "broadcast_in_dim" in seen.err
+
+
+@pytest.mark.rest
+def test_memory_over_the_run_is_in_the_report(tmp_path):
+    """The peak has its line; beyond the budget there is a line at once, whatever comes then."""
+    (tmp_path / "holds.py").write_text(
+        "import numpy as np, jax.numpy as jnp\n\ndef hold():\n"
+        "    held = np.ones(2**24)\n    return held.sum()\n\nprint(hold(), jnp.ones(3).sum())\n1/0\n"
+    )
+    seen = watched(tmp_path, "holds.py", memory=str(2**20), report=str(tmp_path / "out.json"))
+    assert (seen.status, seen.out) == (1, "16777216.0 3.0\n")
+    assert "MiB, more than the budget of 1 MiB, at " in seen.err
+    memory = json.loads((tmp_path / "out.json").read_text())["memory"]
+    assert memory["peak"]["place"].startswith("holds.py:")
+    assert memory["peak"]["bytes"] - memory["peak"]["before"] > 2**27
+    assert main(["report", str(tmp_path / "out.json"), str(tmp_path / "out.html")]) == 0
+    assert "Memory over time" in (tmp_path / "out.html").read_text()
+
+
+def test_a_budget_that_is_no_size_has_status_2(capsys):
+    """And a sentence."""
+    assert main(["run", "--budget", "much", __file__]) == 2
+    assert "--budget 'much' is not a size" in capsys.readouterr().err

@@ -169,3 +169,21 @@ def test_an_option_that_makes_no_sense_is_an_error(wrong):
     """With its name."""
     with pytest.raises(OptionError, match=next(iter(wrong))):
         assert_faster(spin(1), spin(1), **wrong)
+
+
+def held(mib: int) -> np.ndarray:
+    """A result of this size, and temporaries of twice that."""
+    return np.ones(mib * 2**18)[: mib * 2**17].copy()
+
+
+def test_a_measured_peak_knows_what_no_plan_knows():
+    """What NumPy holds: 32 MiB, of which 16 are the results and the rest is gone before."""
+    took = assert_memory(held, 16, peak_mb=60)
+    assert 47 * 2**20 < took < 50 * 2**20
+
+
+@pytest.mark.rest
+def test_a_measured_peak_that_is_too_high_fails():
+    """With both figures."""
+    with pytest.raises(AssertionError, match=r"takes 50\.?\d* MB, where 20 are allowed"):
+        assert_memory(held, 16, peak_mb=20)

@@ -10,12 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from beartype import beartype
 from jaxtyping import Array, Float, Int
 
 import jitney
 import jitney.testing
-from jitney import optimize, scan_steps
+from jitney import _memory_samples, optimize, scan_steps
+from jitney._measured import call_peak
 from jitney.states import derived
 from tests._arrays import array
 
@@ -671,6 +673,48 @@ CASES = [
     ),
     Remedy(
         "testing.py:assert_memory",
+        "give temp_mb=50",
+        lambda: jitney.testing.assert_memory(growing, X),
+        lambda: jitney.testing.assert_memory(growing, X, temp_mb=50),
+        None,
+    ),
+    Remedy(
+        "testing.py:_hold_peak",
+        "return less, or allow more",
+        lambda: jitney.testing.assert_memory(ten_megabytes, peak_mb=1),
+        lambda: jitney.testing.assert_memory(ten_megabytes, peak_mb=100),
+        None,
+    ),
+    Remedy(
+        "testing.py:_hold_peak",
+        "run the test in a process of its own",
+        lambda: after_a_higher_peak(),
+        lambda: jitney.testing.assert_memory(ten_megabytes, peak_mb=100),
+        None,
+    ),
+    Remedy(
+        "testing.py:_hold_peak",
+        "python -m pip install psutil",
+        lambda: held_by_sources(0),
+        lambda: held_by_sources(2),
+        None,
+    ),
+    Remedy(
+        "_diagnosis/memory_course.py:read_budget",
+        'write memory=True, or memory="8GiB"',
+        lambda: jitney.watch(memory="much"),
+        lambda: jitney.watch(memory="8GiB") and None,
+        None,
+    ),
+    Remedy(
+        "_diagnosis/memory_course.py:warn_budget",
+        "or allow more",
+        lambda: watched_within("1MiB"),
+        lambda: watched_within("100GiB"),
+        None,
+    ),
+    Remedy(
+        "testing.py:_hold_temporaries",
         "or allow more",
         lambda: jitney.testing.assert_memory(growing, X, temp_mb=1e-6),
         lambda: jitney.testing.assert_memory(growing, X, temp_mb=100),
@@ -684,6 +728,30 @@ CASES = [
         None,
     ),
 ]
+
+
+def ten_megabytes():
+    return np.ones(1_250_000).sum()
+
+
+def after_a_higher_peak():
+    """Where nobody counts anew, as outside of Linux."""
+    np.ones(40_000_000).sum()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(call_peak, "reset_highest", lambda: False)
+        jitney.testing.assert_memory(lambda: None, peak_mb=1)
+
+
+def held_by_sources(count):
+    """With the first sources alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_memory_samples, "_SOURCES", _memory_samples._SOURCES[:count])
+        jitney.testing.assert_memory(ten_megabytes, peak_mb=100)
+
+
+def watched_within(budget):
+    with jitney.watch(memory=budget):
+        pass
 
 
 def by_float(n: float):

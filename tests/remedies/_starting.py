@@ -4,18 +4,23 @@ that run a program. What a process reads once is followed in one of its own.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 from typing import Any
 from unittest.mock import patch
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jitney
+from jitney._command import capture
+from jitney._devices import attach
 from tests._arrays import array
 
 from ._case import Remedy
@@ -23,6 +28,7 @@ from ._commands import Told, command
 
 X = array([1.0, -2.0, 3.0], np.float32)
 SQUARES = 14.0
+ATTACH, CAPTURE = "_devices/attach.py", "_command/capture.py"
 LAUNCH, CONFIGURE, CACHE, FOLDER, KEPT, START, REPORT = (
     "_processes/launch.py",
     "_devices/configure.py",
@@ -127,9 +133,9 @@ assert total(jnp.array([1.0, -2.0, 3.0])) == 14
 
 
 @functools.cache
-def _recorded(report: str) -> str:
+def _recorded(report: str, *more: str) -> str:
     pathlib.Path("program.py").write_text(PROGRAM)
-    words = ("run", "--report", report, "program.py")
+    words = ("run", *more, "--report", report, "program.py")
     done = subprocess.run(
         [sys.executable, "-m", "jitney", *words], capture_output=True, text=True, check=False
     )
@@ -138,9 +144,9 @@ def _recorded(report: str) -> str:
     return pathlib.Path(report).read_text()
 
 
-def recorded(report="out.json"):
+def recorded(report="out.json", *more):
     """A report of a run of the program."""
-    pathlib.Path(report).write_text(_recorded(report))
+    pathlib.Path(report).write_text(_recorded(report, *more))
     return pathlib.Path(report).exists()
 
 
@@ -152,6 +158,51 @@ def page(source="out.json", target="out.html", content: Any = None):
         pathlib.Path("out.json").write_text(content)
     command("report", source, target)
     return pathlib.Path(target).exists()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def on_a_port_that_is_taken():
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        attach.read_port(taken.getsockname()[1])
+
+
+def beside_a_server(further):
+    with patch.object(attach._SERVER, "port", 9999):
+        return attach.read_port(9999 + further)
+
+
+def served_by_the_program(port):
+    with patch.object(jax.profiler, "start_server", side_effect=ValueError("Only one server")):
+        attach.serve(port)
+
+
+def in_a_thread(call):
+    """What a call in another thread raises."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return pool.submit(call).result()
+
+
+def captured(*, xprof, writes=True):
+    """A capture by a stand-in for JAX's command, which tests/test_attach.py runs itself."""
+
+    def run(typed, **options):
+        if writes:
+            with jax.profiler.trace("traces"):
+                jax.numpy.ones(3).block_until_ready()
+        return subprocess.CompletedProcess(typed, 0, "", "")
+
+    with (
+        patch.object(capture.subprocess, "run", run),
+        patch.object(capture.importlib.util, "find_spec", lambda name: xprof or None),
+    ):
+        command("profile", "localhost:9999", "--seconds", "5")
 
 
 CASES = [
@@ -341,6 +392,73 @@ CASES = [
         "write 2GB",
         lambda: command("cache", "prune", "--larger-than", "much"),
         lambda: command("cache", "prune", "--larger-than", "2GB"),
+    ),
+    Remedy(
+        f"{ATTACH}:read_port",
+        "write profiler_port=9999",
+        lambda: jitney.configure(profiler_port=-1),
+        lambda: attach.read_port(free_port()),
+    ),
+    Remedy(
+        f"{ATTACH}:read_port",
+        "take another port",
+        on_a_port_that_is_taken,
+        lambda: attach.read_port(free_port()),
+    ),
+    Remedy(
+        f"{ATTACH}:read_port",
+        "capture from port …",
+        lambda: beside_a_server(1),
+        lambda: beside_a_server(0),
+    ),
+    Remedy(
+        f"{ATTACH}:serve",
+        "leave out one of the two",
+        lambda: served_by_the_program(9999),
+        lambda: served_by_the_program(None),
+    ),
+    Remedy(
+        f"{ATTACH}:read_signal",
+        'write report_signal="SIGUSR1"',
+        lambda: jitney.configure(report_signal="SIGINT"),
+        lambda: attach.read_signal("SIGUSR1"),
+    ),
+    Remedy(
+        f"{ATTACH}:read_signal",
+        "call it at the start of the program",
+        lambda: in_a_thread(lambda: attach.read_signal("SIGUSR1")),
+        lambda: attach.read_signal("SIGUSR1"),
+    ),
+    Remedy(
+        f"{CAPTURE}:_address",
+        "write localhost:9999",
+        lambda: command("profile", "localhost"),
+        lambda: capture._address("localhost:9999"),
+    ),
+    Remedy(
+        f"{CAPTURE}:carry_out",
+        "write --seconds 5",
+        lambda: command("profile", ":1", "--seconds", "-5"),
+        lambda: captured(xprof=True),
+    ),
+    Remedy(
+        f"{CAPTURE}:carry_out",
+        "python -m pip install",
+        lambda: captured(xprof=False),
+        lambda: captured(xprof=True),
+    ),
+    Remedy(
+        f"{CAPTURE}:carry_out",
+        "see that it runs",
+        lambda: captured(xprof=True, writes=False),
+        lambda: captured(xprof=True),
+    ),
+    Remedy(
+        "_command/start.py:_budget",
+        "write --budget 8GiB",
+        lambda: command("run", "--budget", "much", __file__),
+        lambda: recorded("out.html", "--budget", "8GiB"),
+        True,
     ),
     Remedy(
         START,

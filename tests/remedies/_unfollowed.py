@@ -62,7 +62,7 @@ ELSEWHERE = [
         "tests/measured/test_plugin.py follows it, in a suite of its own",
     ),
     (
-        "testing.py:assert_memory",
+        "testing.py:_hold_temporaries",
         "leave the test out",
         "nothing is left to run, on a device without an analysis of memory",
     ),

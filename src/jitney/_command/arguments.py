@@ -82,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
             "bench", help="what a function costs by the size of its axes, and how that grows"
         )
     )
+    _profile(
+        commands.add_parser(
+            "profile", help="a profile of some seconds of a process that runs, by its port"
+        )
+    )
     _show(
         commands.add_parser(
             "show",
@@ -101,6 +106,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FILE", help="write the report to out.html or out.json too"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="the memory of the process and its devices too"
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="SIZE",
+        help="with --memory: warn beyond it (0.9 of what the process may use)",
     )
     parser.add_argument(
         "-m", dest="as_module", action="store_true", help="run a module, as `python -m` does"
@@ -153,6 +166,19 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as data")
     parser.add_argument("--out", metavar="FILE", help="draw it into out.svg or out.html too")
     parser.set_defaults(module_of="bench.command")
+
+
+def _profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "address",
+        metavar="HOST:PORT",
+        help="the port is that of `jitney.configure(profiler_port=...)` in that process",
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of the profile (3)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="traces", help="where it is written (traces)"
+    )
+    parser.set_defaults(module_of="capture")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,8 @@
 """Runner and recorder of the user's program; `run` starts this file as a script in its own process.
 
-    python launch.py REPORT file|module TARGET ARGUMENT...
+    python launch.py REPORT MEMORY file|module TARGET ARGUMENT...
+
+MEMORY is empty, or the budget of the process in bytes, with which its memory is sampled.
 
 JAX and jitney are not imported before the program imports JAX: values that the program sets in
 `os.environ` before its `import jax` count, as without jitney. The events are plain dicts, and
@@ -34,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .._json import Data
+    from .._memory_samples import Peak, Sampler
 
 
 # Python 3.14 clears `__file__` of the main module before it shows an error.
@@ -57,6 +60,8 @@ _UNEXPLAINED = (
 )
 # Ends of the names of JAX's loggers of these texts.
 _LOGGERS = ("interpreters.pxla", "interpreters.partial_eval", ".compiler", ".compilation_cache")
+# Folder of the standard library.
+_LIBRARIES = os.path.dirname(os.__file__)  # noqa: PTH120 - compared with each frame
 # Frames of a stack that are recorded, without JAX's.
 _DEEP = 12
 
@@ -73,6 +78,7 @@ class Recording:
         decorated: Facts about jitney's functions in the program.
         own: Causes of their traces, with remedies.
         lines: Recorder of `findings/lines.py`.
+        memory: Sampler of `_memory_samples.py`; None where memory is not watched.
         seen: Its record, when the program is over.
         unexplained: A sentence if JAX cannot explain traces here, else empty.
     """
@@ -86,6 +92,7 @@ class Recording:
         self.decorated: list[Data] = []
         self.own: list[Data] = []
         self.lines: Any = None
+        self.memory: Sampler | None = None
         self.seen: list[Data] | None = None
         self.unexplained = ""
         # JAX's folder; empty while nothing is recorded.
@@ -114,7 +121,7 @@ class Recording:
             self.unexplained = _UNEXPLAINED
         else:
             config.update("jax_explain_cache_misses", True)  # noqa: FBT003 - JAX's own
-        self.lines = _import_by_path("lines").watch_lines(jax)
+        self.lines = _import_by_path("findings/lines").watch_lines(jax)
 
     def stop(self) -> None:
         """Stop recording; the listeners stay registered, and do nothing."""
@@ -151,7 +158,17 @@ class Recording:
                 start=start_time,
                 end=end_time,
                 frames=self._frames(),
+                **self._memory_of(event, start_time, end_time),
             )
+
+    def _memory_of(self, event: str, start: float, end: float) -> Data:
+        """Return the bytes before a compile and the most in it; nothing of other spans."""
+        if self.memory is None or not event.endswith("backend_compile_duration"):
+            return {}
+        # The backend has started. Before that, asking for devices would start it.
+        devices = sys.modules["jax"].local_devices()
+        self.memory.watch_devices({str(device): device.memory_stats for device in devices})
+        return {"memory": self.memory.between(start, end)}
 
     def _event(self, event: str, **_: object) -> None:
         if event.endswith("/cache_hits"):
@@ -178,15 +195,15 @@ class Recording:
 
 
 def _import_by_path(name: str) -> Any:
-    """Import a file of `findings` by its path.
+    """Import a file by its path, relative to this one.
 
     As a module of jitney it would import the package, and with it JAX.
     """
-    alone = f"_jitney_{name}"
+    alone = f"_jitney_{name.rpartition('/')[2]}"
     if alone not in sys.modules:
         spec: Any = importlib.util.spec_from_file_location(
             alone,
-            os.path.join(os.path.dirname(_HERE), "findings", f"{name}.py"),  # noqa: PTH118, PTH120
+            os.path.join(os.path.dirname(_HERE), f"{name}.py"),  # noqa: PTH118, PTH120
         )
         sys.modules[alone] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[alone])
@@ -279,6 +296,29 @@ def record() -> Recording:
 
     sys.meta_path.insert(0, _AfterImport(imported))
     return recording
+
+
+def _is_library(file: str) -> bool:
+    """Return whether a file is installed; `_owners.py` knows better, and imports JAX."""
+    installed = "site-packages" in file or "dist-packages" in file
+    return installed or file == _HERE or file.startswith(("<frozen", _LIBRARIES))
+
+
+def _watch_memory(budget: int) -> Sampler:
+    """Return a started sampler of the memory of this process."""
+
+    def over(peak: Peak) -> None:
+        # Now, and not in the report: a process that the kernel kills for its memory has none.
+        users = (each for each in peak.frames if not _is_library(each[0]))
+        file, line, function = next(users, ("a library", 0, "?"))
+        sys.stderr.write(
+            f"jitney: the process holds {peak.bytes / 2**20:,.0f} MiB, more than the budget of"
+            f" {budget / 2**20:,.0f} MiB, at {file}:{line} ({function}).\n"
+        )
+
+    sampler: Sampler = _import_by_path("../_memory_samples").Sampler(budget, over)
+    sampler.start()
+    return sampler
 
 
 def run(target: str, *, as_module: bool) -> None:
@@ -383,8 +423,10 @@ def _run_recorded() -> None:
 
     The arguments are those of the usage in the docstring of this file.
     """
-    report, how, target, *arguments = sys.argv[1:]
+    report, memory, how, target, *arguments = sys.argv[1:]
     process, recording = os.getpid(), record()
+    if memory:
+        recording.memory = _watch_memory(int(memory))
     # The program's module replaces this one in `sys.modules`, but this one must outlive it.
     recording.kept = sys.modules["__main__"]
     above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_HERE))))  # noqa: PTH100, PTH120
@@ -416,6 +458,9 @@ def _run_recorded() -> None:
         raise
     finally:
         recording.seconds = time.time() - recording.began
+        if recording.memory is not None:
+            # What is imported for the report is no memory of the program's.
+            recording.memory.stop()
         # The modules of the report are imported now: once Python exits, those that prepare threads
         # cannot be imported any more.
         if "jax" in sys.modules:

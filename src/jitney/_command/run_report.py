@@ -9,17 +9,24 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._diagnosis.memory_course import (
+    MemoryCourse,
+    MemoryPeak,
+    compile_peak,
+    course,
+    place_of_frames,
+)
 from .._json import Data
 from .changes import changes
 from .findings.call_arguments import with_transfer_seconds
 from .findings.change import ProposedChange, saves
 from .findings.clocks import WrongTiming, wrong_timings
-from .jax_log import CompileRecord, JaxLog, read_events
+from .jax_log import CompileRecord, JaxLog, plain_name, read_events
 from .page.flame import flame
 
 if TYPE_CHECKING:
@@ -55,6 +62,7 @@ class RunReport:
         decorated: Sizes, plans and memory of the decorated functions; see `page/decorated.py`.
         own: Causes of the program's own functions under `jitney.optimize`, with remedies.
         unwaited: Wrong timings in the program.
+        memory: Course of the process's memory; None where it was not watched.
         unseen: Limits of the report, in words.
     """
 
@@ -68,6 +76,7 @@ class RunReport:
     own: tuple[Data, ...] = ()
     unseen: tuple[str, ...] = UNSEEN
     unwaited: tuple[WrongTiming, ...] = ()
+    memory: MemoryCourse | None = None
 
     def phases(self) -> dict[str, float]:
         """Return seconds by phase.
@@ -125,6 +134,7 @@ class RunReport:
             "flame": dict(self.flame),
             "decorated": list(self.decorated),
             "unseen": list(self.unseen),
+            "memory": None if self.memory is None else self.memory.to_dict(),
         }
 
     def __str__(self) -> str:
@@ -138,6 +148,8 @@ class RunReport:
         ]
         if self.happened.watch.work:
             parts.append(text_of(self.happened.watch))
+        if self.memory is not None:
+            parts.append(text_of(self.memory))
         # A first call has to trace, so it is not a cause to report.
         if causes := [row for row in self.causes() if row["cause"] != "first call"][:_CAUSES]:
             words = [
@@ -210,6 +222,10 @@ def report(
     drawn = flame(recording.events)
     figures = wrong_timings(recording.events)
 
+    memory = None
+    if recording.memory is not None:
+        memory = course(recording.memory, recording.began, list(_compile_peaks(recording)))
+
     return RunReport(
         target,
         seconds,
@@ -221,7 +237,26 @@ def report(
         own,
         unseen,
         figures,
+        memory,
     )
+
+
+def _compile_peaks(recording: Recording) -> Iterator[MemoryPeak]:
+    """Memory while a function was compiled: of each function and line, the compile that added
+    most.
+    """
+    largest: dict[tuple[str, str], MemoryPeak] = {}
+    for event in recording.events:
+        held = event.get("memory")
+        if held is None:
+            continue
+        place = place_of_frames([frame[:3] for frame in event["frames"]])
+        seconds = event["end"] - recording.began
+        peak = compile_peak(plain_name(event["name"]), place, seconds, held)
+        if peak is not None:
+            known = largest.setdefault((peak.of, place), peak)
+            largest[peak.of, place] = max(known, peak, key=lambda each: each.added)
+    yield from largest.values()
 
 
 def stop_watching(recording: Recording) -> None:

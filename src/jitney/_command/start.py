@@ -11,6 +11,8 @@ from pathlib import Path
 from .._errors import OptionError
 
 _FORMATS = (".html", ".json")
+# Budget where none is typed: this share of the memory that the process may use.
+_SHARE = 0.9
 _LAUNCH = Path(__file__).with_name("launch.py")
 
 
@@ -34,6 +36,7 @@ def carry_out(given: argparse.Namespace) -> int:
             code="J205",
         )
 
+    memory = _budget(where, given.memory, given.budget)
     report = "" if given.report is None else str(Path(given.report).absolute())
     how = "module" if given.as_module else "file"
     command = [
@@ -41,6 +44,7 @@ def carry_out(given: argparse.Namespace) -> int:
         *_options(sys.orig_argv),
         str(_LAUNCH),
         report,
+        memory,
         how,
         given.target,
         *given.arguments,
@@ -49,6 +53,28 @@ def carry_out(given: argparse.Namespace) -> int:
     if os.name == "nt":
         return subprocess.run(command, check=False).returncode  # noqa: S603 - the user's own program
     return os.execv(sys.executable, command)  # noqa: S606
+
+
+def _budget(where: str, watched: object, typed: str | None) -> str:
+    """Return the bytes beyond which there is a warning; empty where memory is not watched."""
+    if not watched and typed is None:
+        return ""
+    # Imported here, since mistakes of the command line are shown without them.
+    from .._extent import AUTO, parsed_bytes
+    from .._limits import host_memory
+
+    if typed is None:
+        return str(int(_SHARE * host_memory()[0]))
+    size = parsed_bytes(typed)
+    if size is None or size == AUTO:
+        raise OptionError(
+            where,
+            f"--budget {typed!r} is not a size.",
+            "It is the memory of the process beyond which there is a warning.",
+            "write --budget 8GiB.",
+            code="J205",
+        )
+    return str(size)
 
 
 def _options(typed: list[str]) -> list[str]:

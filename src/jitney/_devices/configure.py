@@ -25,6 +25,7 @@ from .._jax.trees import is_number, is_whole
 from .._limits import allowed_cores
 from .._owners import public, users_level
 from .._switches import SETTINGS, read_settings
+from .attach import read_port, read_signal, report_at, serve
 
 _THREADS = "PJRT_NPROC"
 """Variable that XLA's CPU client reads for the number of threads in each of its two pools (tried
@@ -68,6 +69,8 @@ def configure(
     threads: int | Literal["auto"] | None = None,
     memory: float | str | None = None,
     platform: str | None = None,
+    profiler_port: int | None = None,
+    report_signal: str | int | None = None,
 ) -> None:
     """Change settings of the whole process: the persistent cache, options of all functions, and
     what JAX starts with.
@@ -99,6 +102,11 @@ def configure(
             that XLA reserves for itself: only before a backend starts.
         platform: Platform that JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order,
             `"gpu,cpu"`. Only before a backend starts.
+        profiler_port: Port on which JAX's profiler server listens from now on, for
+            `python -m jitney profile HOST:PORT`. It starts JAX's backend. Whoever reaches the port
+            can take a profile.
+        report_signal: Signal at which the process prints statistics and decisions of all decorated
+            functions to stderr: `"SIGUSR1"`, `"SIGUSR2"` or `"SIGHUP"`. Only in the main thread.
     Raises:
         OptionError: If a value is malformed, or comes too late.
     """
@@ -119,9 +127,13 @@ def configure(
         compiler=compiler,
         auto=auto,
     )
+    port, wanted = read_port(profiler_port), read_signal(report_signal)
     _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache)
     asked.set()
     SETTINGS.configure(settings)
+    report_at(wanted)
+    # Last, since it starts the backend, which reads the others.
+    serve(port)
 
 
 _ONCE = "It is read once, when the first array is made or a device is asked for."

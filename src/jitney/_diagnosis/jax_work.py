@@ -4,7 +4,8 @@ JAX reports each span of work to listeners when it is over, in the thread that d
 of the function (`jax.monitoring`, 0.10.0 to 0.12.0.1). Spans nest: the seconds of an inner span are
 subtracted from the outer one, so each second is counted once. The user's line is the one on the
 stack at the report. Transfers between host and device are not reported: their number is unknown,
-not zero. Nothing is registered before the first `watch`, and a warm call reports nothing.
+not zero. Nothing is registered before the first `watch`, and a warm call reports nothing. With
+`memory` a thread samples what the process and its devices hold.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from .._owners import shorten, users_place
 from .._public import public_in
 from .._shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
+from .memory_course import MemoryCourse, MemoryWatch, read_budget
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 P = ParamSpec("P")
@@ -90,10 +93,11 @@ class Work:
 class Watch(Shown):
     """JAX's work until now, by all threads; returned by `jitney.watch`."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryWatch | None = None) -> None:
         self._lock = threading.Lock()
         self._work: dict[tuple[str, str], Work] = {}
         self._entered = 0
+        self._memory = memory
 
     @property
     def work(self) -> tuple[Work, ...]:
@@ -135,17 +139,26 @@ class Watch(Shown):
         """
         return None
 
+    @property
+    def memory(self) -> MemoryCourse | None:
+        """Memory until now; None without `memory=` of `jitney.watch`."""
+        return None if self._memory is None else self._memory.course()
+
     def to_dict(self) -> dict[str, Any]:
         """The counts as data, for JSON."""
         totals = {
             name: getattr(self, name)
             for name in ("traces", "lowers", "compiles", "cache_hits", "seconds", "transfers")
         }
-        return {**totals, "work": [work.__dict__ for work in self.work]}
+        memory = self.memory
+        held = {} if memory is None else {"memory": memory.to_dict()}
+        return {**totals, "work": [work.__dict__ for work in self.work], **held}
 
     def __enter__(self) -> Self:
         with self._lock:
             self._entered += 1
+            if self._entered == 1 and self._memory is not None:
+                self._memory.start()
         _LISTENER.add(self)
         return self
 
@@ -157,8 +170,15 @@ class Watch(Shown):
     ) -> None:
         with self._lock:
             self._entered -= 1
-            if not self._entered:
+            left = not self._entered
+            if left:
                 _LISTENER.remove(self)
+        # Not under the lock: the end waits for the thread that samples.
+        if left and self._memory is not None:
+            self._memory.sampler.stop()
+            raised, self._memory.raised = self._memory.raised, None
+            if raised is not None and error is None:
+                raise raised
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that its calls are watched; `fn.watch` is the work in all of
@@ -189,7 +209,18 @@ class Watch(Shown):
             work = self._work.get(key, Work(name, place))
             self._work[key] = work.and_one(phase, seconds, hit=hit)
 
-    def __rich__(self) -> Table:
+    def saw_compile(self, name: str, place: str, start: float, end: float) -> None:
+        """Note the memory of a compile that is over."""
+        if self._memory is not None:
+            self._memory.compiled(name, place, start, end)
+
+    def __rich__(self) -> Table | Group:
+        from rich.console import Group
+
+        memory = self.memory
+        return self._table() if memory is None else Group(self._table(), "", memory)
+
+    def _table(self) -> Table:
         from .._console import figures
 
         work = self.work
@@ -248,7 +279,7 @@ def _rest(work: tuple[Work, ...]) -> tuple[Work, ...]:
     )
 
 
-def watch() -> Watch:
+def watch(*, memory: bool | int | str = False) -> Watch:
     """Watch JAX trace, lower and compile all code, decorated or not: a context manager and a
     decorator.
 
@@ -260,8 +291,17 @@ def watch() -> Watch:
 
     All threads are counted while it is entered. It may be entered again, and continues counting. A
     warm call costs nothing.
+
+    Args:
+        memory: Whether the memory of the process and of its devices is sampled too, by a thread, a
+            hundred times a second (`seen.memory`). A size, `"8GiB"` or bytes, is a budget: there is
+            a `MemoryWarning` as soon as the process holds more.
+    Raises:
+        OptionError: `memory` is neither a flag nor a size.
     """
-    return Watch()
+    if memory is False:
+        return Watch()
+    return Watch(MemoryWatch(read_budget("jitney.watch()", memory)))
 
 
 @public_in("jitney.types")
@@ -369,6 +409,8 @@ class _WatchListener:
             alone, place = self._alone(start_time, end_time), users_place()
             for watch in self._watching:
                 watch.saw(phase, name, place, alone, hit=hit)
+                if phase == "compiles":
+                    watch.saw_compile(name, place, start_time, end_time)
         # A listener runs in the thread that compiled, so the exception reaches the caller through
         # JAX.
         if phase == "compiles" and _FORBIDDEN.get():

@@ -12,6 +12,7 @@ from html import escape
 from typing import cast
 from urllib.parse import quote
 
+from ..._diagnosis.memory_course import draw as draw_course
 from ..._json import Record
 from ..findings.change import saves
 from . import axis_sizes, flame
@@ -33,6 +34,8 @@ _NUMBERS = (
     "arguments",
     "outputs",
     "temporaries",
+    "bytes",
+    "before",
 )
 _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
 
@@ -65,6 +68,7 @@ def page(told: Record) -> str:
             _wrong_timings(told.get("unwaited", ())),
             _changes(told["changes"]),
             axis_sizes.draw(told),
+            _course(told.get("memory")),
             memory_of.draw(bytes_of),
             _plans(told["decorated"]),
             _table(
@@ -96,6 +100,28 @@ def page(told: Record) -> str:
             "</body>",
             "</html>",
             "",
+        ]
+    )
+
+
+def _course(course: Record | None) -> str:
+    """Picture of the memory over the run, and a table of its peaks; empty where it was not
+    watched.
+    """
+    if course is None:
+        return ""
+    peaks = [*filter(None, [course["peak"]]), *course["devices"]]
+    columns = ("of", "place", "seconds", "bytes", "before")
+    parts = ["<h2>Memory over time</h2>", draw_course(course)]
+    if course["peak"] is None:
+        parts[1] = (
+            f'<p class="soft">The memory of the process is unknown: {escape(course["source"])}.</p>'
+        )
+    return "".join(
+        [
+            *parts,
+            _table("Peaks of memory", columns, peaks),
+            _table("Memory while compiling", columns, course["compiling"]),
         ]
     )
 
