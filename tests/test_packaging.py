@@ -24,7 +24,7 @@ API = {
     "jitney": (
         "Bucket JitneyError JitneyWarning LossScale Program accumulate configure devices host"
         " lazy_derivatives load measure mesh no_compiles optimize pipeline place profile"
-        " ragged register_axes scan_steps shared stack stream wait watch"
+        " ragged register_axes scan_steps shared stack static stream wait watch"
     ),
     "jitney.analysis": "axes communication frontier precision_report strategy visualize",
     "jitney.errors": (
@@ -45,7 +45,7 @@ API = {
         "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts"
         " ExportedProgram Fetch Frontier Loaded Machine Measurement MemoryCourse MemoryPeak Mesh NoCompiles PaddedRows"
         " Pipeline Placement PrecisionReport Product Profile Ragged Report Saving Schedule Stacked"
-        " Stats Strategy"
+        " Static Stats Strategy"
         " StreamStats Streamed Timing Verdict Watch Way Work"
     ),
 }

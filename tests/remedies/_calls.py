@@ -544,6 +544,20 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
+        "_signature/static_once.py:Static.__init__",
+        "pass the value as it is",
+        lambda: optimize(factor)(X, jitney.static(Keyed(2.0))),
+        lambda: optimize(factor)(X, Keyed(2.0)),
+        2 * HOST,
+    ),
+    Remedy(
+        "_view/layout.py:Layout._refuse_unnamed_statics",
+        'write @optimize(static="…"), or pass the value itself',
+        lambda: optimize(lambda x, s: x * s[0])(X, jitney.static([2.0])),
+        lambda: optimize(static="s")(lambda x, s: x * s[0])(X, jitney.static([2.0])),
+        2 * HOST,
+    ),
+    Remedy(
         "_view/layout.py:Layout._refuse_used_up",
         "pass a list, a tuple or an array",
         lambda: optimize(lambda x, s: x * next(s))(X, iter([2.0])),

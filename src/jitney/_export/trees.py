@@ -24,6 +24,7 @@ import jax
 from .._errors import ContractError, ExportError, Where, repr_of
 from .._jax.trees import is_number
 from .._signature.copies import snapshot
+from .._signature.static_once import Static
 from .._view.taken_apart import may_be_taken_apart
 from .values import Data, Find, LeftOut, NoData, data_of, import_object, is_same, text_of, value_of
 
@@ -283,6 +284,7 @@ class Taking:
         if kind == "array":
             self.arrays[tree["number"]] = self._array(tree, value, path)
         elif kind == "static":
+            value = value.value if isinstance(value, Static) else value
             if not is_same(tree["value"], tree["held"], value):
                 raise self._static(tree["value"], value, path)
             if tree["value"][0] == "code":

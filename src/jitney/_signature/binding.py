@@ -14,7 +14,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -308,6 +308,17 @@ class Binder:
                     placed.append((value, None))
 
         return placed
+
+    def arguments(self, values: tuple[object, ...]) -> Iterator[tuple[str, object]]:
+        """Names and values of all arguments, those of `*args` and `**kwargs` one by one."""
+        for parameter, value in zip(self.parameters, values, strict=True):
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                parts = cast("tuple[object, ...]", value)
+                yield from ((parameter.name, part) for part in parts)
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                yield from cast("dict[str, object]", value).items()
+            else:
+                yield parameter.name, value
 
     def values_by_name(self, values: tuple[object, ...]) -> dict[str, object]:
         """Values in normal form by parameter name."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .copies import snapshot
+from .static_once import Static
 from .static_values import PLAIN, Opaque, order_in_memory
 
 _MOST = 2
@@ -40,7 +41,7 @@ class RecentStatics:
             Unkeyed: It has no key.
         """
         if type(value) not in _KINDS or getattr(value, "nbytes", 0) > _MOST_BYTES:
-            return Opaque(value)
+            return value.leaf if isinstance(value, Static) else Opaque(value)
         last = self._last
         for copied, key in last:
             if is_alike(value, copied):

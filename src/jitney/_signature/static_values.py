@@ -142,19 +142,23 @@ def static_key_error(where: Where, arguments: Iterable[tuple[str, object]]) -> S
 class Opaque:
     """Whole argument declared static: a single leaf, whatever it contains, keyed and copied on
     arrival.
+
+    Args:
+        value: The argument.
+        once: The `jitney.static(...)` that was passed for it, of which nothing can change.
     """
 
-    __slots__ = ("key", "value")
+    __slots__ = ("key", "once", "value")
 
-    def __init__(self, value: object):
-        self.value = value
+    def __init__(self, value: object, once: object = None):
+        self.value, self.once = value, once
         self.key = static_key(value)
 
     @classmethod
     def holding(cls, value: object, key: Hashable = None) -> Opaque:
         """Wrap a static leaf of a tree without computing a key, or with a known one."""
         stand_in = cls.__new__(cls)
-        stand_in.value, stand_in.key = value, key
+        stand_in.value, stand_in.key, stand_in.once = value, key, None
         return stand_in
 
 

@@ -225,11 +225,14 @@ class _TakerWriter:
         before = len(self._lines)
         twin, value = argument.twin, argument.value
         if isinstance(twin, Opaque) and isinstance(value, Opaque):
-            value = value.value
+            value = value.once or value.value
         name = f"a{argument.place}" if argument.place is not None else self._constant(value)
         if isinstance(twin, Opaque):
             self._count += 1
-            self._static(twin.value, name)
+            if twin.once is None:
+                self._static(twin.value, name)
+            else:
+                self._leave_if([f"{name} is not {self._constant(twin.once)}"])
         else:
             self.add(twin, name)
 

@@ -37,6 +37,7 @@ from .._signature.hints import ArrayHint, ScalarHint, StaticHint
 from .._signature.mutable_objects import article, first_consumable
 from .._signature.recent_statics import RecentStatics
 from .._signature.records import refuse_records
+from .._signature.static_once import Static
 from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
 from .._signature.strict_keys import strict_key
 from .field_axes import InField, axes_in_fields
@@ -101,6 +102,7 @@ class Layout:
         self.nested = is_nested_trace(leaves)
 
         self._refuse_lost_meanings(leaves)
+        self._refuse_unnamed_statics(values)
         for i in self.static:
             # This comes before the key is computed, because the value may have no hash.
             self._refuse_array_likes(leaves[i], self.names[i])
@@ -174,6 +176,22 @@ class Layout:
                     "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit"
                     " would be lost.",
                     f"{numbers_of(leaf, path)}.",
+                    code="J213",
+                )
+
+    def _refuse_unnamed_statics(self, values: tuple[object, ...]) -> None:
+        """Check that each `jitney.static(...)` that is a whole argument is named in `static`.
+
+        Raises:
+            ContractError: One is not: the body would get the object in place of its value.
+        """
+        for name, value in self._binder.arguments(values):
+            if isinstance(value, Static):
+                raise ContractError(
+                    self._where,
+                    f"{name!r} is a jitney.static(...), and `static` does not name it.",
+                    "It stands for its value where an argument is static as a whole.",
+                    f'write @optimize(static="{name}"), or pass the value itself.',
                     code="J213",
                 )
 
