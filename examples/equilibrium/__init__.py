@@ -3,6 +3,7 @@ equations on named vectors.
 """
 
 from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
+from examples.equilibrium._fail import DegenerateRoot as DegenerateRoot
 from examples.equilibrium._fail import ModelError as ModelError
 from examples.equilibrium._fail import NoPath as NoPath
 from examples.equilibrium._fail import NoSteadyState as NoSteadyState

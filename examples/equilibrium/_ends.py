@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from examples.equilibrium._calibration import unknowns
 from examples.equilibrium._fail import ModelError, NotSettled, message
 from examples.equilibrium._given import made_by
+from examples.equilibrium._independence import singular
 from examples.equilibrium._linear import UNIT, Linear
 from examples.equilibrium._steady import Steady
 
@@ -90,29 +92,63 @@ def warn_unless_settled(
         return
     other = longer()
     error = None if other is None else _apart(steady, path, other)
-    if error is not None and error <= SETTLED:
+    moving = None if other is None else _moving(steady, other)
+    if error is not None and error <= SETTLED and moving is None:
         return
     ends = "at the steady state" if terminal == "steady" else "on the linear policy"
     wrong = (
-        f"with twice the dates it is another, by up to {error:.1g}"
-        if error is not None
-        else "with twice the dates none was found"
+        "with twice the dates none was found"
+        if error is None
+        else f"with twice the dates, and the end on the linear policy, it is another, by up to"
+        f" {error:.1g}"
+        if terminal == "steady" and other.terminal == "stable" and error > SETTLED
+        else f"with twice the dates it is another, by up to {error:.1g}"
+        if error > SETTLED
+        else f"there is a unit root, and with twice the dates it does not come to rest: {moving}"
     )
     warnings.warn(
         message(
             f"{steady.model.name}, path",
             f"at the last date it is {left:.2g} off the steady state.",
             f"A path ends {ends}, which is right only near it: {wrong}.",
-            "take more dates"
-            + (
-                ', or terminal="stable" with linear=linearise(steady).'
-                if terminal == "steady"
-                else "."
-            ),
+            _remedy(steady, terminal),
         ),
         NotSettled,
         stacklevel=3,
     )
+
+
+def _remedy(steady: Steady, terminal: str) -> str:
+    stable = 'terminal="stable" with linear=linearise(steady)'
+    if not _unit_root(steady):
+        return "take more dates" + (f", or {stable}." if terminal == "steady" else ".")
+    if terminal == "steady":  # more dates never bring it back
+        return f"pass {stable}: with a unit root a path ends at another steady state."
+    return "begin nearer, or give `at` the steady state where the path ends."
+
+
+def _unit_root(steady: Steady) -> bool:
+    """Whether there are other steady states next to this one, so that nothing brings a path back
+    to it.
+    """
+    by = steady.blocks
+    return singular(np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"]]))
+
+
+def _moving(steady: Steady, path: Any) -> str | None:
+    """With a unit root, the equation that does not hold if the last date is repeated for ever; the
+    end of a path is right where all hold, whichever steady state it is.
+    """
+    if not _unit_root(steady):
+        return None
+    u, x, z = path.u[-1], path.x[-1], np.zeros_like(steady.rho)
+    with jax.enable_x64(True):
+        at_rest = steady.model.residual.value_and_jacobian(steady.theta, u, x, z, u, x, z)[0]
+    sizes = np.abs(np.asarray(at_rest))
+    worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
+    if sizes[worst] <= SETTLED:
+        return None
+    return f"{steady.model.equation_names[worst]!r} is off by {sizes[worst]:.1g}"
 
 
 def _apart(steady: Steady, path: Any, other: Any) -> float:

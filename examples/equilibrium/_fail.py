@@ -27,6 +27,12 @@ class NotSettled(UserWarning):
     """
 
 
+class DegenerateRoot(UserWarning):
+    """A steady state at which a variable is zero and an equation says nothing of the others; the
+    text says which.
+    """
+
+
 def message(where: str, what: str, rule: str, fix: str) -> str:
     """Four parts to one text."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"

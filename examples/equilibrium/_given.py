@@ -139,6 +139,17 @@ def made_by(where: str, name: str, value: Any, kind: type, maker: str) -> None:
         )
 
 
+def _correction(error: Exception) -> str:
+    """What to write instead of a line that raised this."""
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return "write `jax.numpy` for `numpy` in that line: `jnp.exp(x)`, not `np.exp(x)`."
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        return "write `jnp.where(condition, a, b)` for `if` on a variable in that line."
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        return "write `jnp.exp(x)` for `math.exp(x)` in that line, and `x` for `float(x)`."
+    return "correct that line."
+
+
 def called(where: str, name: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call what the user wrote; what does not fit the model is told with its line."""
     try:
@@ -160,6 +171,6 @@ def called(where: str, name: str, function: Callable[..., Any], *args: Any) -> A
                 f" {text}",
                 "Equations are a function of parameters, the point of today and that of tomorrow,"
                 " persistence one of parameters; JAX traces both.",
-                "correct that line; `jnp.where` takes the place of `if` on a variable.",
+                _correction(error),
             )
         ) from error

@@ -98,6 +98,14 @@ def dependent(jacobian: np.ndarray, rows: Sequence[str], columns: Sequence[str])
     return f"{listed(equations)} {repeat} {listed(unknowns)} open"
 
 
+def singular(jacobian: np.ndarray) -> bool:
+    """Whether a finite Jacobian sends a vector to zero, but for rounding."""
+    if not jacobian.size or not np.all(np.isfinite(jacobian)):
+        return False
+    sizes = np.linalg.svd(_scaled(jacobian)[0], compute_uv=False)
+    return bool(sizes[-1] <= RANK * sizes[0])
+
+
 def _scaled(jacobian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = np.max(np.abs(jacobian), 1)
     rows = np.where(rows > 0.0, rows, 1.0)

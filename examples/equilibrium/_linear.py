@@ -55,6 +55,11 @@ class Linear:
         return np.vstack([solved.G_x, solved.H_x])[row], np.vstack([solved.G_z, solved.H_z])[row]
 
     @property
+    def or_none(self) -> "Linear | None":
+        """This, if there is one solution, or nothing."""
+        return self if self.verdict == "determinate" else None
+
+    @property
     def solved(self) -> "Linear":
         """This, if there is one solution.
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from examples.equilibrium._ends import check_linear, check_shocks, warn_unless_settled
 from examples.equilibrium._fail import ModelError, NoPath, message
 from examples.equilibrium._given import count, made_by, numbers, one_of
-from examples.equilibrium._linear import Linear, simulate
+from examples.equilibrium._linear import Linear, simulate, verdict
 from examples.equilibrium._local import Local
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED, newton, solve
@@ -130,6 +130,7 @@ class Path:
     x: np.ndarray
     z: np.ndarray
     turns: int
+    terminal: str
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A variable over time, by name."""
@@ -197,9 +198,12 @@ def perfect_foresight(
     path = _path_of(steady, moved, x0, z0, terminal, linear, int(turns))
 
     def longer() -> Path | None:
-        again, _, turns, status = _found(steady, x0, z0, 2 * dates, terminal, linear)
+        # where there is a unit root the steady state is a wrong end at any date
+        policy = verdict(steady) if linear is None else linear
+        end = "stable" if policy.verdict == "determinate" else terminal
+        again, _, turns, status = _found(steady, x0, z0, 2 * dates, end, policy.or_none)
         return (
-            _path_of(steady, again, x0, z0, terminal, linear, int(turns))
+            _path_of(steady, again, x0, z0, end, policy.or_none, int(turns))
             if status == CONVERGED
             else None
         )
@@ -242,7 +246,7 @@ def _path_of(
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
     z = z0 * steady.rho ** np.arange(len(x))[:, None]
     u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
-    return Path(steady.model, np.vstack([u, u_last]), x, z, turns)
+    return Path(steady.model, np.vstack([u, u_last]), x, z, turns, terminal)
 
 
 def vector(layout: Layout, given: Any, rest: Any, where: str) -> np.ndarray:

@@ -20,11 +20,11 @@ from jaxtyping import Array, Float
 from examples.equilibrium._calibration import Calibration, calibration, unknowns
 from examples.equilibrium._fail import ModelError, NoSteadyState, message
 from examples.equilibrium._given import made_by, number
-from examples.equilibrium._independence import dependent
 from examples.equilibrium._local import Local
 from examples.equilibrium._model import Model, Persistence
-from examples.equilibrium._newton import CONVERGED, STUCK, newton, solve
+from examples.equilibrium._newton import CONVERGED, newton, solve
 from examples.equilibrium._rolled import elements
+from examples.equilibrium._unfound import undetermined, warn_if_degenerate, why
 from examples.equilibrium._variables import named
 
 TOLERANCE = 1e-12
@@ -145,17 +145,21 @@ def steady_state(
     Raises:
         ModelError: Something that is given does not fit the model, or its equations cannot
             determine its variables.
-        NoSteadyState: The search did not converge, or other steady states are near. The message
-            names equations.
+        NoSteadyState: The search did not converge, or other steady states are near, as with a unit
+            root. The message names equations.
+
+    Warns:
+        DegenerateRoot: A variable ended at zero, where an equation holds whatever the others are.
     """
     made_by("steady_state", "model", model, Model, "Model(...)")
     u0, x0 = model.guess if guess is None else _begun(model, guess)
     wanted = calibration(model, {} if targets is None else targets)
     with jax.enable_x64(True):
         found = jax.device_get(program(model)(model.theta(params), wanted, u0, x0))
-    who = _dependent(model, wanted, found)
+    who = undetermined(model, wanted, found)
     if found.status != CONVERGED or who is not None:
-        raise NoSteadyState(_why(model, found, who))
+        raise NoSteadyState(why(model, found, who))
+    warn_if_degenerate(model, found, u0, x0)
     return Steady(
         model,
         found.theta,
@@ -182,75 +186,6 @@ def _begun(model: Model, guess: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         )
     return guess.u, guess.x
-
-
-def _dependent(model: Model, targets: Calibration, found: Found) -> str | None:
-    """Which equations repeat one another where the search ended, if any do: there a steady state is
-    not the only one.
-    """
-    by, on = model.local.blocks(found.entries), targets.active.astype(bool)
-    top = np.hstack(
-        [by["u"] + by["u_next"], by["x"] + by["x_next"], by["theta"] @ targets.free[:, on]]
-    )
-    own = np.hstack([targets.pick[on], np.zeros((int(on.sum()), int(on.sum())))])
-    freed = (
-        [model.parameters.names[i] for i in np.argmax(targets.free[:, on], 0)] if on.any() else []
-    )
-    rows = (*model.equation_names, *(f"target for {name}" for name in freed))
-    return dependent(np.vstack([top, own]), rows, (*unknowns(model), *freed))
-
-
-def _why(model: Model, found: Found, who: str | None) -> str:
-    residual = found.entries[: model.local.rows]
-    sizes = np.abs(residual)
-    worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
-    started = bool(np.all(np.isfinite(residual))) and found.turns > 1
-    ended = (
-        "the step no longer reduces the residuals, or the Jacobian is singular"
-        if found.status == STUCK
-        else "the limit was reached"
-    )
-    where, twice = (
-        f"{model.name}, steady state",
-        "look for an equation that is written twice or follows from others",
-    )
-    largest = (
-        f"The largest residual is {residual[worst]:.3g}, of equation"
-        f" {model.equation_names[worst]!r}."
-    )
-    independent = (
-        "A steady state is determined where as many independent equations as unknowns hold."
-    )
-    if who is not None and found.status == CONVERGED:
-        return message(
-            where,
-            f"there are others next to the one that was found: {who}.",
-            independent,
-            f"{twice}; `at` takes one of the steady states as it is.",
-        )
-    if who is not None:
-        return message(
-            where,
-            f"no convergence in {int(found.turns)} evaluations: the Jacobian is singular, {who}."
-            f" {largest}",
-            independent,
-            f"{twice}, or begin elsewhere if it is so only there.",
-        )
-    return message(
-        where,
-        f"no convergence in {int(found.turns)} evaluations: {ended}. {largest}",
-        "Newton's method needs a guess at which all equations are finite, and as many independent"
-        " equations as unknowns.",
-        (
-            "begin nearer, with `guess=` a steady state at other parameters, or better numbers in"
-            " the model's groups."
-            if started
-            else (
-                "give the model's groups numbers at which this equation is finite and independent"
-                " of the others."
-            )
-        ),
-    )
 
 
 def at(model: Model, params: Any, controls: Any, states: Any, tolerance: float = CLOSE) -> Steady:

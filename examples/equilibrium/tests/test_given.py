@@ -3,6 +3,8 @@ else.
 """
 
 import dataclasses
+import math
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ import pytest
 
 from examples.equilibrium import (
     BlanchardKahn,
+    DegenerateRoot,
     Model,
     ModelError,
     NoPath,
@@ -29,6 +32,7 @@ from examples.equilibrium import (
 from examples.equilibrium.models.brock_mirman import MODEL, Params, Shocks, States
 from tests._arrays import array
 
+ENDS = ("steady", "stable")
 SENTENCES = (ModelError, NoSteadyState, NoPath, BlanchardKahn)
 
 
@@ -300,6 +304,136 @@ def test_equations_that_do_not_fit_the_model_are_sentences(equations, said):
     """With the line."""
     with pytest.raises(ModelError, match=said):
         steady_state(toy(equations), {"rho": 0.5, "a": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (np.exp, "write `jax.numpy` for `numpy`"),
+        pytest.param(math.exp, "write `jnp.exp", marks=pytest.mark.rest),
+        pytest.param(
+            lambda x: x if x > 0 else -x, "write `jnp.where", marks=pytest.mark.rest, id="if"
+        ),
+    ],
+)
+def test_what_jax_cannot_trace_is_answered_with_what_it_can(function, said):
+    """NumPy with `jax.numpy`, `if` with `jnp.where`."""
+    model = toy(lambda p, now, ahead: {"rule": now.u - function(now.x), "law": ahead.x})
+    with pytest.raises(ModelError, match=said):
+        steady_state(model, model.params)
+
+
+def income(p, now, ahead):
+    """Permanent income: marginal utility is a random walk, and so are consumption and wealth."""
+    return {
+        "euler": 1.0 / now.c - 1.0 / ahead.c,
+        "budget": ahead.b - (now.b + 1.0 + now.y - now.c) / p["beta"],
+    }
+
+
+def saver(**changed):
+    return toy(
+        income,
+        controls={"c": 1.0},
+        states={"b": 0.0},
+        shocks={"y": 0.0},
+        persistence=lambda p: {"y": p["rho"]},
+        params={"beta": 0.96, "rho": 0.9},
+        **changed,
+    )
+
+
+@pytest.mark.rest
+def test_a_unit_root_is_named_and_at_is_the_remedy():
+    """Not an equation that is written twice; where equations are not independent, it is."""
+    model = saver()
+    with pytest.raises(
+        NoSteadyState, match=r"by a unit root: 'euler'.*leaves 'c' and 'b' open[\s\S]*Fix: `at\("
+    ):
+        steady_state(model, model.params)
+    steady = at(model, model.params, {"c": 1.0}, {"b": 0.0})
+    np.testing.assert_allclose(linearise(steady).eigenvalues, [1.0, 1.0 / 0.96], rtol=1e-12)
+
+
+@pytest.mark.rest
+def test_a_path_with_a_unit_root_is_compared_with_the_one_that_comes_to_rest():
+    """Income 0.1 higher, falling by 0.9 a year: consumption is higher by 0.04 times its present
+    value for ever. With its old level at the end wealth explodes, at twice the dates too.
+    """
+    model = saver()
+    steady = at(model, model.params, {"c": 1.0}, {"b": 0.0})
+    with pytest.warns(NotSettled, match=r"it is another, by up to 3\.\nFix: pass terminal=.stable"):
+        perfect_foresight(steady, None, {"y": 0.1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = perfect_foresight(
+            steady, None, {"y": 0.1}, terminal="stable", linear=linearise(steady)
+        )
+    np.testing.assert_allclose(path["c"], 1.0 + 0.04 * 0.1 / (1.0 - 0.9 * 0.96), rtol=1e-12)
+
+
+@pytest.mark.rest
+def test_a_level_that_does_not_come_back_is_no_warning():
+    """Prices stay where a shock has put them, and nothing depends on them: the path is right to
+    1e-11 whichever end it is given.
+    """
+    from examples.equilibrium.models import gali
+
+    equations = lambda p, now, ahead: {
+        **gali.equations(gali.Params(), now, ahead),
+        "prices": ahead.p - now.p - now.pi,
+    }
+    model = toy(
+        equations,
+        controls={"y": 0.0, "pi": 0.0, "i": 0.0},
+        states={"p": 0.0},
+        shocks={"v": 0.0},
+        persistence=lambda p: {"v": p["rho"]},
+    )
+    with pytest.raises(NoSteadyState, match="is one and has others next to it, by a unit root"):
+        steady_state(model, model.params)
+    steady = at(model, model.params, {"y": 0.0, "pi": 0.0, "i": 0.0}, {"p": 0.0})
+    linear = linearise(steady)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths = [perfect_foresight(steady, None, {"v": 1.0}, 41, end, linear)["p"] for end in ENDS]
+    assert abs(paths[0][-1]) > 0.5
+    np.testing.assert_allclose(*paths, atol=1e-11)
+
+
+def growth(p, now, ahead):
+    """In levels, the Euler equation multiplied out."""
+    return {
+        "euler": ahead.c - p["beta"] * now.c * p["alpha"] * ahead.k ** (p["alpha"] - 1.0),
+        "resources": now.c + ahead.k - jnp.exp(now.z) * now.k ** p["alpha"],
+    }
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(("k", "meant"), [(0.2, True), (1.0, False)])
+def test_a_root_at_which_consumption_is_zero_is_named(k, meant):
+    """It is c = 0, k = 1, beside the one with k = (alpha beta)^(1 / (1 - alpha))."""
+    params = {"alpha": 0.36, "beta": 0.96, "rho": 0.9}
+    model = toy(growth, controls={"c": 0.3}, states={"k": k}, params=params)
+    if meant:
+        steady = steady_state(model, params)
+        np.testing.assert_allclose(steady["k"], (0.36 * 0.96) ** (1.0 / 0.64), rtol=1e-12)
+        return
+    with pytest.warns(DegenerateRoot, match="'c' is 0 in the one that was found.*'euler' holds"):
+        steady = steady_state(model, params)
+    np.testing.assert_allclose(steady["k"], 1.0, rtol=1e-12)
+
+
+@pytest.mark.rest
+def test_a_root_at_infinity_is_named():
+    """The logarithm of consumption runs off while all residuals vanish."""
+    logs = lambda p, now, ahead: {
+        "euler": jnp.exp(ahead.u) * (1.0 - p["a"] * jnp.exp(now.x)),
+        "law": ahead.x + jnp.exp(now.u),
+    }
+    model = toy(logs, controls={"u": -1.0}, states={"x": -1.0})
+    with pytest.raises(NoSteadyState, match=r"though all residuals vanish: 'u' runs to -"):
+        steady_state(model, model.params)
 
 
 def test_a_derived_quantity_whose_rule_reads_what_is_not_there():
