@@ -210,7 +210,12 @@ def place_of_frames(frames: Sequence[Frame]) -> str:
     return ELSEWHERE
 
 
-def _peak(of: str, peak: Peak, before: int, began: float) -> MemoryPeak:
+def _peak(
+    of: str,
+    peak: Peak,
+    before: int,
+    began: float,
+) -> MemoryPeak:
     place = place_of_frames(peak.frames)
     seconds = max(0.0, peak.time - began)
     return MemoryPeak(of, place, seconds, peak.bytes, before, peak.exact)
@@ -264,7 +269,13 @@ class MemoryWatch:
         self._began = self._began or time.time()
         self.sampler.start()
 
-    def compiled(self, name: str, place: str, start: float, end: float) -> None:
+    def compiled(
+        self,
+        name: str,
+        place: str,
+        start: float,
+        end: float,
+    ) -> None:
         """Note the peak of a compile that is over; the larger of two of one function and line."""
         # JAX has a backend now: asking for its devices before would start it.
         watch_local_devices(self.sampler)
@@ -312,7 +323,11 @@ def watch_local_devices(sampler: Sampler) -> None:
     sampler.watch_devices(readers)
 
 
-def warn_budget(where: str, peak: Peak, budget: int) -> None:
+def warn_budget(
+    where: str,
+    peak: Peak,
+    budget: int,
+) -> None:
     """Warn that the process holds more than a budget, at the user's line of that time."""
     file, line, _ = next((each for each in peak.frames if is_users(each[0])), ("<unknown>", 1, ""))
     message = format_error(

@@ -212,7 +212,11 @@ class SpecializedFunction(FunctionInfo, ABC, Generic[E]):
         """
 
     @abstractmethod
-    def layout(self, key: tuple[Hashable, ...], values: tuple[object, ...]) -> Layout:
+    def layout(
+        self,
+        key: tuple[Hashable, ...],
+        values: tuple[object, ...],
+    ) -> Layout:
         """Return the layout of calls of a structure, created if this is the first of them."""
 
     @abstractmethod

@@ -381,7 +381,11 @@ class Specialization(CompiledCalls):
             self.reset_decision()
         return self.run(*arrays)
 
-    def _become(self, state: State, run: Callable[..., object]) -> None:
+    def _become(
+        self,
+        state: State,
+        run: Callable[..., object],
+    ) -> None:
         self.state, self.run = state, run
 
     def reset_decision(self) -> None:
@@ -427,7 +431,11 @@ class Specialization(CompiledCalls):
             layout = copy.copy(self.layout)
             layout.nested = True
             self._within = Specialization(
-                self.core, layout, self.weak_statics, self.key, self.options
+                self.core,
+                layout,
+                self.weak_statics,
+                self.key,
+                self.options,
             )
             self._within.share_traces(self)
         return self._within
@@ -608,7 +616,11 @@ class Specialization(CompiledCalls):
         finally:
             flight.depth -= 1
 
-    def _book(self, seconds: float, spent: float) -> None:
+    def _book(
+        self,
+        seconds: float,
+        spent: float,
+    ) -> None:
         """Count the seconds that jitney itself spent in a trace, and exclude them from the body
         time of a trace around it.
         """
@@ -693,7 +705,11 @@ class Specialization(CompiledCalls):
         with self.numbers():
             return unmix(self.run_inner_stages(*arrays))
 
-    def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
+    def _remember_cuts(
+        self,
+        planned: Planned,
+        outcome: Outcome,
+    ) -> None:
         """Record the padded axes of the results, and the proof if each new size has to be
         traced.
         """
@@ -703,7 +719,11 @@ class Specialization(CompiledCalls):
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
 
-    def _remember(self, planned: Planned, counts: TrueSizes | None) -> None:
+    def _remember(
+        self,
+        planned: Planned,
+        counts: TrueSizes | None,
+    ) -> None:
         # A symbolic size: an outer program evaluates this one abstractly, and no program comes of
         # it.
         if at_any_size():
@@ -720,7 +740,11 @@ class Specialization(CompiledCalls):
         core.log.add(trace_inputs_of(record, arrays))
         keep_limit(core)
 
-    def compile_event(self, arrays: Sequence[Array], call: Call) -> Event | None:
+    def compile_event(
+        self,
+        arrays: Sequence[Array],
+        call: Call,
+    ) -> Event | None:
         """Return the event that a compile without a trace of this call belongs to."""
         view = self.fill_in_sizes(self.layout.view(self.core.contract, arrays, self.statics))
         return self.core.history.compile_event(record_of(self, view, arrays), call)

@@ -290,7 +290,11 @@ def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
         dims,
         width,
     )
-    return Split(division, min(count, len(division.parts)), why)
+    return Split(
+        division,
+        min(count, len(division.parts)),
+        why,
+    )
 
 
 def mapped_axis(
