@@ -60,13 +60,17 @@ class SampledNumbers:
         dims: Symbol -> the symbolic size.
     """
 
-    def __init__(self, samples: Sequence[Sample], dims: Mapping[str, Dim],):
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        dims: Mapping[str, Dim],
+    ):
         self.samples = samples
         self.dims = dims
         self.is_one = len(samples) == 1
         self._fits: dict[tuple[int, ...], Dim | None] = {}
 
-    def params(self, eqns: Sequence[JaxprEqn], leaving: Sequence[str] = (,)) -> dict[str, Value]:
+    def params(self, eqns: Sequence[JaxprEqn], leaving: Sequence[str] = ()) -> dict[str, Value]:
         """The parameters of an operation that are not sub-jaxprs, as far as they differ."""
         changed: dict[str, Value] = {}
         if self.is_one:

@@ -84,7 +84,11 @@ class Unifier:
         dims: Symbol -> the symbolic size.
     """
 
-    def __init__(self, samples: Sequence[Sample], dims: Mapping[str, Dim],):
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        dims: Mapping[str, Dim],
+    ):
         self.samples = samples
         self.is_one = len(samples) == 1
         self.numbers = SampledNumbers(samples, dims)
@@ -165,16 +169,25 @@ class Unifier:
         outs = zip(*(jaxpr.outvars for jaxpr in jaxprs), strict=True)
         return [known.read(atoms) for atoms in outs]
 
-    def constant(self, values: Sequence[Value], atoms: Sequence[Value],) -> Value:
+    def constant(
+        self,
+        values: Sequence[Value],
+        atoms: Sequence[Value],
+    ) -> Value:
         """A constant of the program, from those of the traces."""
         with _asking_JAX("makes a constant of its size"):
             return self.numbers.constant(values, [atom.aval for atom in atoms])
 
-    def params(self, eqns: Sequence[JaxprEqn], leaving: Sequence[str] = (,)) -> dict[str, Value]:
+    def params(self, eqns: Sequence[JaxprEqn], leaving: Sequence[str] = ()) -> dict[str, Value]:
         """The parameters of an operation that are not sub-jaxprs, as far as they differ."""
         return self.numbers.params(eqns, leaving)
 
-    def bind(self, eqn: JaxprEqn, operands: Sequence[Value], params: Mapping[str, Value],) -> Values:
+    def bind(
+        self,
+        eqn: JaxprEqn,
+        operands: Sequence[Value],
+        params: Mapping[str, Value],
+    ) -> Values:
         """The results of an operation, by JAX's own rules."""
         with _asking_JAX(f"does `{eqn.primitive.name}`"):
             return rebind(eqn, operands, **params)
@@ -234,7 +247,11 @@ class _Slots:
         self._slots: list[dict[Value, int]] = [{} for _ in unifier.samples]
         self._known: Values = []
 
-    def define(self, same: Sequence[Value], value: Value,) -> None:
+    def define(
+        self,
+        same: Sequence[Value],
+        value: Value,
+    ) -> None:
         for slots, variable in zip(
             self._slots,
             same,
