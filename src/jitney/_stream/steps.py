@@ -187,7 +187,11 @@ class CompiledSteps(StreamProgram):
     @property
     def program(self) -> str:
         """Digest of every operation and constant."""
-        facts: list[object] = [self.entry.core.name, program_key(self.passes), self.work.accumulators]
+        facts: list[object] = [
+            self.entry.core.name,
+            program_key(self.passes),
+            self.work.accumulators,
+        ]
         facts += map(value_key, self.captured.values())
         text = repr(facts)
         return hashlib.sha256(text.encode()).hexdigest()
