@@ -136,7 +136,10 @@ class CapturedCalls:
         shardings = None
         if self._placement is not None:
             shardings = (*self._placement[1], *(copy.sharding for copy in capture.copies))
-        program = cast("Jitted", self._compile(capture.taking, shardings))
+        # Where all are constants, the program is the function itself.
+        program = self.jitted
+        if capture.copies:
+            program = cast("Jitted", self._compile(capture.taking, shardings))
         self._programs[key] = program, capture
         return program, capture
 

@@ -69,6 +69,7 @@ class WholeCalls(ABC):
                 outer.weak_statics,
                 outer.key,
             )
+            entry.captured_copies = outer.captured_copies
             if entry.workers is not None:
                 entry.workers.is_demanded = False
         return entry
