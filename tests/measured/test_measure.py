@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import jitney
+from jitney._measured.measure import Measurement, Timing
 from jitney._measured.rounds import one_round
+from jitney._measured.verdict import Verdict
 from jitney.errors import OptionError, VerificationError
 from tests._arrays import array
 
@@ -204,6 +206,32 @@ def test_one_function_alone_has_no_verdict():
     low, middle, high = found.of.quartiles
     assert 0 < low <= middle <= high
     assert str(found).startswith("run takes ")
+
+
+@pytest.mark.rest
+def test_it_says_when_the_compile_is_repaid():
+    """By the medians of this measurement; not where a function was compiled before, was not
+    compiled, or is not faster.
+    """
+    timing = lambda work, seconds, compiles: Timing(
+        "f", 1.0, work, compiles, 0, (seconds,) * 9, 1, copies=False
+    )
+    faster = Verdict("faster", 2.0, 2.0)
+    calls = lambda ours, theirs, verdict=faster: Measurement(ours, theirs, verdict, 0.0, 0.0, 0, 0)
+    slow = timing(0.0, 3.0, 0)
+    assert calls(timing(10.0, 1.0, 1), slow).repaid_after == 5
+    assert calls(timing(10.0, 1.0, 1), timing(9.0, 3.0, 4)).repaid_after == 1
+    assert calls(timing(2.0, 1.0, 1), timing(9.0, 3.0, 4)).repaid_after == 0
+    words = " ".join(str(calls(timing(10.0, 1.0, 1), slow)).split())
+    assert "what it compiled repaid after 5 calls" in words
+    known = calls(timing(0.0, 1.0, 0), slow)
+    assert known.repaid_after is None
+    assert "unknown: it was compiled before" in str(known)
+    slower = calls(timing(10.0, 3.0, 1), timing(0.0, 1.0, 0), Verdict("slower", 0.3, 0.4))
+    assert slower.repaid_after is None
+    assert "repaid" not in str(slower)
+    assert slower.to_dict()["repaid_after"] is None
+    assert calls(slow, None, None).repaid_after is None
 
 
 @pytest.mark.rest

@@ -166,8 +166,8 @@ DONATED = [
     Mutation(
         "a short compile is a usual one",
         "src/jitney/_stages/jit.py",
-        "            FAST if fast else (),",
-        "            (),",
+        "cls(request.donated, options, ",
+        "cls(request.donated, (), ",
         (f"{_JIT}fast_is_compiled_by_itself",),
     ),
 ]

@@ -170,7 +170,25 @@ CASES = [
     ),
     of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
     of_energy("_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
-    of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
+    of_energy("_choice", "choose one", {"runtime_checks": "soon"}, {"runtime_checks": "later"}),
+    *(
+        Remedy(
+            "_signature/compiler_options.py:read_compiler",
+            words,
+            lambda given=given: optimize(compiler=given)(energy)(POINTS),
+            lambda fixed=fixed: optimize(compiler=fixed)(energy)(POINTS),
+            plainly(0),
+        )
+        for words, given, fixed in (
+            ("choose one", "O3", "fast"),
+            (
+                "write compiler={",
+                {"O3": True},
+                {"xla_backend_optimization_level": 1},
+            ),
+            ("leave it out; `precision=", {"xla_cpu_enable_fast_math": True}, {}),
+        )
+    ),
     Remedy(
         "_switches.py:read_settings",
         "correct or remove `…`",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney.errors import DonationError, OptionError
@@ -382,6 +382,85 @@ def test_fast_passes_the_errors_of_the_body():
 
     with pytest.raises(ValueError, match="compiler_options are mine"):
         f(fresh(3))
+
+
+@pytest.mark.rest
+def test_options_of_xla_are_passed_on():
+    """The plan has them; they are in the key of the persistent cache; in another order they are
+    the same; and inside another trace they do nothing.
+    """
+    given = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": 0}
+    turned = dict(reversed(given.items()))
+    body = lambda x: jnp.sin(x) @ jnp.cos(2 * x)
+    usual, f = optimize(body), optimize(compiler=given)(body)
+    expected = np.sin(np.arange(9)) @ np.cos(2 * np.arange(9))
+    for call in (usual, f, jax.jit(f), lambda x: jax.jit(lambda: f(x))()):
+        np.testing.assert_allclose(call(fresh(9)), expected, rtol=1e-5)
+    assert (f.stats.compiles, f.stats.persistent_hits) == (1, 0)
+    assert "xla_backend_optimization_level=0" in why(f, "jit", fresh(9))
+    assert optimize(compiler=turned)(body).options == f.options
+    none = optimize(compiler={})(body)
+    assert str(none.plan(fresh(9))) == str(optimize(compiler="default")(body).plan(fresh(9)))
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("way", ["donate", "checks", "rows", "ahead", "program"])
+def test_options_of_xla_reach_each_way_of_compiling(way):
+    """An option that XLA does not know is its own error, so the option has reached it."""
+    made = {"compiler": {"xla_no_such_option": True}}
+    one = fresh(3)
+    if way == "donate":
+        call = lambda: optimize(donate="x", **made)(lambda x: x + 1)(one)
+    elif way == "checks":
+        f = optimize(**made)(lambda x: eqx.error_if(x, jnp.any(x < 0), "negative"))
+        call = lambda: f(one)
+    elif way == "rows":
+
+        @optimize(vmap="row", pad={"n": "pow2"}, **made)
+        def of_row(x: Float[Array, "n"]) -> Float[Array, ""]:
+            return x.sum()
+
+        call = lambda: of_row([one, fresh(5)])
+    elif way == "ahead":
+        call = lambda: optimize(**made)(lambda x: x + 1).compile(one)
+    else:
+        call = lambda: optimize(cache="program", **made)(lambda x: x + 1)(one)
+    with pytest.raises(Exception, match="xla_no_such_option"):
+        call()
+
+
+@pytest.mark.rest
+def test_options_of_xla_are_not_of_kept_programs():
+    """A program with them is not cached for other processes, and the plan says so."""
+    f = optimize(cache="program", compiler={"xla_backend_optimization_level": 0})(lambda x: x + 1)
+    assert "programs with `compiler={...}` are not cached yet" in str(f.plan(fresh(3)))
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        {"xla_cpu_enable_fast_math": True},
+        {"xla_cpu_enable_fast_min_max": True},
+        {"xla_cpu_fast_math_honor_nans": False},
+        {"xla_backend_extra_options": "unsafe"},
+        {"O3": True},
+        {"xla_step_marker_location": [1]},
+        {1: True},
+        ["xla_cpu_enable_fast_math"],
+    ],
+    ids=str,
+)
+def test_options_that_compute_other_numbers_are_refused(compiler):
+    """Fast-math, what is no option of XLA, and what is no dict of them."""
+    with pytest.raises(OptionError):
+        optimize(compiler=compiler)(lambda x: x)
+
+
+@pytest.mark.rest
+def test_options_that_keep_numbers_exact_are_taken():
+    """The names of fast-math, with the values that turn it off."""
+    exact = {"xla_cpu_enable_fast_math": False, "xla_cpu_fast_math_honor_nans": True}
+    assert optimize(compiler=exact)(lambda x: x + 1)(fresh(2)).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import AuthorContext
 from .._errors import Where
+from .._jax.compiler import options_of
 from .._jax.debug_names import Flat, rename
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
@@ -168,7 +169,7 @@ def depends_on_nesting(options: Options) -> bool:
         options.shard is not None,
         options.remat == AUTO,
         options.roll == AUTO,
-        options.compiler == "fast",
+        options_of(options.compiler),
         options.debug_nans,
         options.runtime_checks == "later",
         options.cache == "program",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._jax.compiler import options_of
 from .._jax.user_contexts import PLAIN
 from .._signature.options import Options, policy_of, tolerance_of
 from .._stages.derive import Derived
@@ -129,7 +130,7 @@ def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
         changes.append(ProgramChange("roll"))
     if derived is not None and derived.what in _JACOBIANS:
         changes.append(ProgramChange("jacobian"))
-    if options.compiler == "fast":
+    if options_of(options.compiler):
         changes.append(ProgramChange("compiler"))
     if options.precision is not None and options.precision != "f64":
         changes += [ProgramChange(f"precision={name}") for name in _products(options)]

@@ -53,6 +53,7 @@ Precision = (
     | Tolerance
     | Mapping[str, Product]
 )
+Compiler = Literal["default", "fast"] | Mapping[str, bool | float | str]
 Unwrapped = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 """A function, and the arguments that a callable binds it to: by position, and by name."""
 Buckets = Literal["pow2", "aligned", "auto"] | Sequence[int] | Bucket
@@ -78,7 +79,7 @@ def optimize(
     runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
-    compiler: Literal["default", "fast"] | None = None,
+    compiler: Compiler | None = None,
     debug_nans: bool | None = None,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
@@ -106,7 +107,7 @@ def optimize(
     runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
-    compiler: Literal["default", "fast"] | None = None,
+    compiler: Compiler | None = None,
     debug_nans: bool | None = None,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
@@ -169,8 +170,9 @@ def optimize(fn: object = None, /, **options: object) -> object:
         max_compiles: How many programs this function may compile, including those from the
             persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
             `CompileError`, `"eager:3"` runs new kinds of calls un-jitted.
-        compiler: `"fast"` asks XLA for short compile times at the cost of run time. None for the
-            setting of `jitney.configure(compiler=...)` or `JITNEY_COMPILER`.
+        compiler: `"fast"` asks XLA for short compile times at the cost of run time; a dict has
+            XLA's own options, `{"xla_backend_optimization_level": 1}`. None for the setting of
+            `jitney.configure(compiler=...)` or `JITNEY_COMPILER`.
         debug_nans: Name the first operation that produces a NaN or an infinity in a result. None
             for the setting of `jitney.configure(debug_nans=...)` or `JITNEY_DEBUG_NANS`.
         shard: Named axis -> the mesh axis (or several, or `"*"` for all) that it is sharded over,

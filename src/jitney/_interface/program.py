@@ -26,6 +26,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 import jax
 
 from .._diagnosis.counters import LISTENER, Counters, Owner, Stats
+from .._diagnosis.exhausted import note_exhausted
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import (
     donation_error,
@@ -203,6 +204,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
                     if untraced is not None:
                         return self._not_traceable(untraced, error, entry, arrays)
                     named = self._explain(error, entry, arrays)
+                    note_exhausted(error, core.where, core.options)
                     if named is not None:
                         raise named from error
 

@@ -74,6 +74,11 @@ class Timing:
         """Median seconds of a warm call."""
         return self.quartiles[1]
 
+    @property
+    def is_new(self) -> bool:
+        """True if a program was compiled or read from the cache for the first call."""
+        return self.compiles + self.cache_hits > 0
+
     def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
@@ -110,10 +115,27 @@ class Measurement(Shown):
             return ()
         return tuple(b / a for a, b in zip(self.of.seconds, self.against.seconds, strict=True))
 
+    @property
+    def repaid_after(self) -> int | None:
+        """Number of warm calls after which the function has saved the seconds that its tracing,
+        lowering and compiling took beyond those of the other.
+
+        By the medians of this measurement: the seconds are those of the first calls in it, from the
+        persistent cache if the program was there. None where that is not known: without another
+        function, where the verdict is not "faster", and where the function was compiled before.
+        """
+        if self.against is None or self.verdict is None or self.verdict.outcome != "faster":
+            return None
+        if not self.of.is_new:
+            return None
+        cost = self.of.work_seconds - self.against.work_seconds
+        return max(0, math.ceil(cost / (self.against.median - self.of.median)))
+
     def to_dict(self) -> Data:
         """Return the fields as plain data, for JSON."""
         return {
             **vars(self),
+            "repaid_after": self.repaid_after,
             "of": self.of.to_dict(),
             "against": None if self.against is None else self.against.to_dict(),
             "verdict": (
@@ -148,10 +170,16 @@ class Measurement(Shown):
                 " before"
             )
             rows.append(("to the device", what, _time(self.transfer_seconds)))
+        if self.verdict is not None and self.verdict.outcome == "faster":
+            rows.append(("what it compiled", "repaid after", self._repaid()))
         if self.apart is not None:
             rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
         notes = [f"{side.name}: {_CONSTANT}" for side in sides if side.constant]
         return figures("\n".join([self.title, *notes]), rows)
+
+    def _repaid(self) -> str:
+        calls = self.repaid_after
+        return "unknown: it was compiled before" if calls is None else plural(calls, "call")
 
     @property
     def title(self) -> str:
@@ -354,7 +382,7 @@ def _check(
 
 
 def _programs(side: Timing) -> str:
-    if not side.compiles and not side.cache_hits:
+    if not side.is_new:
         return "none new"
     return f"{side.compiles} compiled" + (f", {side.cache_hits} cached" if side.cache_hits else "")
 

@@ -141,6 +141,7 @@ def cache_obstacle(body: CallPlanner) -> str | None:
         "mesh": options.mesh is not None and options.shard is None,
         'precision="auto:..."': tolerance_of(options.precision) is not None,
         'compiler="fast"': options.compiler == "fast",
+        "compiler={...}": isinstance(options.compiler, tuple),
         "debug_nans": options.debug_nans,
         "accumulate": options.accumulate,
         "JITNEY_DISABLE": options.disabled is not None,

@@ -20,11 +20,13 @@ import jax
 from .._errors import OptionError, Where, name_fix
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
+from .._jax.compiler import CompilerOptions
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import COMPILERS, OF_PROGRAMS, SETTINGS, Disabled, is_auto
+from .._switches import OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .buckets import Bucket
+from .compiler_options import read_compiler
 from .paths import Steps, root_of, stem_of, steps_of
 from .policies import RematPolicy, read_policy
 from .renamed import warn_renamed
@@ -50,7 +52,7 @@ _ELSEWHERE = {
     "in_shardings": 'shard={"batch": "data"}, by named axis',
     "out_shardings": 'shard={"batch": "data"}, by named axis',
     "policy": 'remat="dots_saveable"',
-    "compiler_options": 'compiler="fast", or f.lower(...).compile(compiler_options)',
+    "compiler_options": "compiler={...}",
 }
 FSDP = "fsdp"
 OPTIONAL = "optional"
@@ -143,7 +145,7 @@ class Options:
     runtime_checks: str = "now"
     on_trace_error: str = "raise"
     max_compiles: CompileLimit | None = None
-    compiler: str | None = None
+    compiler: str | CompilerOptions | None = None
     debug_nans: bool | None = None
     shard: Sharding | None = None
     mesh: jax.sharding.Mesh | str | None = None
@@ -389,11 +391,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
-        compiler=(
-            None
-            if raw.get("compiler") is None
-            else _choice(where, "compiler", raw["compiler"], COMPILERS)
-        ),
+        compiler=read_compiler(where, raw.get("compiler")),
         debug_nans=_setting(where, "debug_nans", raw),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from .._errors import shortlist
-from .._jax.compiler import FAST
+from .._jax.compiler import CompilerOptions, options_of
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
 from .._jax.typed import Array
@@ -24,7 +24,7 @@ class Jit(Stage):
     """Compiled program, one for each call key."""
 
     donate: tuple[int, ...]
-    compiler_options: tuple[tuple[str, object], ...]
+    compiler_options: CompilerOptions
     why: str = field(compare=False)
     name: str = field(default="jit", compare=False)
 
@@ -50,12 +50,14 @@ class Jit(Stage):
                 "under an outer trace: a sub-program; donation and compiler options are the"
                 " outermost jit's",
             )
-        fast = request.options.compiler == "fast"
-        return cls(
-            request.donated,
-            FAST if fast else (),
-            "compiled for short compile times, at the cost of run time" if fast else "",
-        )
+        compiler = request.options.compiler
+        options = options_of(compiler)
+        why = ", ".join(f"{name}={value}" for name, value in options)
+        if compiler == "fast":
+            why = "for short compile times, at the cost of run time"
+        elif why:
+            why = f"with {why}"
+        return cls(request.donated, options, f"compiled {why}" if why else "")
 
     def compile(
         self,

@@ -296,7 +296,9 @@ def _option_texts(options: Options) -> dict[str, str]:
         written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
     if not options.contracts:
         written["contracts"] = "False"
-    if options.compiler == "fast":
+    if isinstance(options.compiler, tuple):
+        written["compiler"] = repr(dict(options.compiler))
+    elif options.compiler == "fast":
         written["compiler"] = repr(options.compiler)
     return written
 

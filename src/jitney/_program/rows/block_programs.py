@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 from ..._axes import is_wide
 from ..._body.function import FunctionInfo
 from ..._errors import AxisError, OptionError
-from ..._jax.compiler import FAST
+from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.jaxprs import draws_jointly, equations, source_of
 from ..._jax.large_constants import ConstantsChanged, large_constants
@@ -203,7 +203,7 @@ class BlockPrograms:
         """
         # Options of the compiler belong to the outermost `jit`.
         entry = self.groups.entry
-        options = dict(FAST) if entry.options.compiler == "fast" else None
+        options = dict(options_of(entry.options.compiler)) or None
         jitted = entry.jitted if options is None else self.groups.without_options
         is_shared = [column.kind == "shared" for column in self.columns]
         is_shared += [False] * (len(given) - self.core.options.accumulate - len(is_shared))

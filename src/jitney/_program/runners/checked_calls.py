@@ -19,7 +19,7 @@ from jax.core import Tracer
 
 from ..._body.body import CallPlanner
 from ..._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
-from ..._jax.compiler import FAST
+from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from ..._jax.mesh import is_within_trace
 from ..._jax.trees import tree_flatten, tree_unflatten
@@ -170,7 +170,7 @@ def translating(body: CallPlanner, jitted: Jitted) -> Run:
     them; it waits for the result to see them.
     """
     donated = frozenset(body.request.donated)
-    options = dict(FAST) if body.options.compiler == "fast" else None
+    options = dict(options_of(body.options.compiler)) or None
     run: Run = jitted.__wrapped__ if options else jitted
 
     # `filter_jit` donates all arguments but the first, so donated arrays travel as the second.

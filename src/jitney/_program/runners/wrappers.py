@@ -20,6 +20,7 @@ from ..._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from ..._errors import NonFiniteError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache as cache_disabled
+from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.settings import x64_is_on
 from ..._jax.tracing import is_staged
@@ -67,8 +68,8 @@ def runner_inside(
         run = checked_calls(body, jitted)
     elif body.captures:
         run = captured_calls(body, jitted)
-    if options.compiler == "fast":
-        run = _fast(jitted, run)
+    if options_of(options.compiler):
+        run = _with_options(jitted, run)
     if not options.cache:
         run = _without_cache(run)
     return run
@@ -140,7 +141,7 @@ def _without_cache(run: Run) -> Run:
     return uncached
 
 
-def _fast(jitted: Jitted, run: Run) -> Run:
+def _with_options(jitted: Jitted, run: Run) -> Run:
     """Pass compiler options, unless the call turns out to be inside another `jit`.
 
     Compiler options belong to the outermost `jit`. A call without any tracer among its arguments
@@ -148,7 +149,7 @@ def _fast(jitted: Jitted, run: Run) -> Run:
     """
     plain: Run = jitted.__wrapped__
 
-    def fast(*arrays: object) -> object:
+    def outermost(*arrays: object) -> object:
         try:
             return run(*arrays)
         except ValueError as error:
@@ -156,7 +157,7 @@ def _fast(jitted: Jitted, run: Run) -> Run:
                 raise
         return plain(*arrays)
 
-    return fast
+    return outermost
 
 
 def _finite(

@@ -1,0 +1,28 @@
+"""Advice on an error of a device that has no memory left.
+
+The error stays that of JAX, whose type programs may wait for; what can be done is a note on it.
+"""
+
+from __future__ import annotations
+
+import jax
+
+from .._errors import Where
+from .._signature.options import Options
+
+_MARKS = ("RESOURCE_EXHAUSTED", "Out of memory")
+
+
+def note_exhausted(error: Exception, where: Where, options: Options) -> None:
+    """Add to an error of a call which option has it take less memory; nothing to other errors."""
+    text = str(error)
+    if not isinstance(error, jax.errors.JaxRuntimeError) or not any(m in text for m in _MARKS):
+        return
+    if options.memory is not None:
+        do = f"a smaller budget than memory={options.memory!r} cuts an axis into smaller chunks"
+    elif options.chunk:
+        do = "smaller sizes in `chunk` take less at a time"
+    else:
+        do = 'memory="auto" cuts an axis into chunks that fit, where the function allows it'
+    gone = "; donated arguments may be gone, and have to be made anew" if options.donate else ""
+    error.add_note(f"{where}: out of memory: {do}{gone} (docs/problems/out-of-memory.md).")
