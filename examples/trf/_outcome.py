@@ -130,7 +130,8 @@ def check_determined(
     The least pivot of the triangle is small wherever a parameter has none. The singular values
     are looked at only then.
     """
-    if not (packed[pivot] if packed.ndim == 1 else packed[:, pivot].min()) < SMALL_PIVOT:
+    least = packed[pivot] if packed.ndim == 1 else packed[:, pivot]
+    if not np.any(least < SMALL_PIVOT):  # NaN for a fit that failed
         return
     loose = result.undetermined
     if not loose.any():
