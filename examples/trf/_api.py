@@ -143,7 +143,8 @@ def curve_fit(
         bounds: As in `least_squares`.
         jac: Jacobian (points, parameters) of the model, `jac(t, *p)`; by default JAX's forward
             derivative.
-        options: All others of `least_squares` but `args`, `kwargs` and `mapped`.
+        options: All others of `least_squares` but `args`, `kwargs` and `mapped`. `x_scale` is
+            "jac" unless given, as in MINPACK, which SciPy's `curve_fit` calls.
     Returns:
         A `Result`; its residuals and Jacobian are divided by sigma.
     Raises:
@@ -179,6 +180,7 @@ def curve_fit(
     held, (model, jac) = without_arrays(model, jac)
     columns = None if jac is None else ResidualJacobian(jac, whiten)
     data = (t, y, sigma) if held is None else (t, y, sigma, held)
+    options.setdefault("x_scale", "jac")
     result = least_squares(
         Residual(model, whiten), p0, columns, bounds, args=data, mapped=mapped, **options
     )

@@ -29,6 +29,8 @@ def numbers(values: Any, name: str, rule: str, fix: str) -> np.ndarray:
         fail(f"{name} is {values!r}.", rule, fix)
     if array.dtype == np.float64:
         return array
+    if array.dtype.kind == "c":
+        fail(f"{name} must be real.", rule, fix)  # SciPy's words, and its class
     if not (jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iub"):
         fail(f"{name} has dtype {array.dtype}.", rule, fix, TypeError)
     return array.astype(np.float64)
@@ -265,7 +267,7 @@ def counted(mask: Any, x0: np.ndarray) -> np.ndarray:
             "make the shapes agree.",
         )
     k = x0.shape[-1]
-    left = mask.sum(axis=-1).min()
+    left = mask.sum(axis=-1).max()  # in a batch a fit that has too few fails alone
     if left < k:
         fail(
             f"The mask leaves {left} points for {k} parameters.",

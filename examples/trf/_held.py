@@ -55,3 +55,13 @@ def argument_names(fun: Callable[..., Any], count: int) -> list[str]:
     ]
     names = parameters[1 : count + 1]
     return [*names, *[""] * (count - len(names))]
+
+
+def parameter_names(fun: Any, count: int) -> list[str]:
+    """What the user calls the parameters: the arguments of a model, or entries of x."""
+    model = getattr(getattr(fun, "rest", fun), "model", None)
+    if hasattr(model, "parameter_names"):
+        return list(model.parameter_names)
+    named = [""] * count if model is None else argument_names(model, count)
+    letter = "x" if model is None else "p"
+    return [name or f"{letter}[{i}]" for i, name in enumerate(named)]

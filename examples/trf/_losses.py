@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Float
 
 from examples.trf._fail import fail
@@ -58,9 +59,15 @@ def rho_of(loss: str | Callable[[Points], Array]) -> Rho | None:
         return LOSSES[loss]
 
     def rho(z: Points) -> tuple[Points, Points, Points]:
-        shape = jnp.shape(jax.eval_shape(loss, z))
+        # called once, for all points; what it did is then known with its shape
+        traced, of = jax.make_jaxpr(loss, return_shape=True)(z)
+        shape = jnp.shape(of)
+
+        def called(z: Points) -> Points:
+            return jaxpr_as_fun(traced)(z)[0]
+
         if shape == (3, *z.shape):  # SciPy's convention: the three of them stacked
-            value, slope, bend = loss(z)
+            value, slope, bend = called(z)
             return value, slope, bend
         if shape != z.shape:
             fail(
@@ -71,7 +78,7 @@ def rho_of(loss: str | Callable[[Points], Array]) -> Rho | None:
         ones = jnp.ones_like(z)
 
         def slope_of(z: Points) -> tuple[Points, Points]:
-            return jax.jvp(loss, (z,), (ones,))
+            return jax.jvp(called, (z,), (ones,))
 
         (value, slope), (_, bend) = jax.jvp(slope_of, (z,), (ones,))
         return value, slope, bend

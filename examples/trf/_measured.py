@@ -77,7 +77,10 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
         )
     n = y.shape[-1]
     if sigma.shape in ((), (n,), y.shape):
-        if concrete and not (sigma > 0).all():
+        positive = sigma > 0 if concrete else None
+        if sigma.ndim == 2 and concrete and positive.all(axis=1).any():
+            return "vector", np.where(positive, sigma, np.nan)  # a fit without one fails alone
+        if concrete and not positive.all():
             fail(
                 "`sigma` is not positive everywhere.",
                 "A standard deviation is positive.",
@@ -92,9 +95,12 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
         )
     if not concrete:
         return "matrix", jnp.linalg.cholesky(sigma)
-    if not np.isfinite(sigma).all() or not np.allclose(
-        sigma, np.swapaxes(sigma, -1, -2), rtol=1e-6, atol=0.0
-    ):
+    if sigma.ndim == 3:
+        factors = [_factor(each) for each in sigma]
+        if not all(np.isnan(factor).all() for factor in factors):
+            return "matrix", np.stack(factors)  # a fit without one fails alone
+        sigma = sigma[0]
+    if not _is_symmetric(sigma):
         fail(
             "`sigma` is not finite and symmetric.",
             "A covariance matrix is.",
@@ -108,3 +114,16 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
             "A covariance matrix of the points is.",
             "check it for duplicate points or a missing diagonal.",
         )
+
+
+def _is_symmetric(sigma: np.ndarray) -> bool:
+    """Finite, and equal to its transpose up to rounding."""
+    return bool(np.isfinite(sigma).all()) and np.allclose(sigma, sigma.T, rtol=1e-6, atol=0.0)
+
+
+def _factor(sigma: np.ndarray) -> np.ndarray:
+    """Cholesky factor; NaN of what has none."""
+    try:
+        return np.linalg.cholesky(sigma) if _is_symmetric(sigma) else np.full_like(sigma, np.nan)
+    except np.linalg.LinAlgError:
+        return np.full_like(sigma, np.nan)

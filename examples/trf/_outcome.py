@@ -11,8 +11,10 @@ import jax
 import numpy as np
 
 from examples.trf._fail import fail
+from examples.trf._state import NOT_FINITE, TOO_FEW
 
 LISTED = 5  # fits that a message names
+SMALL_PIVOT = 1e-6  # of a column's length
 INSIDE = __name__.rpartition(".")[0] + "._"
 
 
@@ -24,7 +26,8 @@ def check_start(
     mask: Any,
     named: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """The start could be evaluated.
+    """The start could be evaluated. In a batch a fit that failed is warned of, by its index: the
+    others are as good without it. If all failed it is an error.
 
     Args:
         packed: What the program gave, a row per fit in a batch.
@@ -34,36 +37,56 @@ def check_start(
         mask: Which points count.
         named: The data by name, asked for only when there is something to say.
     """
-    if not (packed[status] < 0 if packed.ndim == 1 else (packed[:, status] < 0).any()):
+    if packed.ndim == 1:
+        if packed[status] < 0:
+            fail(*_why(x0, name, "", mask, named()))
         return
-    fits = (
-        ""
-        if packed.ndim == 1
-        else f" of fits {_listed(np.flatnonzero(packed[:, status] < 0).tolist())}"
-    )
+    failed = np.flatnonzero(packed[:, status] < 0)
+    if not failed.size:
+        return
+    few = np.flatnonzero(packed[:, status] == TOO_FEW).tolist()
+    if few:
+        what = f"The mask leaves fewer points than parameters in fits {listed(few)}"
+        texts = [(f"{what}.", "A fit needs at least as many.", "leave those fits out.")]
+    else:
+        texts = []
+    rest = np.flatnonzero(packed[:, status] == NOT_FINITE)
+    if rest.size:
+        of = f" of fits {listed(rest.tolist())}"
+        texts.append(_why(x0[rest], name, of, mask, named()))
+    if failed.size == len(packed):
+        fail(*texts[-1])
+    for what, rule, fix in texts:
+        warn(f"{what}\n{rule} These fits have status < 0 and NaN; the others are done.\nFix: {fix}")
+
+
+def _why(
+    x0: np.ndarray, name: str, fits: str, mask: Any, named: Mapping[str, Any]
+) -> tuple[str, str, str]:
+    """What, the rule, the fix."""
     if not np.isfinite(x0).all():
-        fail(
+        return (
             f"`{name}` is not finite at the start{fits}.",
             "The parameters are real numbers.",
             "start from finite ones.",
         )
     what = f"Residuals or their Jacobian are not finite at the start{fits}"
-    for label, values in named().items():
+    for label, values in named.items():
         where = _first_not_finite(values, mask)
         if where is not None:
-            fail(
+            return (
                 f"{what}, and `{label}` is {values[where]} at {list(where)}.",
                 "A point counts only if it is a number.",
                 "leave such points out with `mask`, or take them out of the data.",
             )
-    fail(
+    return (
         f"{what}.",
         "The solver needs a finite cost and slope to leave a point.",
         "move the start to where the model is defined, or leave points out with `mask`.",
     )
 
 
-def _listed(numbers: list[int]) -> str:
+def listed(numbers: list[int]) -> str:
     """The first of them, and how many there are."""
     return (
         str(numbers)
@@ -99,13 +122,41 @@ def check_resolution(packed: np.ndarray, resolution: int, finest: float) -> None
         )
 
 
-def warn(message: str) -> None:
+def check_determined(
+    result: Any, packed: np.ndarray, pivot: int, named: Callable[[], list[str]]
+) -> None:
+    """Each parameter has an effect of its own, else there is a warning that names it.
+
+    The least pivot of the triangle is small wherever a parameter has none. The singular values
+    are looked at only then.
+    """
+    least = packed[pivot] if packed.ndim == 1 else packed[:, pivot]
+    if not np.any(least < SMALL_PIVOT):  # NaN for a fit that failed
+        return
+    loose = result.undetermined
+    if not loose.any():
+        return
+    names, per_fit = named(), loose.any(axis=0) if loose.ndim == 2 else loose
+    which = ", ".join(f"`{names[i]}`" for i in np.flatnonzero(per_fit))
+    rows = [] if loose.ndim == 1 else np.flatnonzero(loose.any(axis=1)).tolist()
+    fits = f" in fits {listed(rows)}" if rows else ""
+    alone = np.count_nonzero(per_fit) == 1
+    warn(
+        f"{which} {'has' if alone else 'have'} no effect of {'its' if alone else 'their'} own on"
+        f" the residuals at the solution{fits}.\nWhere a parameter changes nothing, or no more than"
+        " others do together, the data do not determine it, and its standard error is"
+        " infinite.\nFix: take it out of the model, hold it fixed, or start elsewhere."
+    )
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
     """Warn, pointing at the line that called this package from outside."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def _is_inside(module: str) -> bool:
-    return module.startswith(INSIDE) and not module.startswith(INSIDE + "_")
+    own = module.startswith(INSIDE) or module == INSIDE.removesuffix("_") + "drop_in"
+    return own and not module.startswith(INSIDE + "_")

@@ -25,9 +25,9 @@ from examples.trf._problem import (
     weighted,
 )
 from examples.trf._solve import solve
-from examples.trf._state import Records, State
+from examples.trf._state import TOO_FEW, Records, State
 
-SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution")
+SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution", "pivot")
 Packed = tuple[Float[Array, "packed"], Records | None]
 Evaluated = tuple[Float[Array, "points"], Float[Array, "points k"]]
 
@@ -38,6 +38,7 @@ class Programs:
     apart from what all share.
     """
 
+    setup: Setup
     fit: Any
     fit_batch: Any
     evaluate: Any
@@ -69,13 +70,23 @@ def programs(setup: Setup) -> Programs:
     def evaluate_batch(x: Float[Array, "k"], mapped: Any, shared: Any) -> Evaluated:
         return _evaluate(setup, x, eqx.combine(mapped, shared))
 
-    return Programs(fit, fit_batch, evaluate, evaluate_batch)
+    return Programs(setup, fit, fit_batch, evaluate, evaluate_batch)
 
 
 def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
-    """Solve, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R."""
+    """Solve, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R.
+
+    The pivot among the scalars is the least of the triangle's, as a part of its column's length: 0
+    for a parameter without effect, and for one that does what others before it do.
+    """
     last = solve(setup, x0, data)
     x, cost = attach_derivative(setup, last.x, last.model.cost, data)
+    status = last.status
+    if data.mask is not None:  # else enough of them is a matter of shapes
+        status = jnp.where(points(setup, x, data) < x.size, TOO_FEW, status)
+        last = eqx.tree_at(lambda state: state.status, last, status)
+    # the start is no result: whoever takes the mean of a batch shall see that a fit failed
+    x, cost = (jnp.where(status < 0, jnp.nan, of) for of in (x, cost))
     return _packed(setup, last, x, cost, data), last.records
 
 
@@ -83,6 +94,8 @@ def _packed(
     setup: Setup, last: State, x: Float[Array, "k"], cost: Float[Array, ""], data: Data
 ) -> Float[Array, "packed"]:
     resolution = jnp.finfo(residual_type(setup, x, data).dtype).eps
+    lengths = jnp.linalg.norm(last.model.R, axis=0)
+    pivots = jnp.abs(jnp.diag(last.model.R)) / jnp.where(lengths > 0, lengths, 1.0)
     scalars: tuple[Any, ...] = (
         cost,
         last.optimality,
@@ -91,6 +104,7 @@ def _packed(
         last.status,
         points(setup, x, data),
         resolution,
+        jnp.min(pivots),
     )
     holds = jnp.zeros_like(x)
     if setup.bounded:

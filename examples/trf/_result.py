@@ -7,19 +7,23 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from examples.trf._fail import fail
 from examples.trf._losses import EPS
+from examples.trf._outcome import listed
 from examples.trf._problem import Data
 from examples.trf._program import SCALARS, Programs
 from examples.trf._state import Records
 
 MESSAGES = MappingProxyType(
     {
+        -3: "There are fewer points than parameters.",
         -1: "Residuals or their Jacobian are not finite at the start.",
         0: "The maximum number of function evaluations is exceeded.",
         1: "`gtol` termination condition is satisfied.",
@@ -30,6 +34,7 @@ MESSAGES = MappingProxyType(
 )
 
 SHOWN = 5  # fits of a batch that are printed
+LOOSE = 1e-6  # part of a parameter in a direction without effect, columns scaled to length 1
 
 
 @jax.tree_util.register_dataclass
@@ -82,9 +87,22 @@ class Result:
         programs, variance = fixed
         return cls(packed, records, programs, mapped, data, variance)
 
+    def __getitem__(self, i: int) -> "Result":
+        """One fit of a batch."""
+        if self.packed.ndim == 1:
+            fail(
+                "The result is of one fit.",
+                "A fit of a batch is taken by its index.",
+                "leave the index out.",
+                TypeError,
+            )
+        records, mapped = jax.tree.map(lambda leaf: leaf[i], (self.records, self.mapped))
+        data = self.data if mapped is None else eqx.combine(mapped, self.data)
+        return Result(self.packed[i], records, self.programs, None, data, self.variance)
+
     @property
     def _size(self) -> int:
-        # 7 scalars, three vectors of k and k * k numbers
+        # scalars, three vectors of k and k * k numbers
         return int(np.sqrt(self.packed.shape[-1] - len(SCALARS) + 2.25) - 1.5)
 
     def _scalar(self, name: str) -> Any:
@@ -138,7 +156,8 @@ class Result:
     @property
     def status(self) -> Any:
         """Why it stopped, in SciPy's codes: 1 `gtol`, 2 `ftol`, 3 `xtol`, 4 both of these, 0
-        `max_nfev`; -1: the start is not finite.
+        `max_nfev`; -1: the start is not finite; -3: fewer points than parameters. A fit with one
+        of the last two has NaN for its parameters.
         """
         return self._count("status")
 
@@ -149,15 +168,21 @@ class Result:
 
     @property
     def message(self) -> Any:
-        """The status in words; a list for a batch."""
+        """The status in words; for a batch, how many fits have each and which failed."""
         status = self.status
         if isinstance(status, Tracer):
             return "Known when the compiled program has run."
-        return (
-            MESSAGES[status]
-            if isinstance(status, int)
-            else [MESSAGES[int(code)] for code in status]
-        )
+        if isinstance(status, int):
+            return MESSAGES[status]
+        codes, counts = np.unique(status, return_counts=True)
+        met = np.count_nonzero(status > 0)
+        ends = [
+            f"{count:,}: {MESSAGES[code]}"
+            for code, count in zip(codes.tolist(), counts, strict=True)
+        ]
+        failed = np.flatnonzero(np.ravel(status) < 0).tolist()
+        which = [f"Failed: fits {listed(failed)}."] if failed else []
+        return "\n".join([f"{met:,} of {status.size:,} fits met a tolerance.", *ends, *which])
 
     @cached_property
     def _evaluated(self) -> tuple[Any, Any]:
@@ -182,30 +207,43 @@ class Result:
 
     @cached_property
     def covariance(self) -> Float[Array, "*fit k k"]:
-        """Covariance of the parameters: the pseudo-inverse of J^T J times the variance of a
-        residual.
+        """Covariance of the parameters: the inverse of J^T J times the variance of a residual.
 
-        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute.
-        Singular values below eps max(points, k) s_max count as zero, as in SciPy; inf everywhere if
-        points = k and the variance is not known.
+        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute;
+        inf everywhere if points = k and it is not known. A parameter that is `undetermined` has
+        inf in its row and column, and the others what they have without the directions that the
+        data say nothing about. NaN for a fit that failed.
         """
+        xp = jnp if isinstance(self.packed, jax.Array) else np
+        k, m = self._size, self._scalar("points")
+        unit, loose = self._inverse
+        with jax.enable_x64(True):
+            known = m > k if self.variance is None else m > 0
+            if self.variance is None:
+                variance = xp.where(known, 2 * self.cost / xp.where(known, m - k, 1.0), 1.0)
+            else:
+                variance = xp.where(known, self.variance, 1.0)
+            infinite = loose[..., None] | loose[..., None, :] | ~known[..., None, None]
+            covariance = xp.where(infinite, xp.inf, unit * variance[..., None, None])
+            failed = (self._scalar("status") < 0)[..., None, None]
+            return xp.where(failed, xp.nan, covariance)
+
+    @property
+    def undetermined(self) -> Bool[Array, "*fit k"]:
+        """True for a parameter without effect on the residuals at the solution, and for those that
+        do the same together: another value, with the others moved along, fits as well.
+        """
+        return self._inverse[1] & (self._scalar("status") >= 0)[..., None]
+
+    @cached_property
+    def _inverse(self) -> tuple[Any, Any]:
+        """Pseudo-inverse of J^T J, and which parameters have a part in its null space."""
         xp = jnp if isinstance(self.packed, jax.Array) else np
         k, m = self._size, self._scalar("points")
         R = self.packed[..., len(SCALARS) + 3 * k :].reshape(*self.packed.shape[:-1], k, k)
         with jax.enable_x64(True):
-            _, s, vt = xp.linalg.svd(R)
-            kept = s > EPS * m[..., None] * s[..., :1]
-            rows = vt * xp.where(kept, 1 / xp.where(kept, s, 1.0), 0.0)[..., None]
-            unit = xp.swapaxes(rows, -1, -2) @ rows
-            if self.variance is not None:
-                return unit * self.variance
-            known = m > k
-            variance = xp.where(known, 2 * self.cost / xp.where(known, m - k, 1.0), xp.inf)
-            return xp.where(
-                known[..., None, None],
-                unit * xp.where(known, variance, 1.0)[..., None, None],
-                xp.inf,
-            )
+            noise = xp.maximum(EPS * xp.maximum(m, 64.0), 4 * self._scalar("resolution"))
+            return inverse_of(xp, R, noise)
 
     @cached_property
     def history(self) -> History | list[History] | None:
@@ -232,6 +270,7 @@ class Result:
             {
                 **self.__dict__,
                 "_evaluated": self._evaluated,
+                "_inverse": self._inverse,
                 "programs": None,
                 "mapped": None,
                 "data": None,
@@ -268,9 +307,12 @@ class Result:
             for code in np.unique(status).tolist()
         ]
         for name, of in (("cost", cost), ("nfev", nfev)):
+            of = of[np.isfinite(of)]
             if of.size:
                 low, middle, high = np.min(of), np.median(of), np.max(of)
                 lines.append(f"{name:>12}: {low:.6g} to {high:.6g}, {middle:.6g} in the middle")
+        failed = np.flatnonzero(status < 0).tolist()
+        lines += [f"{'failed':>12}: fits {listed(failed)}"] if failed else []
         return "\n".join(lines)
 
     def _first(self) -> list[str]:
@@ -285,3 +327,25 @@ class Result:
                 f"status {code}, cost {of:.6g}, x {at}"
                 for code, of, at in zip(status, cost, x, strict=True)
             ]
+
+
+def inverse_of(xp: Any, R: Any, noise: Any) -> tuple[Any, Any]:
+    """Pseudo-inverse of R^T R, and which parameters have a part in its null space.
+
+    The columns of R are scaled to length 1 first, so that the units of the parameters do not
+    matter.
+
+    Args:
+        xp: `numpy` or `jax.numpy`.
+        R: Triangles.
+        noise: Singular values that count as zero, as parts of the greatest.
+    """
+    fine = xp.isfinite(R).all(axis=(-2, -1))[..., None, None]
+    R = xp.where(fine, R, xp.eye(R.shape[-1]))  # else NumPy refuses the whole batch
+    lengths = xp.linalg.norm(R, axis=-2, keepdims=True)
+    lengths = xp.where(lengths > 0, lengths, 1.0)
+    _, s, vt = xp.linalg.svd(R / lengths)
+    kept = s > noise[..., None] * s[..., :1]
+    rows = vt * xp.where(kept, 1 / xp.where(kept, s, 1.0), 0.0)[..., None] / lengths
+    loose = (xp.where(kept[..., None], 0.0, xp.abs(vt)) > LOOSE).any(axis=-2)
+    return xp.swapaxes(rows, -1, -2) @ rows, loose

@@ -19,14 +19,14 @@ from jax.core import Tracer
 from examples.trf import _check, _outcome
 from examples.trf._curve import Residual
 from examples.trf._fail import fail
-from examples.trf._held import argument_names
+from examples.trf._held import argument_names, parameter_names
 from examples.trf._losses import EPS
 from examples.trf._problem import Data, Setup
 from examples.trf._program import SCALARS, Programs, programs
 from examples.trf._result import Result
 
 UNBOUNDED = (-np.inf, np.inf)
-STATUS, RESOLUTION = SCALARS.index("status"), SCALARS.index("resolution")
+STATUS, RESOLUTION, PIVOT = map(SCALARS.index, ("status", "resolution", "pivot"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Request:
     history: bool
     numbers: tuple[Any, Any, Any, Any, Any]  # ftol, xtol, gtol, f_scale, max_nfev
     mapped: tuple[str, ...]
+    quiet: bool = False  # the caller looks at what the numbers show
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +94,19 @@ def _run(
     for warning in prepared.warnings:
         _outcome.warn(warning)
     packed, records, mapped, shared = _called(prepared.programs, x0, data, request)
-    # else all that came is concrete, but the call stands in a trace or `fun` holds its stand-ins
-    if not isinstance(packed, Tracer):
-        packed = np.asarray(packed)
-        _outcome.check_start(packed, STATUS, x0, name, mask, lambda: _named(request.fun, data))
-        _outcome.check_resolution(packed, RESOLUTION, prepared.finest)
-    return Result(packed, records, prepared.programs, mapped, shared, None)
+    if isinstance(packed, Tracer):
+        # all that came is concrete, but the call stands in a trace or `fun` holds its stand-ins
+        return Result(packed, records, prepared.programs, mapped, shared, None)
+    packed = np.asarray(packed)
+    result = Result(packed, records, prepared.programs, mapped, shared, None)
+    _outcome.check_start(packed, STATUS, x0, name, mask, lambda: _named(request.fun, data))
+    if request.quiet:
+        return result
+    _outcome.check_resolution(packed, RESOLUTION, prepared.finest)
+    _outcome.check_determined(
+        result, packed, PIVOT, lambda: parameter_names(request.fun, x0.shape[-1])
+    )
+    return result
 
 
 def _run_traced(

@@ -11,6 +11,7 @@ Vector = Float[Array, "k"]
 
 RUNNING = -2.0  # statuses from 0 on are SciPy's
 NOT_FINITE = -1.0
+TOO_FEW = -3.0  # points; SciPy has -2 for a callback that stopped the fit
 
 
 class Records(eqx.Module):
