@@ -21,6 +21,7 @@ import jax
 from .._errors import ContractError, Where, misfit
 from .._jax.trees import attribute
 from .._owners import short
+from .static_values import Opaque
 
 _ANY_CALL = inspect.Signature(
     [
@@ -310,9 +311,13 @@ class Binder:
         return placed
 
     def arguments(self, values: tuple[object, ...]) -> Iterator[tuple[str, object]]:
-        """Names and values of all arguments, those of `*args` and `**kwargs` one by one."""
+        """Names and values of all arguments, those of `*args` and `**kwargs` one by one, unless
+        they are static as a whole.
+        """
         for parameter, value in zip(self.parameters, values, strict=True):
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            if isinstance(value, Opaque):
+                yield parameter.name, value
+            elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 parts = cast("tuple[object, ...]", value)
                 yield from ((parameter.name, part) for part in parts)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
