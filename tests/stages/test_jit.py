@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jaxtyping import Array, Float
 
+import jitney
 from jitney import optimize
 from jitney.errors import DonationError, OptionError
 from tests._examples import examples
@@ -404,7 +405,7 @@ def test_options_of_xla_are_passed_on():
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("way", ["donate", "checks", "rows", "ahead", "program"])
+@pytest.mark.parametrize("way", ["donate", "checks", "rows", "ahead", "program", "stream"])
 def test_options_of_xla_reach_each_way_of_compiling(way):
     """An option that XLA does not know is its own error, so the option has reached it."""
     made = {"compiler": {"xla_no_such_option": True}}
@@ -421,6 +422,9 @@ def test_options_of_xla_reach_each_way_of_compiling(way):
             return x.sum()
 
         call = lambda: of_row([one, fresh(5)])
+    elif way == "stream":
+        f = optimize(vmap={"row": {"x": 0}}, **made)(lambda x: x + 1)
+        call = lambda: jitney.stream(f, np.ones(4, np.float32), chunk=2, progress=False)
     elif way == "ahead":
         call = lambda: optimize(**made)(lambda x: x + 1).compile(one)
     else:

@@ -19,6 +19,7 @@ import numpy as np
 
 from .._axes import Chunked, KnownValues, Passes, StoredCarries, number_constants
 from .._errors import AxisError, ContractError
+from .._jax.compiler import options_of
 from .._jax.evaluation import numbers_of
 from .._jax.memory import Fit, counted_bytes, fit, text
 from .._jax.mesh import is_within_trace
@@ -168,6 +169,10 @@ class CompiledSteps(StreamProgram):
         super().__init__(entry, stage, laid, schedule, outcome)
         self.captured = captured
 
+        compiled = partial(
+            jax.jit,
+            compiler_options=dict(options_of(entry.options.compiler)) or None,
+        )
         begin: list[Begin] = []
         step: list[jax.stages.Wrapped] = []
         rest: list[Step] = []
@@ -175,12 +180,12 @@ class CompiledSteps(StreamProgram):
         for number, pass_ in enumerate(self.passes.passes, 1):
             # Name of the pass in profiles.
             scope = f"{entry.core.name}/stream {stage.axis}/pass {number}"
-            begin.append(jax.jit(name_scope(scope, laid.begin(self._begin(pass_)))))
-            step.append(jax.jit(name_scope(scope, self._shard_step(pass_))))
-            rest.append(jax.jit(name_scope(scope, self._shard_step(pass_, whole=True))))
-            join.append(jax.jit(laid.join(partial(self.work.combine_states, pass_))))
+            begin.append(compiled(name_scope(scope, laid.begin(self._begin(pass_)))))
+            step.append(compiled(name_scope(scope, self._shard_step(pass_))))
+            rest.append(compiled(name_scope(scope, self._shard_step(pass_, whole=True))))
+            join.append(compiled(laid.join(partial(self.work.combine_states, pass_))))
         self.begin, self.step, self.rest, self.join = begin, step, rest, join
-        self.end = jax.jit(self._end)
+        self.end = compiled(self._end)
         # The same functions, as what can be lowered.
         self._jitted_steps = step
 
