@@ -15,6 +15,7 @@ _RETRACES = "tests/diagnosis/test_retraces.py::test_"
 _TAKING = "tests/view/test_call_codegen.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
 _CAPTURED = "tests/program/runners/test_captured_calls.py::test_"
+_IN_PARTS = "tests/program/runners/test_captured_in_parts.py::test_"
 _KEPT_CAPTURED = "tests/serialized/test_captured.py::test_"
 _KEPT_KEPT = "tests/serialized/test_kept.py::test_"
 _CORE = "tests/program/test_core.py::test_"
@@ -286,6 +287,13 @@ WORDS = [
         "            copy = jax.numpy.array(host, copy=True)",
         "            copy = jax.numpy.asarray(value)",
         (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),
+    ),
+    Mutation(
+        "a checkpoint does not know what a stream has captured",
+        "src/jitney/_stream/steps.py",
+        "        facts += map(value_key, self.captured.values())\n",
+        "",
+        (f"{_IN_PARTS}stream_of_another_array_does_not_go_on",),
     ),
     Mutation(
         "each captured array is an argument",
