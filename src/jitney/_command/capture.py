@@ -12,12 +12,8 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._errors import OptionError
-
-if TYPE_CHECKING:
-    from .._measured.profile_figures import OperationTime
 
 _WHERE = "python -m jitney profile"
 _MILLISECONDS = 1000
@@ -114,10 +110,6 @@ def _text(file: Path, seconds: float) -> str:
             "https://ui.perfetto.dev opens the .trace.json.gz beside it.\n",
         ]
     )
-
-
-def _within(each: OperationTime) -> str:
-    return ", ".join(filter(None, (each.program, each.scope)))
 
 
 # Rows of a table, with its heads.
