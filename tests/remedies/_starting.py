@@ -454,6 +454,18 @@ CASES = [
         lambda: captured(xprof=True),
     ),
     Remedy(
+        "_command/monitor.py:carry_out",
+        "write --interval 1",
+        lambda: command("monitor", "--interval", "0"),
+        lambda: command("monitor", "--interval", "1", "--count", "0"),
+    ),
+    Remedy(
+        "_command/monitor.py:_opened",
+        "name a file in a folder that you may write",
+        lambda: command("monitor", "--out", "no/such/out.jsonl"),
+        lambda: command("monitor", "--out", "out.jsonl", "--count", "0"),
+    ),
+    Remedy(
         "_command/start.py:_budget",
         "write --budget 8GiB",
         lambda: command("run", "--budget", "much", __file__),

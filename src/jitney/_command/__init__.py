@@ -1,4 +1,4 @@
-"""Command line: `python -m jitney run | report | doctor | bench | profile | show | cache`.
+"""Command line: `python -m jitney run | report | doctor | bench | profile | monitor | ...`.
 
     $ python -m jitney run train.py
     arguments.py  parses the command, and imports the module that carries it out
@@ -9,7 +9,7 @@
     changes.py    ranks the changes that would save most
     told.py       writes the report to stderr, or through page/ to a file
 
-The other commands are in `doctor.py`, `bench/`, `capture.py` (`profile`), `exported.py` (`show`),
-`reread.py` (`report`), and `cache_command.py` and `warming.py` (`cache`). Of the rest of jitney
-only `__main__.py` imports this folder, which may import all of it.
+The other commands are in `doctor.py`, `bench/`, `capture.py` (`profile`), `monitor.py`,
+`exported.py` (`show`), `reread.py` (`report`), and `cache_command.py` and `warming.py` (`cache`).
+Of the rest of jitney only `__main__.py` imports this folder, which may import all of it.
 """

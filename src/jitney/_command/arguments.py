@@ -87,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
             "profile", help="a profile of some seconds of a process that runs, by its port"
         )
     )
+    _monitor(
+        commands.add_parser(
+            "monitor", help="utilisation, memory and temperature of the machine at an interval"
+        )
+    )
     _show(
         commands.add_parser(
             "show",
@@ -179,6 +184,13 @@ def _profile(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FOLDER", default="traces", help="where it is written (traces)"
     )
     parser.set_defaults(module_of="capture")
+
+
+def _monitor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two lines (1)")
+    parser.add_argument("--count", type=int, help="number of lines (until Ctrl-C)")
+    parser.add_argument("--out", metavar="FILE", help="append each line as JSON to a file too")
+    parser.set_defaults(module_of="monitor")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from .._jax.compile_cache.entries import damaged_entries
 from .._jax.settings import x64_is_on
 from .._limits import Host
 from .._version import __version__
-from . import faults, machine, measured
+from . import faults, gpus, machine, measured
 from .checks import Check
 from .contents import entries
 
@@ -57,6 +57,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
         "on" if x64_is_on() else "off: numbers are float32 (jax_enable_x64)",
     )
     yield Check("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set")
+    yield gpus.gpus(gpus.installed())
     yield faults.fusion()
     if measure:
         yield from measured.measurements()
