@@ -165,7 +165,11 @@ class Unifier:
         outs = zip(*(jaxpr.outvars for jaxpr in jaxprs), strict=True)
         return [known.read(atoms) for atoms in outs]
 
-    def constant(self, values: Sequence[Value], atoms: Sequence[Value]) -> Value:
+    def constant(
+        self,
+        values: Sequence[Value],
+        atoms: Sequence[Value],
+    ) -> Value:
         """A constant of the program, from those of the traces."""
         with _asking_JAX("makes a constant of its size"):
             return self.numbers.constant(values, [atom.aval for atom in atoms])
@@ -234,7 +238,11 @@ class _Slots:
         self._slots: list[dict[Value, int]] = [{} for _ in unifier.samples]
         self._known: Values = []
 
-    def define(self, same: Sequence[Value], value: Value) -> None:
+    def define(
+        self,
+        same: Sequence[Value],
+        value: Value,
+    ) -> None:
         for slots, variable in zip(
             self._slots,
             same,
