@@ -4,6 +4,7 @@ through: of Python that looks at a size, and of closed primitives.
 
 import math
 import warnings
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -59,6 +60,7 @@ UNIFIED = {
     "text": lambda x: x * float(f"{len(x)}.5"),
     "half": lambda x: x[: len(x) // 2],
     "two thirds": lambda x: x[: int(len(x) * 2 / 3)],
+    "a shuffle of NumPy's": lambda x: x[np.random.RandomState(len(x)).permutation(len(x))],
     "a position": lambda x: x.at[len(x) // 2].set(1.0) - x[len(x) - 1],
     "a condition that holds at all sizes": lambda x: x if len(x) > 3 else -x,
     "a loop of a few turns": lambda x: sum((x * i * len(x) for i in range(3)), x),
@@ -76,7 +78,7 @@ UNIFIED = {
 }
 
 
-@pytest.mark.core("NumPy", "a position")
+@pytest.mark.core("NumPy", "a shuffle of NumPy's")
 @pytest.mark.parametrize("name", UNIFIED)
 def test_python_that_looks_at_sizes_is_padded(name):
     """Each size in the program of its bucket, equal to plain JAX."""
@@ -194,21 +196,49 @@ def test_two_sizes_are_told_apart():
     assert program.stats.compiles <= 1
 
 
-def test_an_array_of_equal_numbers_is_cut_into_chunks():
-    """As an expression of the size; another array that Python computed is refused."""
+CHUNKED = {
+    "equal numbers": lambda x: jnp.sum(x * np.ones(len(x), np.float32) * len(x)),
+    "a window": lambda x: x * np.hanning(len(x)).astype(np.float32),
+    "a window of the rest": lambda x: x[1:] * np.hanning(len(x) - 1).astype(np.float32),
+    "a table": lambda x: x @ np.vander(np.arange(len(x)) / len(x), 3).astype(np.float32),
+    "a loop over the axis": lambda x: jax.lax.scan(
+        lambda c, v: (c + v[0] * v[1], c), x[0], (x, np.hanning(len(x)).astype(np.float32))
+    )[1],
+    "a branch": lambda x: jax.lax.cond(
+        x[0] > 0, lambda v: v * np.hanning(len(v)).astype(np.float32), jnp.sin, x
+    ),
+    "a shuffle": lambda x: x[np.random.RandomState(len(x)).permutation(len(x))],
+    "groups": lambda x: jax.ops.segment_sum(x, np.arange(len(x)) ** 2 % 3, 3),
+    "half": lambda x: jnp.sum(x[: len(x) // 2]),
+}
 
-    def body(x: Float[Array, "n"]):
-        return jnp.sum(x * np.ones(len(x), np.float32) * len(x))
 
-    x = data(12)
-    got = jitney.optimize(chunk={"n": 4})(body)(x)
-    np.testing.assert_allclose(got, jnp.sum(x) * 12, rtol=1e-5)
+@pytest.mark.core("a window")
+@pytest.mark.parametrize("name", CHUNKED)
+def test_chunks_and_streams_read_their_part_of_what_python_computes(name):
+    """The sum of all results, and its gradient."""
+    fn = CHUNKED[name]
 
-    def window(x: Float[Array, "n"]):
-        return jnp.sum(x * np.hanning(len(x)).astype(np.float32))
+    def loss(x: Float[Array, "n"]):
+        return jnp.sum(jnp.sin(fn(x)))
 
-    with pytest.raises(jitney.JitneyError, match="reads an array that Python computes"):
-        jitney.optimize(chunk={"n": 4})(window)(x)
+    for n in (12, 13):
+        x = data(n)
+        want = jax.jit(jax.value_and_grad(loss))(x)
+        chunked = jitney.optimize(chunk={"n": 4})(loss).value_and_grad.program(wrt="x")(x)
+        stream = jitney.stream(jitney.optimize(loss), x=x, chunk={"n": 4}, progress=False)
+        for got, exact in ((chunked, want), (stream.result, want[0])):
+            jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), got, exact)
+
+
+def test_a_square_of_what_python_computes_is_not_cut():
+    """It has the axis twice."""
+
+    def triangle(x: Float[Array, "n"]):
+        return jnp.asarray(np.tri(len(x), dtype=np.float32)) @ x
+
+    with pytest.raises(jitney.JitneyError, match="makes an array with n and n elements"):
+        jitney.optimize(chunk={"n": 4})(triangle)(data(12))
 
 
 def closed(impl):

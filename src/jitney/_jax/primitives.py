@@ -12,7 +12,7 @@ _WRITTEN: Final = {
     "scan": "jax.lax.scan",
     "while": "jax.lax.while_loop",
     "cond": "jax.lax.cond",
-    "number_of_size": "an array of Python",
+    "number_of_size": "NumPy",
 }
 
 

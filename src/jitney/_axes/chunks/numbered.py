@@ -26,7 +26,7 @@ from ..._jax.evaluation import (
 )
 from ..._jax.jaxprs import called_jaxpr, open_jaxpr
 from ..._jax.jaxprs import inside as equations_inside
-from ..._jax.typed import Aval, JaxprEqn
+from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn, NumPyArray
 from ..callbacks import check_effects, is_ordered
 from ..dims import Dim, evaluate, is_ragged, symbols
 from ..interpreter import Numbers, Op, Ranges, mentions
@@ -34,6 +34,7 @@ from ..monoids import Monoid
 from ..refusal import Refused
 from ..rule import Use
 from ..rules.control import inlined_program
+from ..typed_jax import lax, make_jaxpr
 from .branches import hoist_uses
 from .cut_axis import (
     accumulates,
@@ -169,10 +170,17 @@ def flatten(
     ) -> Sequence[Ref]:
         if is_number(eqn):
             (var,) = eqn.outvars[:1]
-            if any(map(is_ragged, var.aval.shape)):
-                why = "reads an array that Python computes, of which a chunk has a part"
-                raise Refused(within.line, why)
-            return [Const(numbers[var])]
+            whole = Const(numbers[var])
+            if not any(map(is_ragged, var.aval.shape)):
+                return [whole]
+            # An array that Python computed as a whole: a chunk reads its own part of it.
+            return without_calls(
+                _leading_part(numbers[var], var.aval.shape),
+                [whole],
+                results,
+                constant=as_const,
+                seen_at=CallStack((*within.calls, eqn), within.start),
+            )
         # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads
@@ -260,6 +268,21 @@ def flatten(
         tuple(gives),
         avals,
     )
+
+
+def _leading_part(whole: NumPyArray, shape: Sequence[Dim]) -> ClosedJaxpr:
+    """The program `whole[:n]`, of a result with this symbolic shape."""
+
+    def part(x: object) -> object:
+        origin = (0,) * whole.ndim
+        return lax.slice_p.bind(
+            x,
+            start_indices=origin,
+            limit_indices=tuple(shape),
+            strides=None,
+        )
+
+    return make_jaxpr(part)(whole)
 
 
 def has_axis(node: Node, streamed: Set[int]) -> bool:

@@ -162,6 +162,9 @@ class Witness:
             if below.same_places(beside):
                 around = self._at if a.eqn is None else a
                 self._compare_next(below.base, beside.base, around)
+            # Python computed the positions, which the symbolic side does not know.
+            elif below.base is a and not a.is_known:
+                self._operations(a, b)
             else:
                 self._unlike(a, b)
             return
