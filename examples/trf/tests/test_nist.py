@@ -46,13 +46,14 @@ def test_as_many_evaluations_as_scipy(name, start):
     tolerance, where the other one meets a second.
     """
     reference = load(name)
-    fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[start])
+    start = reference.starts[start]
+    fit = curve_fit(reference.model, reference.x, reference.y, start, x_scale=1.0)
     with jax.enable_x64(True), np.errstate(all="ignore"):
         value = jax.jit(lambda b: reference.model(reference.x, *b) - reference.y)
         slope = jax.jit(jax.jacfwd(value))
         theirs = scipy.optimize.least_squares(
             lambda b: np.asarray(value(b)),
-            reference.starts[start],
+            start,
             jac=lambda b: np.asarray(slope(b)),
             x_scale="jac",
         )

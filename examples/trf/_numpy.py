@@ -1,0 +1,436 @@
+"""Functions that are written in NumPy, traced by JAX.
+
+Such a function is called with an `Array`: NumPy's functions and operators hand what they are given
+to it, and it calls those of `jax.numpy`. A copy of the function, and of those that it calls, has
+`numpy` replaced by `_Numpy` among its globals, so that `np.array([x[0], x[1]])` and assignment into
+`np.zeros(3)` go there too. Slices are views, as in NumPy: what is written to one is written to its
+base. What has no counterpart raises `Untraceable` or an error of JAX's, and the caller runs the
+function as it is.
+"""
+
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg
+import jax.scipy.special
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+MADE = frozenset(
+    (
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "eye",
+    )
+)
+ITSELF = frozenset(["asarray", "asanyarray", "ascontiguousarray"])
+VIEWS = frozenset(["reshape", "ravel", "transpose", "squeeze", "swapaxes"])
+# They give views in NumPy, of kinds that are not written through here.
+LENDING = frozenset(
+    (
+        "split",
+        "array_split",
+        "hsplit",
+        "vsplit",
+        "moveaxis",
+        "rollaxis",
+        "expand_dims",
+        "diagonal",
+        "broadcast_to",
+        "flip",
+        "fliplr",
+        "flipud",
+        "rot90",
+        "broadcast_arrays",
+        "real",
+        "imag",
+        "atleast_2d",
+        "atleast_3d",
+        "diag",
+        "nan_to_num",
+    )
+)
+OF_SEQUENCES = frozenset(
+    (
+        "stack",
+        "concatenate",
+        "hstack",
+        "vstack",
+        "column_stack",
+        "dstack",
+        "block",
+        "meshgrid",
+        "broadcast_arrays",
+        "select",
+        "piecewise",
+    )
+)
+REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+PRIVATE = ("numpy", "scipy", "jax", "math", "builtins")
+
+
+class Untraceable(TypeError):
+    """NumPy does here what `jax.numpy` cannot do with values that are not known."""
+
+
+class Array(NDArrayOperatorsMixin):
+    """A value that may be traced, with NumPy's interface; whole, or a view of another one."""
+
+    __slots__ = ("_base", "_get", "_lent", "_own")
+    __array_priority__ = 1000.0
+
+    def __init__(self, own: Any, base: "Array | None" = None, get: Any = None):
+        self._own, self._base, self._get, self._lent = own, base, get, False
+
+    @property
+    def value(self) -> Any:
+        """What it holds now."""
+        return self._own if self._base is None else self._get(self._base.value)
+
+    def _write(self, value: Any) -> None:
+        """Replace all that it holds."""
+        old = self.value
+        if self._lent:
+            raise Untraceable("an array is written to that others are views of")
+        if _kind(value) > _kind(old):
+            raise Untraceable("numbers are written to an array of a smaller type")
+        if isinstance(value, np.ndarray | np.generic | float | int) and isinstance(old, np.ndarray):
+            value = np.broadcast_to(value, old.shape).astype(old.dtype)
+        else:
+            value = jnp.broadcast_to(jnp.asarray(value, old.dtype), old.shape)
+        if self._base is None:
+            self._own = value
+            return
+        whole = self._base.value
+        places = self._get(np.arange(whole.size).reshape(whole.shape))
+        flat = jnp.asarray(whole).reshape(-1).at[places.reshape(-1)].set(value.reshape(-1))
+        self._base._write(flat.reshape(whole.shape))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if isinstance(self.value, jax.core.Tracer):
+            raise Untraceable("NumPy asks for the numbers of a traced array")
+        return np.array(self.value, dtype)
+
+    def __jax_array__(self) -> jax.Array:
+        return jnp.asarray(self.value)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        out = options.pop("out", None)
+        values = [_value(one) for one in inputs]
+        if not _any_traced((values, options)):
+            made = getattr(ufunc, method)(*values, **options)
+        else:
+            made = _ufunc(ufunc, method)(*values, **options)
+        if out is None:
+            return _wrapped(made) if _any_traced(made) else made
+        if len(out) != 1 or not isinstance(out[0], Array):
+            raise Untraceable("a traced result is written to an array of NumPy's")
+        out[0]._write(made)
+        return out[0]
+
+    def __array_function__(self, func: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        return applied(func, args, kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        index = _value(index)
+        first = self.value[index]
+        if np.ndim(first) == 0 or _is_advanced(index):
+            return Array(first)
+        return Array(None, self, lambda whole: whole[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        index, value, whole = _value(index), _value(value), self.value
+        if _kind(value) > _kind(whole):
+            raise Untraceable("numbers are written to an array of a smaller type")
+        self._write(jnp.asarray(whole).at[index].set(value))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return self.value.__index__()
+
+    __hash__ = None  # as arrays of NumPy
+
+    @property
+    def T(self) -> "Array":
+        """The axes reversed: a view."""
+        return self._view(lambda whole: whole.T)
+
+    def _view(self, get: Callable[[Any], Any]) -> "Array":
+        return Array(None, self, get)
+
+    def copy(self, order: str = "C") -> "Array":
+        """The same, and nobody else's."""
+        del order
+        return Array(self.value)
+
+    def flatten(self, order: str = "C") -> "Array":
+        """In one axis, a copy."""
+        return Array(self.value.reshape(-1, order=order))
+
+    def astype(self, dtype: Any, **options: Any) -> "Array":
+        """Of another type."""
+        del options
+        return Array(self.value.astype(dtype))
+
+    def fill(self, value: Any) -> None:
+        """All of it."""
+        self._write(_value(value))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in VIEWS:
+            return lambda *args, **options: self._view(
+                lambda whole: getattr(whole, name)(*args, **options)
+            )
+        if name in ("tolist", "item", "tobytes", "sort", "put", "resize", "flat", "data"):
+            raise Untraceable(f"`{name}` of a traced array")
+        found = getattr(self.value, name)
+        if not callable(found):
+            return found
+        return lambda *args, **options: _wrapped(found(*_value(args), **_value(options)))
+
+
+def _ufunc(ufunc: Any, method: str) -> Callable[..., Any]:
+    """JAX's own of that name."""
+    name = ufunc.__name__
+    if method == "reduce" and name in REDUCED:
+        reduce = getattr(jnp, REDUCED[name])
+        return lambda values, axis=0, **options: reduce(values, axis=axis, **options)
+    home = jnp if getattr(np, name, None) is ufunc else jax.scipy.special
+    names = {"divide": "true_divide", "conjugate": "conj"}
+    found = getattr(home, name, None) or getattr(home, names.get(name, name), None)
+    found = found if method == "__call__" else getattr(found, method, None)
+    if found is None:
+        raise Untraceable(f"there is no {name} for traced arrays")
+    return found
+
+
+def applied(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a function of NumPy gives, by its counterpart where a value is traced."""
+    name = func.__name__
+    if name in ("copyto", "put", "place", "fill_diagonal", "put_along_axis") or "out" in kwargs:
+        raise Untraceable(f"`{name}` writes to an array")
+    first = args[0] if args else None
+    if isinstance(first, Array):
+        if name in VIEWS and len(args) + len(kwargs) <= 2:
+            return getattr(first, name)(*args[1:], **kwargs)
+        if (name in ITSELF or name == "atleast_1d") and len(args) == 1 and not kwargs:
+            return first if first.ndim else first.reshape(1)
+        if name in LENDING:
+            first._lent = True
+    values, options = _value(tuple(args)), _value(dict(kwargs))
+    if not _any_traced((values, options)):
+        return func(*values, **options)
+    home = jnp
+    for part in (getattr(func, "__module__", None) or "numpy").split(".")[1:]:
+        home = getattr(home, part, jnp)
+    found = getattr(home, name, None)
+    if found is None:
+        raise Untraceable(f"there is no {name} for traced arrays")
+    if name not in OF_SEQUENCES:
+        values = tuple(_stacked(value) for value in values)
+    return _wrapped(found(*values, **options), lent=name in LENDING)
+
+
+class _Numpy:
+    """NumPy, whose functions look into lists too, and whose new arrays can be written to."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        return _patched(name, found)
+
+
+def _patched(name: str, found: Any) -> Any:
+    if name in MADE or name == "identity":
+
+        def made(*args: Any, **options: Any) -> Any:
+            if name.endswith("_like"):
+                first, *rest = args
+                shape = options.pop("shape", np.shape(first))
+                dtype = options.pop("dtype", getattr(first, "dtype", None))
+                return Array(np.array(getattr(np, name[:-5])(shape, *_value(rest), dtype=dtype)))
+            if _any_traced(_value(args)):
+                return Array(getattr(jnp, name)(*_value(args), **options))
+            return Array(np.array(found(*_value(args), **options)))
+
+        return made
+    if name in ITSELF or name == "array":
+
+        def array(values: Any, dtype: Any = None, **options: Any) -> Any:
+            if isinstance(values, Array) and name != "array" and dtype is None:
+                return values
+            if not _any_traced(_value(values)):
+                return found(_value(values), dtype, **options)
+            made = _stacked(_value(values))
+            return Array(jnp.array(made, dtype))
+
+        return array
+    if isinstance(found, np.ufunc | type) or not callable(found):
+        if found in (np.float64, np.float32):
+            return lambda value=0.0: (
+                _wrapped(jnp.asarray(_value(value), found))
+                if _any_traced(_value(value))
+                else found(_value(value))
+            )
+        return found
+
+    @functools.wraps(found)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if _any_traced(_value((args, kwargs))):
+            return applied(found, args, kwargs)
+        return found(*_value(args), **_value(kwargs))
+
+    return function
+
+
+NUMPY = _Numpy()
+
+
+def _value(tree: Any) -> Any:
+    """The same with the values of arrays in their place."""
+    if isinstance(tree, Array):
+        return tree.value
+    if type(tree) in (list, tuple):
+        return type(tree)(_value(one) for one in tree)
+    if type(tree) is dict:
+        return {name: _value(one) for name, one in tree.items()}
+    if isinstance(tree, slice):
+        return slice(_value(tree.start), _value(tree.stop), _value(tree.step))
+    return tree
+
+
+def _stacked(value: Any) -> Any:
+    """A list of numbers and traced arrays as one array."""
+    if type(value) in (list, tuple) and _any_traced(value):
+        return jnp.stack([jnp.asarray(_stacked(one)) for one in value])
+    return value
+
+
+def _any_traced(tree: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def _wrapped(made: Any, *, lent: bool = False) -> Any:
+    if isinstance(made, tuple | list):
+        return type(made)(_wrapped(one, lent=lent) for one in made)
+    if not isinstance(made, jax.Array | np.ndarray):
+        return made
+    array = Array(made)
+    array._lent = lent
+    return array
+
+
+def _is_advanced(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, list | np.ndarray | jax.Array) for part in parts)
+
+
+def _kind(value: Any) -> int:
+    """Whole numbers before real ones, and those before complex ones."""
+    dtype = jnp.result_type(value)
+    return 2 if dtype.kind == "c" else 1 if jnp.issubdtype(dtype, jnp.floating) else 0
+
+
+def result(made: Any) -> jax.Array:
+    """What the function gave, as an array of JAX's."""
+    return jnp.asarray(_stacked(_value(made)))
+
+
+def rebound(fun: Any, seen: dict[int, Any] | None = None) -> Any:
+    """A copy of the function in which `numpy` is `NUMPY`, and so in those that it calls."""
+    seen = {} if seen is None else seen
+    if id(fun) in seen:
+        return seen[id(fun)]
+    if isinstance(fun, functools.partial):
+        return functools.partial(rebound(fun.func, seen), *fun.args, **fun.keywords)
+    if isinstance(fun, types.MethodType):
+        return types.MethodType(rebound(fun.__func__, seen), fun.__self__)
+    if not isinstance(fun, types.FunctionType):
+        call = type(fun).__call__ if callable(fun) else None
+        return types.MethodType(rebound(call, seen), fun) if _is_users(call) else fun
+    if not _is_users(fun) or _writes_globals(fun.__code__):
+        return fun
+    cells = fun.__closure__ or ()
+    mine = [types.CellType() if _is_full(cell) and _is_other(cell) else cell for cell in cells]
+    space = dict(fun.__globals__)
+    copy = types.FunctionType(fun.__code__, space, fun.__name__, fun.__defaults__, tuple(mine))
+    copy.__kwdefaults__, seen[id(fun)] = fun.__kwdefaults__, copy
+    copy.__dict__.update(fun.__dict__)
+    names = _names(fun.__code__) & space.keys()
+    space.update({name: _replaced(space[name], seen) for name in names})
+    for cell, new in zip(cells, mine, strict=True):
+        if new is not cell:
+            new.cell_contents = _replaced(cell.cell_contents, seen)
+    return copy
+
+
+def _is_other(cell: types.CellType) -> bool:
+    """Tell whether what it holds is replaced."""
+    value = cell.cell_contents
+    return value is np or isinstance(value, types.FunctionType) or _is_numpys(value)
+
+
+def _is_numpys(value: Any) -> bool:
+    name = getattr(value, "__name__", None)
+    return callable(value) and isinstance(name, str) and getattr(np, name, None) is value
+
+
+def _replaced(value: Any, seen: dict[int, Any]) -> Any:
+    if value is np:
+        return NUMPY
+    if _is_numpys(value):
+        return getattr(NUMPY, value.__name__)
+    return rebound(value, seen) if isinstance(value, types.FunctionType) else value
+
+
+def _is_users(fun: Any) -> bool:
+    home = (getattr(fun, "__module__", None) or "").partition(".")[0]
+    return isinstance(fun, types.FunctionType) and home not in PRIVATE
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a name that has no value yet
+        return False
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names that it and the functions inside it look up."""
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _writes_globals(code: types.CodeType) -> bool:
+    return any(one.opname == "STORE_GLOBAL" for one in dis.get_instructions(code))
+
+
+def solved(lower: np.ndarray, rows: Any, by_numpy: Callable[..., Any]) -> Any:
+    """Solve L z = rows, traced or not."""
+    if not _any_traced(_value(rows)):
+        return by_numpy(lower, np.asarray(rows), lower=True)
+    return Array(jax.scipy.linalg.solve_triangular(lower, result(rows), lower=True))

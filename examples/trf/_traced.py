@@ -1,0 +1,128 @@
+"""A function as the program that tracing makes of it, by which compiled programs are found again.
+
+Tracing each call reads what the function reads now: globals, closures, attributes of its object. A
+program kept by the function itself would go on with what they were at the first call. Arrays among
+them become data, so that another set of measurements runs the same program; and two functions that
+do the same share it, as a lambda in a loop does with the one before.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jaxtyping import Array
+
+from examples.trf import _numpy
+
+# All that functions raise that are given other values than they expect. What is the user's own
+# mistake is raised where the function is called with NumPy's arrays.
+REFUSED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A program of x and of the arrays that it reads; equal to another that does the same."""
+
+    key: Hashable
+    i: int  # which of the tuples of arrays is its own
+    program: core.ClosedJaxpr = field(compare=False, repr=False)
+
+    def __call__(self, x: Array, *read: tuple[Array, ...]) -> Array:
+        """Run it, with other arrays in the place of those that it read."""
+        own = read[self.i] if read else self.program.consts
+        return core.jaxpr_as_fun(core.ClosedJaxpr(self.program.jaxpr, own))(x)[0]
+
+
+def traced(
+    fun: Callable[[Any], Any], x: np.ndarray, i: int, rows: int = 0
+) -> tuple[Traced, tuple[Any, ...]]:
+    """A function of one array, and the arrays that it reads.
+
+    Args:
+        fun: The function, of NumPy's or JAX's arrays.
+        x: Where it is traced.
+        i: Which of the tuples of arrays will be its own.
+        rows: So many rows of zeros are added behind its result.
+
+    Raises:
+        REFUSED: It cannot be traced.
+    """
+
+    def longer(made: Array) -> Array:
+        made = jnp.atleast_1d(made)
+        return jnp.pad(made, [(0, rows)] + [(0, 0)] * (made.ndim - 1)) if rows else made
+
+    def with_numpy(x: Array) -> Array:
+        return longer(_numpy.result(_numpy.rebound(fun)(_numpy.Array(x))))
+
+    try:
+        program = jax.make_jaxpr(with_numpy)(x)
+    except REFUSED:  # a function of JAX's that looks at the type of what it is given
+        program = jax.make_jaxpr(lambda x: longer(jnp.asarray(fun(x))))(x)
+    if program.effects:
+        raise _numpy.Untraceable("the function has effects")
+    key = _key(program.jaxpr)
+    return Traced(key, i, program), tuple(jnp.asarray(const) for const in program.consts)
+
+
+def whole(fun: Callable[[Any], Any], x: Any) -> Traced:
+    """The same with the arrays that it reads as part of the program."""
+    made, read = traced(fun, x, 0)
+    numbers = tuple((one.shape, str(one.dtype), np.asarray(one).tobytes()) for one in read)
+    return Traced((made.key, numbers), 0, made.program)
+
+
+def _key(jaxpr: core.Jaxpr) -> Hashable:
+    """All that a program does, with its variables numbered in their order."""
+    numbers: dict[Any, int] = {}
+
+    def named(atom: Any) -> Hashable:
+        if isinstance(atom, core.Literal):
+            value = np.asarray(atom.val)
+            return ("literal", str(atom.aval), str(value.dtype), value.tobytes())
+        return numbers.setdefault(atom, len(numbers)), str(atom.aval)
+
+    return (
+        tuple(map(named, jaxpr.constvars)),
+        tuple(map(named, jaxpr.invars)),
+        tuple(
+            (
+                equation.primitive,
+                tuple(map(named, equation.invars)),
+                tuple(map(named, equation.outvars)),
+                tuple((name, _part(value)) for name, value in sorted(equation.params.items())),
+            )
+            for equation in jaxpr.eqns
+        ),
+        tuple(map(named, jaxpr.outvars)),
+    )
+
+
+def _part(value: Any) -> Hashable:
+    """A parameter of an operation. What has no equal but itself finds no other program."""
+    if isinstance(value, core.ClosedJaxpr):
+        return _key(value.jaxpr), tuple(map(_part, value.consts))
+    if isinstance(value, core.Jaxpr):
+        return _key(value)
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_part, value))
+    if isinstance(value, dict):
+        return tuple((name, _part(one)) for name, one in value.items())
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return str(value.dtype), np.shape(value), np.asarray(value).tobytes()
+    if isinstance(value, float):
+        return repr(value)  # -0.0 equals 0.0
+    return (type(value), value) if isinstance(value, Hashable) else object()

@@ -1,0 +1,134 @@
+"""The drop-in where SciPy's own tests do not look: what a program remembers, and where NumPy does
+other things than `jax.numpy`.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from examples.trf import drop_in
+from examples.trf._program import programs
+
+T = np.linspace(0, 4, 40)
+Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.05 * np.cos(37 * T)
+SCALE = 1.0
+
+
+def decay(t, a, b, c):
+    return a * np.exp(-b * t) + c
+
+
+def scaled(p):
+    return SCALE * (p[0] * np.exp(-p[1] * T) + p[2] - Y)
+
+
+def test_a_script_with_another_import_has_the_same_numbers():
+    """A model in NumPy, no start, no word about JAX."""
+    x, covariance = drop_in.curve_fit(decay, T, Y)
+    expected, expected_covariance = scipy.optimize.curve_fit(decay, T, Y)
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
+    np.testing.assert_allclose(covariance, expected_covariance, rtol=1e-4)
+
+
+@pytest.mark.rest
+def test_a_global_that_changed_is_read_anew(monkeypatch):
+    """A program that was kept for the function would go on with the old one."""
+    before = drop_in.least_squares(scaled, [1.0, 1.0, 0.0])
+    monkeypatch.setattr(f"{__name__}.SCALE", 3.0)
+    after = drop_in.least_squares(scaled, [1.0, 1.0, 0.0])
+    np.testing.assert_allclose(after.cost, 9 * before.cost, rtol=1e-6)
+    monkeypatch.setattr(f"{__name__}.Y", 2 * Y)
+    other = drop_in.least_squares(scaled, [1.0, 1.0, 0.0])
+    np.testing.assert_allclose(other.cost, 4 * after.cost, rtol=1e-6)
+
+
+@pytest.mark.rest
+def test_lambdas_in_a_loop_share_a_program():
+    """And data sets of one size: what they read is data."""
+    seen = []
+    for shift in (0.0, 0.1, 0.2):
+        y = Y + np.full(Y.shape, shift)
+        fit = drop_in.least_squares(lambda p, y=y: decay(T, *p) - y, [1.0, 1.0, 0.0])
+        seen.append((fit.x[2], programs.cache_info().misses))
+    np.testing.assert_allclose(np.diff([level for level, _ in seen]), 0.1, rtol=1e-6)
+    assert len({misses for _, misses in seen}) == 1
+
+
+def branching(p):
+    if p[0] > 1.5:  # which no trace can decide
+        return np.array([p[0] - 2.0, p[1] + 1.0, 0.1])
+    return np.array([2.0 - p[0], p[1] + 1.0, 0.1])
+
+
+@pytest.mark.rest
+def test_what_cannot_be_traced_runs_in_numpy_with_a_warning():
+    """With differences, inside bounds as well, and the user's own errors come out as they are."""
+    with pytest.warns(drop_in.NotTraced, match="cannot be traced"):
+        fit = drop_in.least_squares(branching, [1.0, 1.0], bounds=(-0.5, 5.0))
+    expected = scipy.optimize.least_squares(branching, [1.0, 1.0], bounds=(-0.5, 5.0))
+    np.testing.assert_allclose(fit.x, expected.x, atol=1e-6)
+    with pytest.raises(ZeroDivisionError):
+        drop_in.least_squares(lambda p: p / 0 if isinstance(p, int) else [1 // 0], [1.0])
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("scheme", ["2-point", "3-point", "cs"])
+def test_differences_are_scipys(scheme):
+    """Of a function that asks for the type of what it is given."""
+
+    def typed(p):
+        assert isinstance(p, np.ndarray)
+        return decay(T, *p) - Y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", drop_in.NotTraced)
+        fit = drop_in.least_squares(typed, [1.0, 1.0, 0.0], scheme, x_scale=1.0)
+    expected = scipy.optimize.least_squares(typed, [1.0, 1.0, 0.0], scheme)
+    np.testing.assert_allclose(fit.x, expected.x, rtol=1e-6)
+    np.testing.assert_allclose(fit.jac, expected.jac, atol=1e-6)
+    assert fit.nfev == expected.nfev
+
+
+def views(p):
+    whole = np.zeros((2, 3))
+    part = whole[1]  # a view: what is written to it is written to the whole
+    part[:] = p[:3] - 1.0
+    flat = whole.ravel()
+    flat[0] = 2 * p[0] - 2.0
+    same = whole
+    same += 0.5
+    whole[0, 1:] = np.array([p[1] * p[0], 3.0])
+    return np.concatenate([whole.ravel(), [p[2] ** 2]])
+
+
+@pytest.mark.rest
+def test_slices_are_views():
+    """What is written to a slice is written to the array, as in NumPy, and traced all the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = drop_in.least_squares(views, [2.0, 1.5, 0.5])
+    expected = scipy.optimize.least_squares(views, [2.0, 1.5, 0.5])
+    np.testing.assert_allclose(fit.fun, views(fit.x), atol=1e-12)
+    np.testing.assert_allclose(fit.cost, expected.cost, rtol=1e-8)
+
+
+@pytest.mark.rest
+def test_an_undetermined_parameter_is_named_in_an_optimize_warning():
+    """By "trf" in its row and column, by "lm" everywhere, as in SciPy."""
+    with pytest.warns(scipy.optimize.OptimizeWarning, match="`b` has no effect"):
+        _, covariance = drop_in.curve_fit(lambda t, a, b: a * t, T, Y, method="trf")
+    np.testing.assert_array_equal(np.isinf(covariance), [[False, True], [True, True]])
+
+
+@pytest.mark.rest
+def test_random_numbers_in_a_model_are_not_frozen():
+    """Two calls with the same parameters differ: the function is called, not traced."""
+    rng = np.random.default_rng(0)
+
+    def noisy(p):
+        return p - 1.0 + 1e-3 * rng.normal(size=2)
+
+    with pytest.warns(drop_in.NotTraced, match="other numbers"):
+        drop_in.least_squares(noisy, [0.0, 0.0], max_nfev=3)
