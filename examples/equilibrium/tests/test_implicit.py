@@ -129,7 +129,7 @@ def in_many_digits(alpha, beta, delta, sigma):
     ("sigma", "tolerance"), [(2.0, 1e-10), (1e6, 1e-8)], ids=["usual", "near a unit root"]
 )
 def test_derivatives_are_central_differences_in_fifty_digits(sigma, tolerance):
-    """With aversion of a million capital hardly moves: its root is one less 3e-7."""
+    """With aversion of a million capital hardly moves: its root is one less 1.6e-7."""
     at = (0.36, 0.99, 0.025, sigma)
 
     def ours(t):
