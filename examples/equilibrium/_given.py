@@ -40,8 +40,9 @@ def numbers(where: str, name: str, value: Any) -> np.ndarray:
                 where,
                 f"{name!r} is traced.",
                 "Models are solved on the host, by programs of their own.",
-                "call it outside `jax.jit`, `jax.grad` and `jax.vmap`; `sweep` solves many draws in"
-                " one program.",
+                "call `solution` and `foresight`, which JAX traces and differentiates, or call this"
+                " outside `jax.jit`, `jax.grad` and `jax.vmap`; `sweep` solves many draws in one"
+                " program.",
             )
         )
     try:
@@ -77,6 +78,20 @@ def number(where: str, name: str, value: Any) -> float:
             )
         )
     return float(array.ravel()[0])
+
+
+def in_float64(where: str) -> None:
+    """See that JAX computes in float64, as policies and what is made of them need."""
+    if not jax.config.jax_enable_x64:
+        raise ModelError(
+            message(
+                where,
+                "JAX computes in float32 here.",
+                "Policies and their derivatives are computed in float64.",
+                "put `with jax.enable_x64(True):` around the call, and around `jax.grad` or"
+                " `jax.jit` of it.",
+            )
+        )
 
 
 def real(where: str, name: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ is one linear solve once the response to states is known.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from examples.equilibrium._steady import Steady
 from examples.equilibrium._variables import named
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
+MOVING = ("u", "x", "u_next", "x_next")
 Verdict = Literal["determinate", "indeterminate", "no stable solution"]
 
 
@@ -81,27 +82,28 @@ def linearise(steady: Steady) -> Linear:
     return verdict(steady).solved
 
 
-def verdict(steady: Steady) -> Linear:
-    """What kind of solution the model linearised at a steady state has; the matrices are empty
-    unless there is exactly one.
+class Klein(NamedTuple):
+    """What the generalised Schur form says of a pencil."""
+
+    verdict: Verdict
+    eigenvalues: np.ndarray
+    stable: int
+    singular: bool
+    spanned: bool
+    G_x: np.ndarray
+    H_x: np.ndarray
+
+
+def klein(F_u: np.ndarray, F_x: np.ndarray, F_u_next: np.ndarray, F_x_next: np.ndarray) -> Klein:
+    """Solve F_u u + F_x x + F_u' u' + F_x' x' = 0; finite derivatives on the host. The matrices are
+    empty unless there is exactly one solution.
     """
     from scipy.linalg import (
         ordqz,  # a third of a second, which a steady state alone need not wait for
     )
 
-    made_by("linearise", "steady", steady, Steady, "steady_state(model, params)")
-    blocks, nx = steady.blocks, steady.x.size
-    if not all(np.all(np.isfinite(block)) for block in blocks.values()):
-        raise ModelError(
-            message(
-                f"{steady.model.name}, linearised",
-                "a derivative at the steady state is not finite.",
-                "The linear model is made of the derivatives of all equations.",
-                "look for a root or a logarithm of zero.",
-            )
-        )
-    A = np.hstack([blocks["x_next"], blocks["u_next"]])
-    B = -np.hstack([blocks["x"], blocks["u"]])
+    nx = F_x.shape[1]
+    A, B = np.hstack([F_x_next, F_u_next]), -np.hstack([F_x, F_u])
     S, T, alpha, beta, _, Z = ordqz(
         B, A, sort=lambda alpha, beta: np.abs(alpha) < UNIT * np.abs(beta), output="real"
     )
@@ -111,27 +113,45 @@ def verdict(steady: Steady) -> Linear:
     singular = np.any((np.abs(alpha) < 1e-13 * size) & (np.abs(beta) < 1e-13 * size))
     stable = int(np.sum(np.abs(alpha) < UNIT * np.abs(beta)))
     Z11, Z21 = Z[:nx, :nx], Z[nx:, :nx]
-    spanned = stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12
+    spanned = bool(stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12)
     kind: Verdict = (
-        "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"
+        "no stable solution"
+        if not spanned
+        else "indeterminate"
+        if singular or stable > nx
+        else "no stable solution"
+        if stable < nx
+        else "determinate"
     )
-    kind = (
-        kind
-        if spanned and not singular
-        else (
-            "no stable solution"
-            if spanned
-            else "indeterminate"
-            if singular
-            else "no stable solution"
+    G_x, H_x = np.zeros((0, 0)), np.zeros((0, 0))
+    if kind == "determinate":
+        G_x = np.linalg.solve(Z11.T, Z21.T).T
+        H_x = np.linalg.solve(Z11.T, (Z11 @ np.linalg.solve(T[:nx, :nx], S[:nx, :nx])).T).T
+    return Klein(kind, np.sort(eigenvalues), stable, bool(singular), spanned, G_x, H_x)
+
+
+def verdict(steady: Steady) -> Linear:
+    """What kind of solution the model linearised at a steady state has; the matrices are empty
+    unless there is exactly one.
+    """
+    made_by("linearise", "steady", steady, Steady, "steady_state(model, params)")
+    blocks = steady.blocks
+    if not all(np.all(np.isfinite(block)) for block in blocks.values()):
+        raise ModelError(
+            message(
+                f"{steady.model.name}, linearised",
+                "a derivative at the steady state is not finite.",
+                "The linear model is made of the derivatives of all equations.",
+                "look for a root or a logarithm of zero.",
+            )
         )
-    )
+    found = klein(*(blocks[name] for name in MOVING))
     exploding = [
         f"{name!r} by {rho:.6g}"
         for name, rho in zip(steady.model.layouts[2].names, steady.rho, strict=True)
         if abs(rho) >= UNIT
     ]
-    words = _words(steady, kind, stable, np.sort(eigenvalues), bool(singular), spanned)
+    kind, words = found.verdict, _words(steady, found)
     if exploding and kind == "determinate":
         kind = "no stable solution"
         words = message(
@@ -140,12 +160,10 @@ def verdict(steady: Steady) -> Linear:
             "A shock follows z' = rho z + e, with rho of size up to 1.",
             "correct the model's persistence or its parameters.",
         )
-    found = Linear(steady, kind, np.sort(eigenvalues), words, *[np.zeros((0, 0))] * 4)
+    linear = Linear(steady, kind, found.eigenvalues, words, *[np.zeros((0, 0))] * 4)
     if kind != "determinate":
-        return found
-    G_x = np.linalg.solve(Z11.T, Z21.T).T
-    H_x = np.linalg.solve(Z11.T, (Z11 @ np.linalg.solve(T[:nx, :nx], S[:nx, :nx])).T).T
-    return replace(found, G_x=G_x, H_x=H_x, **_shocks(steady, G_x))
+        return linear
+    return replace(linear, G_x=found.G_x, H_x=found.H_x, **_shocks(steady, found.G_x))
 
 
 def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
@@ -168,18 +186,17 @@ def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
     return {"G_z": solved[:nu], "H_z": solved[nu:]}
 
 
-def _words(
-    steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, singular: bool, spanned: bool
-) -> str:
+def _words(steady: Steady, found: Klein) -> str:
     where, states = f"{steady.model.name}, linearised", steady.x.size
+    kind, eigenvalues = found.verdict, found.eigenvalues
     finite = eigenvalues[np.isfinite(eigenvalues)]
     listed = ", ".join(f"{value:.6g}" for value in finite) + (
         f", and {eigenvalues.size - finite.size} infinite" if finite.size < eigenvalues.size else ""
     )
-    listing = f"{stable} stable eigenvalues for {states} states; their sizes are {listed}"
+    listing = f"{found.stable} stable eigenvalues for {states} states; their sizes are {listed}"
     if kind == "determinate":
         return f"{where}: determinate, {listing}."
-    if singular:
+    if found.singular:
         blocks = steady.blocks  # where the pencil is singular, so is it at any number
         between = np.hstack(
             [blocks["u"] + 0.7 * blocks["u_next"], blocks["x"] + 0.7 * blocks["x_next"]]
@@ -192,7 +209,7 @@ def _words(
             "Each variable needs an equation of its own.",
             "look for an equation that is written twice, or a variable that is in none.",
         )
-    if not spanned:
+    if not found.spanned:
         return message(
             where,
             f"no stable solution: {listing}, which do not span the states.",

@@ -43,16 +43,10 @@ def search(
     The unknowns of a period are its controls and the states of the next one. `end` is u*, x*, G_x,
     G_z: at the last date u = u* + G_x (x - x*) + G_z z.
     """
-    u_star, x_star, G_x, G_z = end
-    periods, nu = guess.shape[0], u_star.size
-    params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
+    G_x = end[2]
 
     def evaluate(point: Any) -> Any:
-        u_last = u_star + G_x @ (point[-1, nu:] - x_star) + G_z @ z[-1]
-        x = jnp.concatenate([x0[None], point[:-1, nu:]])
-        u_next = jnp.concatenate([point[1:, :nu], u_last[None]])
-        by_date = jnp.concatenate([point[:, :nu], x, z[:-1], u_next, point[:, nu:], z[1:]], 1)
-        entries = local.entries(jnp.concatenate([params, by_date.T])).T
+        entries = stacked(local, point, theta, end, x0, z)
         return entries[:, : local.rows], entries
 
     def direction(residual: Any, entries: Any) -> Any:
@@ -65,6 +59,25 @@ def search(
         ended.turns,
         ended.ended,
     )
+
+
+def stacked(
+    local: Local,
+    point: Float[Array, "periods v"],
+    theta: Float[Array, "p"],
+    end: tuple[Any, Any, Any, Any],
+    x0: Float[Array, "x"],
+    z: Float[Array, "dates z"],
+) -> Float[Array, "periods entries"]:
+    """Residuals and derivatives of all periods."""
+    u_star, x_star, G_x, G_z = end
+    periods, nu = point.shape[0], u_star.size
+    params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
+    u_last = u_star + G_x @ (point[-1, nu:] - x_star) + G_z @ z[-1]
+    x = jnp.concatenate([x0[None], point[:-1, nu:]])
+    u_next = jnp.concatenate([point[1:, :nu], u_last[None]])
+    by_date = jnp.concatenate([point[:, :nu], x, z[:-1], u_next, point[:, nu:], z[1:]], 1)
+    return local.entries(jnp.concatenate([params, by_date.T])).T
 
 
 def eliminate(
@@ -99,6 +112,43 @@ def eliminate(
         backward, jnp.concatenate([G_last, jnp.zeros((nu, 1))], 1), entries, reverse=True
     )
     return lax.scan(forward, jnp.zeros(nx), solved)[1]
+
+
+def stepped(
+    local: Local,
+    entries: Float[Array, "periods entries"],
+    residual: Float[Array, "periods v"],
+    G_last: Float[Array, "u x"],
+) -> Float[Array, "periods v"]:
+    """What `eliminate` gives for other residuals, in which it is linear: what does not depend on
+    them is computed before, so that JAX can transpose the rest.
+    """
+    nu, nx = G_last.shape
+    read = local.columns("u_next")
+    where = np.concatenate([local.read(("u", "x_next", "x")), local.index["u_next"][:, read]], 1)
+
+    def factored(G: Any, entries: Any) -> Any:
+        F_u, F_x_next, F_x, F_u_next = jnp.split(
+            elements(entries, where), (nu, nu + nx, nu + 2 * nx), axis=1
+        )
+        matrix = jnp.concatenate([F_u, F_x_next + F_u_next @ G[read]], 1)
+        moved = -jnp.linalg.solve(matrix, F_x)
+        return moved[:nu], (matrix, F_u_next, moved)
+
+    def backward(ahead: Any, given: Any) -> Any:
+        matrix, F_u_next, side = given
+        own = -jnp.linalg.solve(matrix, side + F_u_next @ ahead[read])
+        return own[:nu], own
+
+    def forward(dx: Any, given: Any) -> Any:
+        moved, own = given
+        step = moved @ dx + own
+        return step[nu:], step
+
+    _, (matrix, F_u_next, moved) = lax.scan(factored, G_last, entries, reverse=True)
+    sides = (matrix, F_u_next, residual)
+    own = lax.scan(backward, jnp.zeros(nu), sides, reverse=True)[1]
+    return lax.scan(forward, jnp.zeros(nx), (moved, own))[1]
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ path evaluates all its periods at once.
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -33,7 +34,26 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "expm1": lax.expm1,
     "logistic": lax.logistic,
 }
-BINARY: dict[str, Callable[[Any, Any], Any]] = {"mul": lax.mul, "pow": lax.pow}
+
+
+@jax.custom_jvp
+def power(base: Values, exponent: Values) -> Values:
+    """A power whose derivatives are finite where the base is negative and the exponent whole:
+    that of `lax.pow` by an exponent that does not move is zero times a logarithm that is NaN.
+    """
+    return lax.pow(base, exponent)
+
+
+@power.defjvp
+def _power_moves(at: tuple[Values, Values], moved: tuple[Values, Values]) -> tuple[Values, Values]:
+    (base, exponent), (by_base, by_exponent) = at, moved
+    value, positive = power(base, exponent), base > 0.0
+    slope = jnp.where(exponent == 0.0, 0.0, exponent * power(base, exponent - 1.0))
+    log = jnp.where(positive, jnp.log(jnp.where(positive, base, 1.0)), 0.0)
+    return value, slope * by_base + value * log * by_exponent
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {"mul": lax.mul, "pow": power}
 
 
 class Rolled:

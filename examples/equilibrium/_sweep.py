@@ -5,6 +5,7 @@ Within a mesh of devices each has its share of the draws.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from examples.equilibrium import _path, _steady
 from examples.equilibrium._calibration import Calibration, calibration
 from examples.equilibrium._ends import SETTLED, off
 from examples.equilibrium._fail import ModelError, NotSettled, message
 from examples.equilibrium._given import count, made_by, numbers
+from examples.equilibrium._implicit import VERDICTS, Solution, solved
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED
 from examples.equilibrium._variables import Layout
@@ -112,6 +114,67 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
     return Sweep(
         model, settled, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """The solution of each draw, rows are draws.
+
+    Args:
+        solution: Steady states and policies; NaN where there is not exactly one.
+        verdict: In words, of `VERDICTS`.
+        value: That of the function that was given, if one was.
+        gradient: Its derivatives, a group like the parameters.
+    """
+
+    solution: Solution
+    verdict: np.ndarray
+    value: np.ndarray | None
+    gradient: PyTree
+
+
+def solutions(
+    model: Model, params: PyTree, of: Callable[[Solution], Float[Array, ""]] | None = None
+) -> Draws:
+    """Steady state, policy and verdict for many parameters in one program, and the gradient of a
+    number that is made of them.
+
+    Args:
+        model: The model.
+        params: Parameters; those that vary have a leading axis of draws.
+        of: From a `Solution` to a number; pass the same function again for the same program.
+    """
+    made_by("solutions", "model", model, Model, "Model(...)")
+    theta = _drawn(model.parameters, params, f"{model.name}, solutions, parameters")
+    _ = model.theta(model.params)
+    with jax.enable_x64(True):
+        found, value, slopes = jax.device_get(_solutions(model, of)(theta, calibration(model, {})))
+    words = np.array(VERDICTS)[found.verdict]
+    if of is None:
+        return Draws(found, words, None, None)
+    return Draws(found, words, value, model.parameters.group(slopes))
+
+
+@lru_cache(maxsize=64)
+def _solutions(
+    model: Model, of: Callable[[Solution], Float[Array, ""]] | None
+) -> Callable[..., PyTree]:
+    import jitney
+
+    @jitney.optimize(vmap="draw")
+    def draws(theta: Float[Array, "p"], targets: Calibration) -> PyTree:
+        if of is None:
+            found = solved(model, theta, targets)
+            return found, jnp.zeros(()), jnp.zeros_like(theta)
+
+        def value(theta: Float[Array, "p"]) -> tuple[Float[Array, ""], Solution]:
+            found = solved(model, theta, targets)
+            return of(found), found
+
+        (number, found), slopes = jax.value_and_grad(value, has_aux=True)(theta)
+        return found, number, slopes
+
+    return draws
 
 
 def arguments(model: Model, params: Any, off: Any, z0: Any, dates: int) -> tuple[Any, ...]:

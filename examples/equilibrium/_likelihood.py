@@ -1,0 +1,117 @@
+"""The likelihood of data under a linear solution: a Kalman filter that starts from the stationary
+distribution, one scan over dates. Its gradient is JAX's own.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PyTree
+
+from examples.equilibrium._fail import ModelError, message
+from examples.equilibrium._given import in_float64, made_by, real, shown
+from examples.equilibrium._implicit import Solution
+from examples.equilibrium._model import Model
+from examples.equilibrium._moments import Matrix, matrix, system
+from examples.equilibrium._sylvester import sylvester
+
+Vector = Float[Array, "size"]
+
+
+def log_likelihood(
+    model: Model,
+    found: Solution,
+    data: Float[Array, "dates y"],
+    observed: Sequence[str],
+    covariance: PyTree,
+    errors: Float[Array, "y"] | float = 0.0,
+) -> Float[Array, ""]:
+    """The logarithm of the density of data, under `jit`, `vmap` and `grad`.
+
+    Args:
+        model: The model.
+        found: What `solution` gives.
+        data: Levels of the observed variables, rows are dates; NaN where there is none.
+        observed: Names of controls, states or shocks. A state is as it is at the beginning of a
+            date.
+        covariance: Of the innovations of shocks: a matrix, or a group like the shocks with their
+            variances.
+        errors: Variances of measurement errors, which are independent.
+
+    Returns:
+        A number; NaN where there is not exactly one stable solution, with a unit root, and where
+        fewer shocks and errors than observed variables make the density infinite or zero.
+    """
+    where = f"{model.name}, likelihood"
+    in_float64(where)
+    made_by(where, "found", found, Solution, "solution(model, params)")
+    if isinstance(observed, str) or not len(observed):
+        raise ModelError(
+            message(
+                where,
+                f"observed is {observed!r}.",
+                "It is a list of names of variables.",
+                'pass observed=["y", "pi"].',
+            )
+        )
+    given = jnp.asarray(real(where, "data", data), jnp.float64)
+    if given.ndim != 2 or given.shape[1] != len(observed):
+        raise ModelError(
+            message(
+                where,
+                f"data has shape {given.shape}.",
+                f"Rows are dates and columns {', '.join(observed)}.",
+                "pass such a matrix.",
+            )
+        )
+    A, B, C = system(model, found, observed)
+    noise = B @ matrix(model, covariance, where) @ B.T
+    spread = jnp.asarray(real(where, "errors", errors), jnp.float64)
+    if not isinstance(spread, jax.core.Tracer) and np.any(np.asarray(spread) < 0.0):
+        raise ModelError(
+            message(
+                where,
+                f"errors is {shown(errors)}.",
+                "Measurement errors have variances, which are not negative.",
+                "pass squares of standard deviations.",
+            )
+        )
+    spread = jnp.broadcast_to(spread, C.shape[:1])
+    return kalman(A, noise, C, spread, given - _levels(model, found, observed))
+
+
+def _levels(model: Model, found: Solution, observed: Sequence[str]) -> Vector:
+    """The observed variables in the steady state."""
+    names = [name for layout in model.layouts for name in layout.names]
+    every = jnp.concatenate([found.u, found.x, jnp.zeros_like(found.rho)])
+    return every[np.array([names.index(name) for name in observed], int)]
+
+
+def kalman(A: Matrix, noise: Matrix, C: Matrix, errors: Vector, data: Matrix) -> Float[Array, ""]:
+    """The likelihood of y = C s + error, s' = A s + e, from the stationary distribution of s."""
+    size = len(A)
+    start = sylvester(jnp.eye(size), -A, A.T, noise)
+
+    def date(state: tuple[Vector, Matrix], y: Vector) -> tuple[tuple[Vector, Matrix], Array]:
+        mean, variance = state
+        there = ~jnp.isnan(y)
+        # what is missing is a zero that was seen with variance one and says nothing of the state
+        seen = jnp.where(there[:, None], C, 0.0)
+        off = jnp.where(there, y, 0.0) - seen @ mean
+        share = seen @ variance
+        total = share @ seen.T + jnp.diag(jnp.where(there, errors, 1.0))
+        root = jnp.linalg.cholesky(total)
+        scaled = jax.scipy.linalg.solve_triangular(root, off, lower=True)
+        gains = jax.scipy.linalg.solve_triangular(root, share, lower=True)
+        mean, variance = mean + gains.T @ scaled, variance - gains.T @ gains
+        density = -0.5 * (
+            scaled @ scaled
+            + 2.0 * jnp.sum(jnp.log(jnp.diagonal(root)))
+            + jnp.sum(there) * jnp.log(2.0 * jnp.pi)
+        )
+        return (A @ mean, A @ variance @ A.T + noise), density
+
+    _, densities = lax.scan(date, (jnp.zeros(size), start), data)
+    return jnp.sum(densities)

@@ -1,0 +1,66 @@
+"""The linear equation of policies and their derivatives, M Y + N Y H = C.
+
+Its solution is a sum over the future, Y = C' + A Y H with A = -M^-1 N and C' = M^-1 C, which a
+doubling sums: each turn adds as many terms as all before it (Smith 1968). The roots of A are the
+inverses of the explosive ones, those of H the stable ones, so the sum converges wherever there is
+one stable solution, with unit roots and with repeated ones.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+# 2^40 terms. What has not converged by then has two roots whose product is within 1e-11 of one: it
+# has no sum, and is NaN
+TURNS = 40
+CLOSE = 1e-17  # of the largest element, for a term that no longer counts
+
+Square = Float[Array, "n n"]
+Columns = Float[Array, "n m"]
+State = tuple[Square, Columns, Columns, Columns, Array]
+
+
+def sylvester(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Columns:
+    """Y with M Y + N Y H = C; linear in C, and differentiable in all to any order."""
+
+    def left(Y: Columns) -> Columns:
+        return M @ Y + N @ Y @ H
+
+    def solve(_: object, side: Columns) -> Columns:
+        return _doubled(M, N, H, side)
+
+    def transposed(_: object, side: Columns) -> Columns:
+        return _doubled(M.T, N.T, H.T, side)
+
+    return lax.custom_linear_solve(left, C, solve, transposed)
+
+
+def _doubled(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Columns:
+    factors = jax.scipy.linalg.lu_factor(M)
+    A = -jax.scipy.linalg.lu_solve(factors, N)
+    first = _summed(A, H, jax.scipy.linalg.lu_solve(factors, C))
+    # what rounding left is summed once more
+    left = C - M @ first - N @ first @ H
+    return first + _summed(A, H, jax.scipy.linalg.lu_solve(factors, left))
+
+
+def _summed(A: Square, H: Float[Array, "m m"], Y: Columns) -> Columns:
+    """The sum of A^k Y H^k."""
+
+    def counts(Y: Columns, term: Columns) -> Array:
+        # of NaN nothing is larger, so they end it
+        return jnp.max(jnp.abs(term), initial=0.0) > CLOSE * jnp.max(jnp.abs(Y), initial=0.0)
+
+    def goes_on(state: State) -> Array:
+        _, _, Y, term, turn = state
+        return counts(Y, term) & (turn < TURNS)
+
+    def double(state: State) -> State:
+        A, H, Y, _, turn = state
+        term = A @ Y @ H
+        return A @ A, H @ H, Y + term, term, turn + 1
+
+    first = (A, H, Y, Y, jnp.zeros((), jnp.int32))
+    _, _, Y, term, _ = lax.while_loop(goes_on, double, first)
+    return jnp.where(counts(Y, term), jnp.nan, Y)
