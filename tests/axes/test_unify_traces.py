@@ -87,6 +87,19 @@ def test_python_that_looks_at_sizes_is_padded(name):
     assert "traced at sizes" in str(program.plan(data(8)))
 
 
+def test_a_plan_refuses_a_size_in_a_result_as_the_call_does():
+    """Exact size in both, with what to write: as an array it is a result like any other."""
+    program = padded(lambda x: (jnp.sum(x), len(x)))
+    (fill,) = (d for d in program.plan(data(6)).to_dict()["decisions"] if d["name"] == "fill")
+    assert "returns something besides arrays that depends on the size" in fill["why"]
+    with pytest.warns(jitney.JitneyWarning, match=r"jnp\.asarray"):
+        assert program(data(6))[1] == 6
+
+    program = padded(lambda x: (jnp.sum(x), jnp.asarray(len(x))))
+    assert [int(program(data(n))[1]) for n in (6, 7)] == [6, 7]
+    assert program.stats.traces == 1
+
+
 ONE_SIZE = 11
 GUESSED_WRONG = {
     "a branch for one size": lambda x: x + 1 if len(x) == ONE_SIZE else x - 1,

@@ -4,9 +4,11 @@ returns.
 
 from __future__ import annotations
 
+import argparse
 import collections.abc
 import threading
 import types
+from collections import UserDict, deque
 from typing import Any
 
 import equinox as eqx
@@ -510,6 +512,27 @@ CASES = [
         lambda: optimize(static="s")(lambda x, s: x * s[0])(X, UnkeyedRead()),
         lambda: optimize(static="s")(lambda x, s: x * s[0])(X, np.asarray(UnkeyedRead())),
         HOST,
+    ),
+    Remedy(
+        f"{STATICS}:_numbers",
+        "pass `dict(...)` of it",
+        lambda: optimize(lambda x, s: x * s["a"])(X, UserDict(a=2.0)),
+        lambda: optimize(lambda x, s: x * s["a"])(X, dict(UserDict(a=2.0))),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{STATICS}:_numbers",
+        "pass `list(...)` of it",
+        lambda: optimize(lambda x, s: x * s[0])(X, deque([2.0])),
+        lambda: optimize(lambda x, s: x * s[0])(X, list(deque([2.0]))),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{STATICS}:_numbers",
+        "pass `vars(...)` of it",
+        lambda: optimize(lambda x, s: x * s.a)(X, argparse.Namespace(a=2.0)),
+        lambda: optimize(lambda x, s: x * s["a"])(X, vars(argparse.Namespace(a=2.0))),
+        2 * HOST,
     ),
     # Static values.
     Remedy(

@@ -5,6 +5,7 @@ transforms, simulations, tests.
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from beartype import beartype
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 import jitney
 import jitney.testing
@@ -172,6 +173,48 @@ def many(f, values):
 
 def by(x, s):
     return x * s
+
+
+def by_traced(x, s: Int[ArrayLike, ""]):
+    return x * s
+
+
+def signed(x, s):
+    return x if s > 0 else -x
+
+
+def signed_traced(x, s):
+    return jnp.where(s > 0, x, -x)
+
+
+class Advance(NamedTuple):
+    x: Array
+    n: int
+
+
+class AdvanceTraced(NamedTuple):
+    x: Array
+    n: Int[Array, ""]
+
+
+X_SCALE = 2.0
+
+
+@dataclasses.dataclass
+class Loose:
+    x: float
+    n: float
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    x: float
+    n: float
+
+
+def advanced(x, state):
+    return x * state.x + state.n
 
 
 def by_name(x, name):
@@ -377,6 +420,34 @@ CASES = [
         np.ones(3),
     ),
     # Static values that vary.
+    Remedy(
+        f"{VARIETY}_on_number",
+        "make … an array where it is made, jnp.asarray(...), and annotate it …[Array",
+        lambda: many(optimize(advanced), [Advance(X, n) for n in range(3)]),
+        lambda: many(optimize(advanced), [AdvanceTraced(X, jnp.asarray(n)) for n in range(3)]),
+        HOST * HOST + 2,
+    ),
+    Remedy(
+        f"{VARIETY}_on_number",
+        "register `…` with JAX",
+        lambda: many(optimize(advanced), [Loose(X_SCALE, float(n)) for n in range(3)]),
+        lambda: many(optimize(advanced), [Registered(X_SCALE, float(n)) for n in range(3)]),
+        HOST * X_SCALE + 2,
+    ),
+    Remedy(
+        f"{VARIETY}_on_number",
+        "annotate …: …[ArrayLike",
+        lambda: many(optimize(by), [2, 3, 4]),
+        lambda: many(optimize(by_traced), [2, 3, 4]),
+        4 * HOST,
+    ),
+    Remedy(
+        f"{VARIETY}_on_number",
+        "decide there with jnp.where or jax.lax.cond",
+        lambda: many(optimize(signed), [1.0, 2.0, -3.0]),
+        lambda: many(optimize(signed_traced), [1.0, 2.0, -3.0]),
+        -HOST,
+    ),
     Remedy(
         VARIETY,
         "if the computation depends on … in few ways",

@@ -77,6 +77,12 @@ def kept_shape(x, n):
     return jnp.where(jnp.arange(x.shape[0]) < n, x, 0)
 
 
+def positive(x):
+    """At most so many, and zeros in place of those that are not there."""
+    places = jnp.nonzero(x > 0, size=10, fill_value=len(x))
+    return jnp.sum(x.at[places].get(mode="fill", fill_value=0))
+
+
 def cut_fixed(x, n):
     return lax.dynamic_slice(x, (0,), (2,))
 
@@ -273,10 +279,17 @@ CASES = [
     ),
     Remedy(
         KEEP,
-        "x[jnp.nonzero(mask, size=10, fill_value=0)]",
-        lambda: optimize(lambda x: x[x > 0])(X),
-        lambda: optimize(lambda x: x[jnp.nonzero(x > 0, size=2, fill_value=0)])(X),
-        HOST[HOST > 0],
+        "or jnp.where(mask, y, x), for x.at[mask].set(y)",
+        lambda: optimize(lambda x: x.at[x > 0].set(9 * x[0]))(X),
+        lambda: optimize(lambda x: jnp.where(x > 0, 9 * x[0], x))(X),
+        np.where(HOST > 0, 9 * HOST[0], HOST),
+    ),
+    Remedy(
+        KEEP,
+        'x.at[jnp.nonzero(mask, size=10, fill_value=len(x))].get(mode="fill", fill_value=0)',
+        lambda: optimize(lambda x: x[x > 0].sum())(X),
+        lambda: optimize(positive)(X),
+        HOST[HOST > 0].sum(),
     ),
     Remedy(
         KEEP,

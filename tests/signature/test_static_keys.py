@@ -181,12 +181,27 @@ def test_a_dataclass_by_identity_is_itself():
     assert static_key(one) == static_key(one) != static_key(Handle(1))
 
 
+class Unkeyed:
+    """A class of the user's, which can get a hash."""
+
+    __hash__ = None
+
+
 def test_a_value_without_a_key_is_refused():
-    """The type is named, and what to do about it; also where it hides inside."""
-    for value in (bytearray(b"a"), [bytearray(b"a")], Loose({"k": types.SimpleNamespace(n=1)})):
+    """The type is named, and what to do about it; also where it hides inside. A class of Python's
+    own cannot be changed.
+    """
+    for value, fix in (
+        (Unkeyed(), "give the type `__hash__` and `__eq__`"),
+        ([Unkeyed()], "give the type `__hash__` and `__eq__`"),
+        ([bytearray(b"a")], "pass `list(...)` of it"),
+        ({}.keys(), "pass `list(...)` of it"),
+        (collections.UserDict(a=1), "pass `dict(...)` of it"),
+        (Loose({"k": types.SimpleNamespace(n=1)}), "pass `vars(...)` of it"),
+    ):
         with pytest.raises(StaticError, match="has no key") as caught:
             static_key(value)
-        assert "give the type `__hash__` and `__eq__`" in str(caught.value)
+        assert fix in str(caught.value)
 
 
 def test_a_value_that_contains_itself_is_refused():

@@ -479,8 +479,10 @@ class CallPlanner:
             mask, fill = plan.of(Mask), plan.of(Fill)
             if mask is None or fill is None:
                 return plan
+            outcome = Outcome()
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
-                reason = mask.prove(self.body_inside(plan, Mask)).program.each
+                reason = mask.prove(self.body_inside(plan, Mask, outcome)).program.each
+            outcome.refuse_differences()
         except Refused as refusal:
             # In a shorter bucket it may be one program.
             tops = {} if fill is None else fill.narrower(refusal, request)

@@ -176,9 +176,12 @@ def _advice_on_number(layout: Layout, i: int, value: object) -> str:
             f"it is {layout.held[i]}: decide there with jnp.where or jax.lax.cond, or let it be the"
             " size of a named axis, if it is one."
         )
-    if path != argument:
-        return f"make {path!r} an array where it is made, jnp.asarray(...): arrays are traced."
     kind = "Int" if isinstance(value, int) else "Float"
+    if path != argument:
+        return (
+            f"make {path!r} an array where it is made, jnp.asarray(...), and annotate it"
+            f' {kind}[Array, ""], if it has an annotation: arrays are traced.'
+        )
     return (
         f'annotate {argument}: {kind}[ArrayLike, ""], if it is data: it is traced then. If it is a'
         " size, let it be that of a named axis, and share programs with `pad`."

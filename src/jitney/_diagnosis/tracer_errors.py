@@ -42,8 +42,8 @@ _RULES: dict[Kind, str] = {
         " the shape of what it gives."
     ),
     "mask": (
-        "While a function is traced, arrays have no value, and how many elements a mask takes is"
-        " the shape of what it gives."
+        "While a function is traced, arrays have no value, and how many elements a mask takes is a"
+        " shape."
     ),
     "size": (
         "While a function is traced, arrays have no value, and how many elements there are is the"
@@ -79,8 +79,9 @@ _DATA: dict[Kind, str] = {
 }
 _KEEP = {
     "mask": (
-        "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask,"
-        " size=10, fill_value=0)]."
+        "keep the shape with jnp.where(mask, x, 0), for x[mask], or jnp.where(mask, y, x), for"
+        " x.at[mask].set(y); or say how many at most: x.at[jnp.nonzero(mask, size=10,"
+        ' fill_value=len(x))].get(mode="fill", fill_value=0).'
     ),
     "size": (
         "say how many at most with `size=` (and `fill_value=`), or keep the shape with the three"

@@ -17,9 +17,10 @@ import dataclasses
 import enum
 import functools
 import gc
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -390,13 +391,19 @@ def has_hash(value: object) -> bool:
 
 
 def _numbers(value: object) -> str:
-    """Advice on what to pass in place of a table or another library's array, whose class the user
-    cannot change; "" for other values.
+    """Advice on what to pass in place of a value whose class the user cannot change: a table,
+    another library's array, a container or a namespace of the standard library; "" for others.
     """
     if hasattr(type(value), "to_numpy"):
         return "pass `.to_numpy()` of it: an array is keyed by its numbers."
     if hasattr(type(value), "__array__"):
         return "pass `np.asarray` of it: an array is keyed by its numbers."
+    if isinstance(value, Mapping):
+        return "pass `dict(...)` of it: a dict is keyed by value."
+    if isinstance(value, (Collection, memoryview)):
+        return "pass `list(...)` of it: a list is keyed by value."
+    if type(value).__module__ in sys.stdlib_module_names and hasattr(value, "__dict__"):
+        return "pass `vars(...)` of it: a dict is keyed by value."
     return ""
 
 

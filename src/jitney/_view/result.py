@@ -124,7 +124,11 @@ class Outcome:
         has_symbols = any(is_symbolic(value) for _, rest in self.seen for _, value in rest)
         first, *others = [_form(treedef, rest) for treedef, rest in self.seen]
         if has_symbols or any(other != first for other in others):
-            raise Refused("", "returns something besides arrays that depends on the size")
+            raise Refused(
+                "",
+                "returns something besides arrays that depends on the size; return a number as"
+                " jnp.asarray(...) of it",
+            )
         del self.seen[1:]
 
     def whole(self, arrays: Sequence[object]) -> object:
