@@ -37,6 +37,7 @@ from ..._jax.jaxprs import (
     while_parts,
 )
 from ..._jax.primitives import CALLS, PLAIN_CALLS, REMATS
+from ..._jax.program_parts import written_by
 from ..._jax.trees import Tracer
 from ..._jax.typed import AnyJaxpr, Array, Aval, ClosedJaxpr, JaxprEqn, Value, Values
 from ..dims import Dim, evaluate
@@ -68,7 +69,7 @@ _SIZES = frozenset(
     )
 )
 """Parameters that may hold sizes, which rules read as such."""
-# Parameters that hold functions which differentiate, after all derivatives have been taken.
+# Parameters that follow from the name of a scatter; `written_by` compares the others.
 _UNREAD = ("update_jaxpr", "update_consts")
 _LONGEST = 40
 
@@ -467,6 +468,8 @@ class Unifier:
         changed: dict[str, Value] = {}
         if self.is_one:
             return changed
+        if not _is_same(written_by(eqn.params) for eqn in eqns):
+            self._differ("applies a function that its size changes")
         first = eqns[0].params
         if not _is_same(tuple(sorted(eqn.params)) for eqn in eqns):
             self._differ("does other operations at each size")
