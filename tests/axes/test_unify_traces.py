@@ -307,3 +307,15 @@ def test_linear_solves_along_the_axis(name, of):
 
     fn = solve if of == "value" else jax.grad(lambda x: jnp.sum(solve(x) ** 2))
     assert check(padded(fn), fn, (5, 6, 8, 16)) == []
+
+
+def test_a_function_that_is_applied_in_place_may_hold_the_size():
+    """It is a parameter of the scatter, and no operand."""
+
+    def scaled(x):
+        return x.at[0].apply(lambda v: v * np.float32(len(x)))
+
+    f = padded(scaled)
+    with pytest.warns(jitney.errors.PaddingWarning, match="applies a function that its size"):
+        firsts = [f(data(n))[0] for n in (5, 6)]
+    np.testing.assert_allclose(firsts, [data(n)[0] * n for n in (5, 6)], rtol=1e-6)

@@ -487,6 +487,9 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
     partly = [update_dims[axis] for axis in _partial_axes(op)]
     if partly and op.name not in SCATTERS and any(is_ragged(dim) or dim != 1 for dim in several):
         yield refuse(op, partly, "writes several windows of it over each other")
+    # Padding that is written as it is there would be the function of it.
+    if partly and op.name not in SCATTERS and op.params.get("update_jaxpr") is not None:
+        yield refuse(op, partly, "applies a function to a part of an array that ends with it")
 
 
 def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:

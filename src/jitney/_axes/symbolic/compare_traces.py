@@ -32,6 +32,7 @@ from ..._jax.jaxprs import (
     solve_operands,
     while_parts,
 )
+from ..._jax.program_parts import written_by
 from ..._jax.typed import NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
@@ -290,8 +291,10 @@ class Witness:
     def _plainly(self, a: Value, b: Value) -> None:
         self._pairs(a, b, a.reads, b.reads)
 
-        # The `update_jaxpr` of a scatter follows from its name.
+        # The `update_jaxpr` of a scatter follows from its name, but that of `x.at[i].apply(f)`.
         if a.name.startswith("scatter"):
+            if written_by(a.params) != written_by(b.params):
+                self._differ(a, b, what="applies a function that its size changes")
             return
         inner, other_inner = programs(a.params), programs(b.params)
         if len(inner) != len(other_inner):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ..._jax.equinox_checks import is_of_check, messages_of
+from ..._jax.program_parts import written_by
 from ..._jax.trees import Tracer
 from ..._jax.typed import Array, Aval, JaxprEqn, Value
 from ..dims import Dim
@@ -43,7 +44,7 @@ _SIZES = frozenset(
     )
 )
 """Parameters that may hold sizes, which rules read as such."""
-# Parameters that hold functions which differentiate, after all derivatives have been taken.
+# Parameters that follow from the name of a scatter; `written_by` compares the others.
 _UNREAD = ("update_jaxpr", "update_consts")
 _LONGEST = 40
 
@@ -75,6 +76,8 @@ class SampledNumbers:
         changed: dict[str, Value] = {}
         if self.is_one:
             return changed
+        if not is_same(written_by(eqn.params) for eqn in eqns):
+            raise Differs("applies a function that its size changes")
         first = eqns[0].params
         if not is_same(tuple(sorted(eqn.params)) for eqn in eqns):
             raise Differs("does other operations at each size")
