@@ -114,15 +114,11 @@ def klein(F_u: np.ndarray, F_x: np.ndarray, F_u_next: np.ndarray, F_x_next: np.n
     stable = int(np.sum(np.abs(alpha) < UNIT * np.abs(beta)))
     Z11, Z21 = Z[:nx, :nx], Z[nx:, :nx]
     spanned = bool(stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12)
-    kind: Verdict = (
-        "no stable solution"
-        if not spanned
-        else "indeterminate"
-        if singular or stable > nx
-        else "no stable solution"
-        if stable < nx
-        else "determinate"
-    )
+    kind: Verdict = "determinate"
+    if not spanned or stable < nx:
+        kind = "no stable solution"
+    if spanned and (singular or stable > nx):
+        kind = "indeterminate"
     G_x, H_x = np.zeros((0, 0)), np.zeros((0, 0))
     if kind == "determinate":
         G_x = np.linalg.solve(Z11.T, Z21.T).T

@@ -131,8 +131,8 @@ PORTS = [
     Mutation(
         "too many stable roots are one solution",
         "examples/equilibrium/_linear.py",
-        '        "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"',
-        '        "determinate" if stable >= nx else "indeterminate" if stable > nx else "no stable solution"',
+        "    if spanned and (singular or stable > nx):",
+        "    if spanned and singular:",
         (f"{_SOLUTIONS}a_passive_policy_is_indeterminate",),
     ),
     Mutation(
