@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import jitney
 from jitney._signature.static_values import Opaque, keyer_of, static_key
 from jitney.errors import StaticError
 from tests._arrays import array, random_key, weak
@@ -196,12 +197,22 @@ def test_a_value_without_a_key_is_refused():
         ([Unkeyed()], "give the type `__hash__` and `__eq__`"),
         ([bytearray(b"a")], "pass `list(...)` of it"),
         ({}.keys(), "pass `list(...)` of it"),
+        ({}.values(), "pass `list(...)` of it"),
+        ([collections.OrderedDict().values()], "pass `list(...)` of it"),
         (collections.UserDict(a=1), "pass `dict(...)` of it"),
         (Loose({"k": types.SimpleNamespace(n=1)}), "pass `vars(...)` of it"),
     ):
         with pytest.raises(StaticError, match="has no key") as caught:
             static_key(value)
         assert fix in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Python iterable type")  # JAX's own, in time an error
+def test_the_values_of_a_dict_are_refused():
+    """A view has the hash of its identity, and other numbers when its dict changes."""
+    for view in ({"a": 1.0}.values(), collections.OrderedDict(a=1.0).values()):
+        with pytest.raises(StaticError, match=r"pass `list\(...\)` of it"):
+            jitney.optimize(lambda view, x: sum(view) * x)(view, jnp.ones(()))
 
 
 def test_a_value_that_contains_itself_is_refused():

@@ -54,6 +54,7 @@ _BY_PARTS = (
     functools.partial,
     types.MethodType,
 )
+_VIEWS = frozenset({type({}.values()), type(OrderedDict[str, int]().values())})
 _ATOMS = (
     int,
     float,
@@ -219,6 +220,8 @@ def keyer_of(kind: type[object]) -> Callable[..., Hashable] | None:
         return float.hex
     if kind.__hash__ is None or has_coarse_equality(kind) or can_have_attributes(kind):
         return static_key
+    if kind in _VIEWS:
+        return static_key
     if dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
         return static_key
     if is_by_identity(kind):
@@ -381,6 +384,9 @@ def _is_record(value: object) -> TypeGuard[DataclassInstance]:
 
 
 def has_hash(value: object) -> bool:
+    # Hashed by identity, though their values change with their dict.
+    if type(value) in _VIEWS:
+        return False
     try:
         hash(value)
     # The last three: `hash` of a writable memoryview, of a record that lacks a field, of a value
