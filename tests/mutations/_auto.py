@@ -83,6 +83,13 @@ MUTATIONS = [
         (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_stays_whole",),
     ),
     Mutation(
+        "auto takes what another state of the body was traced to",
+        f"{_SOURCE}/trials.py",
+        "        if self._calls.is_changed(calls, arrays):\n",
+        "        if not calls.program:\n",
+        (f"{_CALLS}what_the_body_reads_may_change",),
+    ),
+    Mutation(
         "a short call is compiled for a slice and once more for itself",
         f"{_SOURCE}/trials.py",
         "if width is None or _is_brief(calls):",
@@ -144,8 +151,8 @@ MUTATIONS = [
     Mutation(
         "a choice is of any program of that name",
         f"{_SOURCE}/choice_record.py",
-        '_ADDRESS.sub("", str(program)),',
-        "entry.core.name,",
+        "        for part in program_parts(jaxpr):\n",
+        "        for part in [entry.core.name.encode()]:\n",
         (f"{_RECORD}a_record_is_of_one_program_and_its_options",),
     ),
     Mutation(

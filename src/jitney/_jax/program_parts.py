@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -38,11 +38,12 @@ def _constants(jaxpr: object) -> Iterator[object]:
             yield from _constants(part)
 
 
-def written_by(params: Mapping[str, Any]) -> list[bytes]:
+def written_by(params: Mapping[str, object]) -> list[bytes]:
     """Return the parts of the function that a scatter writes by: the user's, of `x.at[i].apply(f)`;
     else it follows from the name.
     """
-    program, constants = params.get("update_jaxpr"), params.get("update_consts")
+    program = params.get("update_jaxpr")
     if program is None:
         return []
-    return [*program_parts(program, tuple(constants or ()))]
+    constants = cast("Sequence[object]", params.get("update_consts") or ())
+    return [*program_parts(program, tuple(constants))]

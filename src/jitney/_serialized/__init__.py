@@ -8,8 +8,9 @@ from .._lazy import names
 
 if TYPE_CHECKING:
     from .kept import SerializedPrograms as SerializedPrograms
+    from .key import key_of as key_of
     from .mesh_layout import MeshLayout as MeshLayout
 else:
     __getattr__, __dir__, __all__ = names(
-        __name__, {"SerializedPrograms": "kept", "MeshLayout": "mesh_layout"}
+        __name__, {"SerializedPrograms": "kept", "key_of": "key", "MeshLayout": "mesh_layout"}
     )

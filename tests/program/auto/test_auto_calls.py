@@ -60,6 +60,36 @@ def test_arrays_of_a_call_are_let_go(machine):
     assert seen() is None
 
 
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "array",
+        *(pytest.param(each, marks=pytest.mark.rest) for each in ("global", "inside", "counter")),
+    ],
+)
+@pytest.mark.parametrize("cache", [True, pytest.param("program", marks=pytest.mark.rest)])
+def test_what_the_body_reads_may_change(machine, reads, cache):
+    """`jax.jit` keeps what its trace has read, and so do calls with `auto`."""
+    machine.rates = {"64 at a time": 0.1}
+    state = {"array": np.zeros(5, np.float32), "count": 0}
+
+    def body(y: Float[Array, "n"]) -> Float[Array, "n"]:
+        state["count"] += reads == "counter"
+        if reads == "inside":
+            return jax.jit(lambda x: jnp.sin(x) + state["array"])(y)
+        return jnp.sin(y) + state["array"] + state["count"]
+
+    f = optimize(**AUTO, cache=cache)(body)
+    first = np.asarray(f(ROWS))
+    if reads == "global":
+        state["array"] = np.ones(5, np.float32)
+    state["array"][:] = 1
+    for _ in range(MANY):
+        np.testing.assert_array_equal(f(ROWS), first)
+    assert f.stats.traces == 1
+    assert auto_line(f, ROWS).startswith("whole: the body now computes something else")
+
+
 def test_an_optional_mesh_comes_before_what_was_chosen(machine):
     """Without a mesh it is as if `shard` was not there; within one the devices share all."""
     machine.rates = {"64 at a time": 0.1}

@@ -23,6 +23,7 @@ from ..._signature.options import AUTO
 from ..._switches import EXACT
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls
+from ..program_digest import CHANGED, digest_now, traced_digest
 from ..runners.whole_calls import WholeCalls
 from ..runners.worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
 from . import call_times
@@ -198,8 +199,20 @@ class AutoCalls(WholeCalls):
             took = counters.total() - before
         elif events:  # it was compiled ahead
             took = counters.total() / events
+        calls.program = traced_digest(self.entry, self._traced(arrays))
         calls.compile_seconds = self.compile_seconds(took)
         return out
+
+    def _traced(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Return arrays or abstract values that the program of whole calls takes."""
+        workers = self.entry.workers
+        return (() if workers is None else workers.first_part(arrays)) or arrays
+
+    def is_changed(self, calls: CallsOfSize, arrays: Sequence[Array]) -> bool:
+        """Return whether a trace of now is of another program than that of the first call, as where
+        the body reads what has been changed since.
+        """
+        return digest_now(self.entry, self._traced(arrays)) != calls.program
 
     def compile_seconds(self, measured: float) -> float:
         """Return the seconds of the first compile; tests have their own."""
@@ -221,7 +234,7 @@ class AutoCalls(WholeCalls):
         choice = AutoChoice(way, entry, f"{way}: {told}{took}", whole - chosen)
         self.entry.core.counters.saved_seconds -= spent
         calls.choice = choice
-        if search is None:
+        if search is None or told == CHANGED:
             return
         self._buckets[calls.bucket] = choice
         least = calls.times.least or 0.0

@@ -52,6 +52,8 @@ class CallsOfSize:
         self.bucket = _bucket_key(arrays, dims, file.bucket)
         self.times = CallTimes()
         self.compile_seconds: float | None = None
+        # Digest of the program that the first call has traced.
+        self.program = ""
         self.search: Search | None = None
         self.choice: AutoChoice | None = None
 

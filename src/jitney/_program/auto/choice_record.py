@@ -25,12 +25,10 @@ from typing import cast
 import jax
 
 from ..._diagnosis.needed_values import CAUGHT, need_of
-from ..._jax.array_bytes import bytes_of
 from ..._jax.compile_cache.cache import folder
 from ..._jax.compile_cache.own_entries import delete_unfinished, path_of, read, write
-from ..._jax.jaxprs import open_jaxpr
+from ..._jax.program_parts import program_parts
 from ..._jax.settings import settings_of_programs
-from ..._jax.trees import extended, issubdtype
 from ..._jax.typed import Array
 from ..._limits import allowed_cores
 from ..._signature.option_text import option_texts
@@ -40,7 +38,6 @@ from ..compiled_calls import CompiledCalls
 from .search import WHOLE, WIDTHS, RunWay
 
 _FORMAT = 1
-_ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class RecordFile:
 
     def _digest(self) -> str | None:
         """Return the digest of all that the choice depends on; None if the body cannot be traced
-        so, or holds what has no content.
+        so.
         """
         entry = self._entry
         two: list[object] = []
@@ -140,7 +137,6 @@ class RecordFile:
             if need_of(error) is None:
                 raise
             return None
-        program, constants = open_jaxpr(jaxpr)
 
         digest = hashlib.sha256()
         texts = (
@@ -149,18 +145,11 @@ class RecordFile:
             str(entry.options.auto),
             repr(settings_of_programs()),
             str(self.bucket),
-            # Addresses of objects differ from process to process.
-            _ADDRESS.sub("", str(program)),
         )
         for text in texts:
             digest.update(f"{len(text)} {text}".encode())
-        for constant in constants:
-            shape, dtype, _ = aval_parts(constant)
-            digest.update(f"{dtype}{shape}".encode())
-            # Equal bits were proven for these constants.
-            if issubdtype(dtype, extended):
-                return None
-            digest.update(bytes_of(constant).data)
+        for part in program_parts(jaxpr):
+            digest.update(part)
         return digest.hexdigest()[:32]
 
 

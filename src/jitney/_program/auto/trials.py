@@ -22,6 +22,7 @@ from ..._jax.typed import Array
 from ..._limits import allowed_cores
 from ..._switches import EXACT
 from ..compiled_calls import CompiledCalls
+from ..program_digest import CHANGED
 from ..runners.parts import Spread
 from ..runners.worker_calls import Unsplit, element_of, refuse_effects, refuse_joint_rules
 from . import call_times
@@ -82,6 +83,10 @@ class Trials:
             search = calls.search = calls.search or self._begin(calls, arrays)
         except Unsplit as unsplit:
             self._calls.fall(calls, WHOLE, unsplit.what)
+            return self._calls.run_way(WHOLE, arrays)
+        # A way is traced now, and must be the program that the whole was traced to.
+        if self._calls.is_changed(calls, arrays):
+            self._calls.fall(calls, WHOLE, CHANGED)
             return self._calls.run_way(WHOLE, arrays)
         search.spent += call_times.clock() - began
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import jax
 import numpy as np
@@ -62,16 +63,17 @@ class Division:
             for begin, _ in self.parts
         ]
 
-    def first(self, arrays: Sequence[Array]) -> Sequence[object]:
+    def first(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the first part, without values where these have none."""
         if not any(isinstance(array, jax.ShapeDtypeStruct) for array in arrays):
             return self.cut(arrays)[0]
-        out: list[object] = []
+        out: list[Array] = []
         for array, dim in zip(arrays, self.dims, strict=True):
             if dim is not None:
                 shape, dtype, weak = aval_parts(array)
                 narrow = (*shape[:dim], self.width, *shape[dim + 1 :])
-                out.append(jax.ShapeDtypeStruct(narrow, dtype, weak_type=weak))
+                part = jax.ShapeDtypeStruct(narrow, dtype, weak_type=weak)
+                out.append(cast("Array", part))
             else:
                 out.append(array)
         return out

@@ -23,6 +23,7 @@ from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
 from ..._view.layout import is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls
+from ..program_digest import CHANGED, digest_now, traced_digest
 from .whole_calls import WholeCalls
 from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
 
@@ -95,6 +96,9 @@ class WidthCalls(WholeCalls):
     def _measured(self, arrays: Sequence[Array]) -> tuple[object, WidthChoice]:
         """Run a call, and choose the width of those like it."""
         out = self._run(None, arrays)
+        workers = self.entry.workers
+        if workers is None and traced_digest(self.entry, arrays) != digest_now(self.entry, arrays):
+            return out, WidthChoice(None, f"whole, since {CHANGED}")
         try:
             size, step, sample = self._sample(arrays)
         except Unsplit as unsplit:

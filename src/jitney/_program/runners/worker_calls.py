@@ -192,7 +192,7 @@ class WorkerCalls(WholeCalls):
                 self._programs[key] = program
         return program
 
-    def first_part(self, arrays: Sequence[Array]) -> Sequence[object]:
+    def first_part(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the arrays of the first part of a call; none if there is no program of it."""
         program = self._programs.get(call_key(arrays))
         return program.split.division.first(arrays) if isinstance(program, PartProgram) else ()

@@ -1,0 +1,62 @@
+"""Digest of what a traced program computes.
+
+A body may read what another part of the user's code changes: an array of NumPy, a global, a counter
+of its own. A program that JAX has compiled keeps what its trace has read. So where the same calls
+get a second program, it is a trace of the same digest, or it is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import jax
+
+from .. import _serialized
+from .._jax.program_parts import program_parts
+from .._jax.typed import Array
+from .._record.unsure import NotDeterministic
+from .compiled_calls import CompiledCalls
+
+CHANGED = "the body now computes something else than when it was first traced"
+
+
+def traced_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
+    """Return the digest of the program that runs calls with these arrays, which has been traced
+    right now: JAX still has the trace, unless options make another of it than `digest_now` does.
+    """
+    given = entry.core.options
+    if given.chunk or given.compiler or given.remat or given.roll or given.precision:
+        return digest_now(entry, arrays)
+    if entry.options.compiler == "fast":
+        return digest_now(entry, arrays)
+    return _kept_digest(entry, arrays) or _digest(entry.lower(arrays, "trace").jaxpr)
+
+
+def digest_now(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
+    """Return the digest of a trace of now, which nobody counts."""
+    known = _kept_digest(entry, arrays)
+    if known is not None:
+        return known
+    with entry.numbers():
+        return _digest(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+
+
+def _kept_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str | None:
+    """Return the key of a program that is kept for other processes, which has all that its trace
+    may read; None if it has no key.
+    """
+    if entry.kept is None:
+        return None
+    try:
+        with entry.numbers():
+            return _serialized.key_of(entry, arrays).text
+    except NotDeterministic:
+        return None
+
+
+def _digest(jaxpr: object) -> str:
+    digest = hashlib.sha256()
+    for part in program_parts(jaxpr):
+        digest.update(part)
+    return digest.hexdigest()
