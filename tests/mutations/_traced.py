@@ -68,4 +68,11 @@ MUTATIONS = [
         "x = lax.dynamic_slice_in_dim(x, np.int32(start), at.length, axis)",
         (f"{_UNIFY}chunks_and_streams_read_their_part_of_what_python_computes[a window]",),
     ),
+    Mutation(
+        "a callback may hold a size",
+        "src/jitney/_axes/dims.py",
+        "            parts = everything(part) if key in CALLBACKS else (part,)",
+        "            parts = (part,)",
+        ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),
+    ),
 ]
