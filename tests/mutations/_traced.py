@@ -73,6 +73,6 @@ MUTATIONS = [
         "src/jitney/_axes/dims.py",
         "            parts = everything(part) if key in CALLBACKS else (part,)",
         "            parts = (part,)",
-        ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),
+        ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[in_a_closure]",),
     ),
 ]
