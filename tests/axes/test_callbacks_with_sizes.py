@@ -58,7 +58,7 @@ def calling(made):
     return body
 
 
-@pytest.mark.core("compared", "in_a_closure")
+@pytest.mark.core("compared")
 @pytest.mark.parametrize("made", HOLDERS)
 @pytest.mark.filterwarnings("ignore::jitney.errors.PaddingWarning")
 def test_each_size_has_its_own(made):
@@ -69,7 +69,7 @@ def test_each_size_has_its_own(made):
         np.testing.assert_array_equal(f(x), body(jnp.asarray(x)))
 
 
-@pytest.mark.core("compared", "in_a_closure")
+@pytest.mark.core("compared")
 @pytest.mark.parametrize("made", HOLDERS)
 def test_it_is_not_cut(made):
     f = optimize(chunk={"n": 4})(calling(made))

@@ -70,9 +70,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a callback may hold a size",
-        "src/jitney/_axes/dims.py",
-        "            parts = everything(part) if key in CALLBACKS else (part,)",
-        "            parts = (part,)",
-        ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[in_a_closure]",),
+        "src/jitney/_axes/symbolic/graph.py",
+        "        return contents(param)",
+        '        return attribute(param, "__qualname__", type(param).__qualname__)',
+        ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),
     ),
 ]

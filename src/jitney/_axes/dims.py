@@ -21,13 +21,10 @@ import numpy as np
 from jax import export
 
 from .._extent import Expression, Unreadable, read_dim
-from .held_by_functions import everything
 from .refusal import Refused
 
 Dim = Any
 """An int, or a symbolic dimension of JAX."""
-CALLBACKS = ("callback", "callback_func")
-"""Parameters that hold functions of the user's, which are called at run time."""
 
 
 def is_ragged(dim: Dim) -> bool:
@@ -148,17 +145,13 @@ def is_multiple(dim: Dim, symbol: str) -> bool:
 
 
 def tree_dims(params: object) -> Iterator[Dim]:
-    """Yield symbolic dimensions anywhere in the parameters of an operation, sub-jaxprs aside, and
-    in what its callback holds.
-    """
+    """Yield symbolic dimensions anywhere in the parameters of an operation, sub-jaxprs aside."""
     if isinstance(params, (tuple, list)):
         for part in params:
             yield from tree_dims(part)
     elif isinstance(params, Mapping):
-        for key, part in params.items():
-            parts = everything(part) if key in CALLBACKS else (part,)
-            for each in parts:
-                yield from tree_dims(each)
+        for part in params.values():
+            yield from tree_dims(part)
     elif is_symbolic(params):
         yield params
 
