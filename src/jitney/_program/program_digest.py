@@ -15,7 +15,6 @@ import jax
 from .. import _serialized
 from .._jax.program_parts import program_parts
 from .._jax.typed import Array
-from .._record.unsure import NotDeterministic
 from .compiled_calls import CompiledCalls
 
 CHANGED = "the body now computes something else than when it was first traced"
@@ -48,6 +47,8 @@ def _kept_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str | None:
     """
     if entry.kept is None:
         return None
+    from .._record.unsure import NotDeterministic  # which other programs do not need
+
     try:
         with entry.numbers():
             return _serialized.key_of(entry, arrays).text

@@ -24,6 +24,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from ..._jax.equinox_checks import is_of_check, messages_of
 from ..._jax.jaxprs import (
     has_its_constants,
     open_jaxpr,
@@ -38,6 +39,7 @@ from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
 from ..refusal import AsksForSize, MadeOfSize
 from .constants import Evaluator, equal_bits
+from .function_contents import contents
 from .graph import Graph, Value, arguments, canonical, graph_of, place_of
 from .layout_ops import is_whole_scatter, source_view, zero_embedding
 from .number_of_size import NUMBER_OF_SIZE
@@ -52,6 +54,8 @@ _PARAMETERS = (
     " _split_transpose"
 )
 _HOW = frozenset(_PARAMETERS.split())
+# Parameters that hold functions of the user's, which are called at run time.
+_CALLED = ("callback", "callback_func")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -463,11 +467,21 @@ def _other_param(a: Value, b: Value) -> str | None:
     """The name of a parameter that differs; None if all are equal."""
     names = a.params.keys() | b.params.keys()
     for name in sorted(names - _HOW):
-        mine = canonical(a.params.get(name), a.scope)
-        other = canonical(b.params.get(name), b.scope)
-        if mine != other:
+        if name in _CALLED:
+            differs = _called(a, name) != _called(b, name)
+        else:
+            mine = canonical(a.params.get(name), a.scope)
+            differs = mine != canonical(b.params.get(name), b.scope)
+        if differs:
             return name
     return None
+
+
+def _called(value: Value, name: str) -> object:
+    """What a callback is compared by: the messages of a check, else what its function holds."""
+    if is_of_check(value.equation):
+        return messages_of(value.equation)
+    return contents(value.params.get(name))
 
 
 def _without_unit(value: Value, known: Evaluator) -> Value:
