@@ -46,6 +46,14 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="options, separated by commas: pad,chunk,stream,..."
     )
+    parser.add_argument(
+        "--among",
+        default="",
+        help="lines that come in turn: a group of _draw.py, or looks, whose Python looks at sizes",
+    )
+    parser.add_argument(
+        "--sizes", type=int, default=1, help="other sizes that a padded program runs at"
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--save", type=Path, default=None, help="a file for all findings, as JSON")
     parser.add_argument(
@@ -131,6 +139,7 @@ class _Crew:
             str(self.step),
         ]
         command += ["--until", str(self.until), "--cases", str(cases), "--only", self.options.only]
+        command += ["--among", self.options.among, "--sizes", str(self.options.sizes)]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

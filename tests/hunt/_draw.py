@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _arrays, _elementwise, _libraries, _sizes, _structure, _values
+from . import _arrays, _elementwise, _libraries, _looks, _sizes, _structure, _values
 from ._program import Program, evaluated
 from ._recipe import CLASSES, PLACE, Exact, Recipe
 from ._sizes import pick
@@ -34,6 +34,8 @@ GROUPS: Mapping[str, Sequence[Recipe]] = {
     "libraries": _libraries.RECIPES,
     "sizes": _sizes.RECIPES,
 }
+AMONG: Mapping[str, Sequence[Recipe]] = {**GROUPS, "looks": _looks.RECIPES}
+"""Operations that may come in turn; built upon are those of `GROUPS`."""
 ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
 LIGHT = [
     recipe
@@ -131,6 +133,13 @@ class Case:
     def other(self) -> int:
         """Another size of the same power of two, if there is one."""
         return self.n - 1 if self.n > 3 and (self.n - 1) & (self.n - 2) else self.n
+
+    def others(self, count: int) -> Sequence[int]:
+        """So many other sizes of the same power of two, as far as there are such."""
+        if count == 1:
+            return (self.other,)
+        low = 1 << (self.n - 1).bit_length() >> 1
+        return (*range(self.n - 1, low, -1), *range(self.n + 1, 2 * low + 1))[:count]
 
     def arrays(self, n: int) -> dict[str, Any]:
         """All arguments at a size; the same numbers each time."""

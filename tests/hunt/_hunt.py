@@ -84,9 +84,10 @@ def hunt(
     told: Callable[[str], None] = lambda text: None,
     among: Sequence[Recipe] = ALL,
     many: int = 8,
+    sizes: int = 1,
 ) -> Score:
     """Run the case of a seed and an index, under as many options as `most`, of those named in
-    `only`.
+    `only`; what is padded, at so many other `sizes` of its bucket.
     """
     case = drawn(seed, index, many, among)
     score = Score()
@@ -102,7 +103,7 @@ def hunt(
         cases = _Plain(case)
         for k in sorted(chosen):
             told(names[k])
-            _under(names[k], case, cases, score, int(rng.integers(2**31)))
+            _under(names[k], case, cases, score, int(rng.integers(2**31)), sizes)
     return score
 
 
@@ -152,7 +153,7 @@ def taken(program: Program, arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: arrays[name] for name, _ in program.takes}
 
 
-def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> None:
+def _under(option: str, case: Case, known: _Plain, score: Score, draw: int, sizes: int) -> None:
     """All expressions of a case under one option."""
 
     def way(program: Program) -> Way | None:
@@ -161,7 +162,7 @@ def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> N
         )
 
     if OPTIONS[option].together:
-        _together(option, case, known, score, way, draw)
+        _together(option, case, known, score, way, draw, sizes)
         return
     at = draw % max(len(case.expressions), 1)
     for e in (case.expressions[at:] + case.expressions[:at])[:FEW]:
@@ -169,7 +170,13 @@ def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> N
 
 
 def _together(
-    option: str, case: Case, known: _Plain, score: Score, way: Callable[[Program], Any], draw: int
+    option: str,
+    case: Case,
+    known: _Plain,
+    score: Score,
+    way: Callable[[Program], Any],
+    draw: int,
+    sizes: int,
 ) -> None:
     """Expressions that are not refused go into one program, since most of the time is the
     compiler's.
@@ -193,7 +200,8 @@ def _together(
         return
     program = joined([e.program for e in accepted])
     made = way(program)
-    for n in dict.fromkeys((case.n, case.other) if "pad" in option else (case.n,)):
+    others = case.others(sizes) if "pad" in option else ()
+    for n in dict.fromkeys((case.n, *others)):
         try:
             known.fill(way, {e.name: able[e.name] for e in accepted}, n)
             given = made.reshaped(taken(program, case.arrays(n)))
@@ -207,7 +215,7 @@ def _together(
             parts = None
         if parts is None:
             for e in accepted:
-                _alone(option, case, e, score, way, draw, counted=True)
+                _alone(option, case, e, score, way, draw, counted=True, also=others)
             return
         for e, part in zip(accepted, parts, strict=True):
             want = known.results.get((reference, e.name, n))

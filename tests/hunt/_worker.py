@@ -11,12 +11,14 @@ import resource
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from ._draw import drawn
+from ._draw import ALL, AMONG, drawn
 from ._hunt import Finding, Score, hunt
+from ._recipe import Recipe
 from ._shrink import script, shrunk
 
 MOST_MEMORY = 6 * 2**30
@@ -30,7 +32,10 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--until", type=float, required=True)  # seconds since the epoch
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--only", default="")
+    parser.add_argument("--among", default="")
+    parser.add_argument("--sizes", type=int, default=1)
     options = parser.parse_args(argv)
+    among = AMONG[options.among] if options.among else ALL
     warnings.simplefilter("ignore")
     out = sys.stdout
     sys.stdout = sys.stderr  # what programs print is no message
@@ -48,9 +53,14 @@ def main(argv: list[str]) -> None:
         began = time.time()
         told(began=index)
         score = hunt(
-            options.seed, index, only, told=lambda text, index=index: told(doing=text, index=index)
+            options.seed,
+            index,
+            only,
+            told=lambda text, index=index: told(doing=text, index=index),
+            among=among,
+            sizes=options.sizes,
         )
-        found = [_told(finding, seen, told) for finding in score.findings]
+        found = [_told(finding, seen, told, among) for finding in score.findings]
         told(index=index, seconds=round(time.time() - began, 2), findings=found, **_counts(score))
         if k % 8 == 7:
             jax.clear_caches()
@@ -69,7 +79,7 @@ def _counts(score: Score) -> dict[str, Any]:
     }
 
 
-def _told(finding: Finding, seen: set[Any], told: Any) -> dict[str, Any]:
+def _told(finding: Finding, seen: set[Any], told: Any, among: Sequence[Recipe]) -> dict[str, Any]:
     """A finding as JSON, shrunk unless its like has been."""
     told(doing=f"shrinking {finding.option}")
     like = (
@@ -82,7 +92,7 @@ def _told(finding: Finding, seen: set[Any], told: Any) -> dict[str, Any]:
     text, what = "", finding.what
     if like not in seen:
         seen.add(like)
-        case = drawn(finding.seed, finding.index)
+        case = drawn(finding.seed, finding.index, among=among)
         arrays = case.arrays(finding.n)
         original = next(
             (
