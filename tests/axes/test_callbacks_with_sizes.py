@@ -1,6 +1,8 @@
 """Callbacks that hold a size: they are called at run time, with no size but the one they hold."""
 
+from collections import deque
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +50,41 @@ def in_a_partial(n):
     return partial(lambda k, s: np.asarray(s * k, np.float32), n)
 
 
-HOLDERS = [compared, in_a_closure, in_a_list, as_a_default, in_a_partial, Times]
+def in_a_namespace(n):
+    box = SimpleNamespace(inner=SimpleNamespace(n=n))
+    return lambda s: np.asarray(s if box.inner.n == 5 else -s, np.float32)
+
+
+def in_a_deque(n):
+    box = deque([n])
+    return lambda s: np.asarray(s if box[0] == 5 else -s, np.float32)
+
+
+def in_an_array(n):
+    box = np.array([n], object)
+    return lambda s: np.asarray(s if box[0] == 5 else -s, np.float32)
+
+
+def as_an_attribute(n):
+    def made(s):
+        return np.asarray(s if made.n == 5 else -s, np.float32)
+
+    made.n = n
+    return made
+
+
+HOLDERS = [
+    in_a_namespace,
+    in_a_deque,
+    in_an_array,
+    as_an_attribute,
+    compared,
+    in_a_closure,
+    in_a_list,
+    as_a_default,
+    in_a_partial,
+    Times,
+]
 
 
 def calling(made):
@@ -58,7 +94,7 @@ def calling(made):
     return body
 
 
-@pytest.mark.core("compared")
+@pytest.mark.core("compared", "in_a_namespace")
 @pytest.mark.parametrize("made", HOLDERS)
 @pytest.mark.filterwarnings("ignore::jitney.errors.PaddingWarning")
 def test_each_size_has_its_own(made):

@@ -24,8 +24,13 @@ def program_parts(
     text = _ADDRESS.sub("", str(open_jaxpr(jaxpr)[0]))
     yield f"{len(text)} {text}".encode()
     for value in (*constants, *_constants(jaxpr)):
-        is_key = issubdtype(attribute(value, "dtype", np.float32), extended)
-        yield bytes_of(words_of_keys(value) if is_key else value).tobytes()
+        yield content_of(value)
+
+
+def content_of(value: object) -> bytes:
+    """Return the bits of an array or a number, random keys among them."""
+    is_key = issubdtype(attribute(value, "dtype", np.float32), extended)
+    return bytes_of(words_of_keys(value) if is_key else value).tobytes()
 
 
 def _constants(jaxpr: object) -> Iterator[object]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-import jax
-
 from .. import _serialized
 from .._jax.program_parts import program_parts
 from .._jax.typed import Array
@@ -21,24 +19,16 @@ CHANGED = "the body now computes something else than when it was first traced"
 
 
 def traced_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
-    """Return the digest of the program that runs calls with these arrays, which has been traced
-    right now: JAX still has the trace, unless options make another of it than `digest_now` does.
+    """Return the digest of the program that runs calls with these arrays, which has been traced:
+    JAX still has the trace.
     """
-    given = entry.core.options
-    if given.chunk or given.compiler or given.remat or given.roll or given.precision:
-        return digest_now(entry, arrays)
-    if entry.options.compiler == "fast":
-        return digest_now(entry, arrays)
     return _kept_digest(entry, arrays) or _digest(entry.lower(arrays, "trace").jaxpr)
 
 
 def digest_now(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
     """Return the digest of a trace of now, which nobody counts."""
-    known = _kept_digest(entry, arrays)
-    if known is not None:
-        return known
-    with entry.numbers():
-        return _digest(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+    twin = entry.core.of(entry.core.fn(), entry.core.options)
+    return traced_digest(entry.of(twin), arrays)
 
 
 def _kept_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str | None:

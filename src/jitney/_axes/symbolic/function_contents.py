@@ -8,47 +8,56 @@ made of a size (its text, a comparison) would answer for another size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
-from types import CellType, FunctionType, MethodType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import cast
 
+import jax
 import numpy as np
 
-from ..._jax.trees import attribute
-from ..dims import tree_dims
+from ..._jax.program_parts import content_of
+from ..._jax.trees import Tracer, attribute
+from ..dims import is_symbolic
 
-# How deep a function is looked into.
-_DEPTH = 12
+# What holds more objects than this is not compared.
+_MOST = 2_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_SHARED = (type, ModuleType, BuiltinFunctionType, Tracer)
+"""Kinds that are the same objects in both traces, or cannot be called with numbers."""
 
 
 def contents(function: object) -> object:
     """Return a description that is equal in two traces which agree: names, and the plain values
-    and arrays that a function holds, at any depth. One that holds a symbolic size is equal to none.
+    and arrays that a function holds, at any depth. One that holds a symbolic size, or too much, is
+    equal to none.
     """
-    return _described(function, _DEPTH, ())
+    seen: dict[int, object] = {}
+    described = _described(function, seen)
+    return object() if len(seen) > _MOST else described
 
 
-def _described(value: object, depth: int, within: tuple[int, ...]) -> object:
-    if any(True for _ in tree_dims(value)):
-        # A trace with numbers has none.
-        return "holds a symbolic size"
-    if isinstance(value, _PLAIN):
-        return type(value).__qualname__, repr(value)
-    if isinstance(value, np.ndarray):
-        return value.shape, str(value.dtype), value.tobytes()
+def _described(value: object, seen: dict[int, object]) -> object:
+    if is_symbolic(value):
+        return object()
     name = attribute(value, "__qualname__", type(value).__qualname__)
-    if depth == 0 or id(value) in within:
+    if isinstance(value, _PLAIN):
+        return name, repr(value)
+    if isinstance(value, _SHARED) or id(value) in seen or len(seen) > _MOST:
         return name
-    parts = (_described(part, depth - 1, (*within, id(value))) for part in _parts(value))
-    return name, tuple(parts)
+    # The value itself is kept, so that its id is of nothing else meanwhile.
+    seen[id(value)] = value
+    if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != object:
+        return value.shape, str(value.dtype), content_of(value)
+    return name, tuple(_described(part, seen) for part in _parts(value))
 
 
 def _parts(value: object) -> Iterator[object]:
-    """Yield what a value holds; nothing of what is no container and no function."""
-    if isinstance(value, (tuple, list)):
-        yield from cast("list[object]", value)
+    """Yield what a container, a function or another object holds."""
+    if isinstance(value, np.ndarray):
+        yield value.tolist()
+    elif isinstance(value, Sequence):
+        yield from cast("Sequence[object]", value)
     elif isinstance(value, Set):
         yield from sorted(map(repr, cast("Set[object]", value)))
     elif isinstance(value, Mapping):
@@ -62,12 +71,13 @@ def _parts(value: object) -> Iterator[object]:
     elif isinstance(value, FunctionType):
         yield from (value.__defaults__, value.__kwdefaults__)
         yield from map(_held, value.__closure__ or ())
-    elif callable(value) and not isinstance(value, type):
-        yield from attribute(value, "__dict__", {}).values()
-        kinds = cast("type[object]", type(value)).mro()
+    else:
+        kinds = type(value).mro()
         for slots in (attribute(kind, "__slots__", ()) for kind in kinds):
             for name in (slots,) if isinstance(slots, str) else slots:
                 yield attribute(value, name, None)
+    # A function, and a class that extends a container, have attributes too.
+    yield from attribute(value, "__dict__", {}).values()
 
 
 def _held(cell: CellType) -> object:

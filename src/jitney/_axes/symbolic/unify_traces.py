@@ -89,8 +89,6 @@ class Unifier:
         samples: Sequence[Sample],
         dims: Mapping[str, Dim],
     ):
-        self.samples = samples
-        self.is_one = len(samples) == 1
         self.numbers = SampledNumbers(samples, dims)
         # The place of the latest operation, for messages.
         self.at = ""
@@ -115,7 +113,7 @@ class Unifier:
         """The results of the unified program at these values."""
         opened = [open_jaxpr(trace) for trace in traces]
         jaxprs = [jaxpr for jaxpr, _ in opened]
-        bodies = [jaxpr.eqns if self.is_one else _live(jaxpr) for jaxpr in jaxprs]
+        bodies = [jaxpr.eqns if self.numbers.is_one else _live(jaxpr) for jaxpr in jaxprs]
         lengths = [
             tuple(map(len, (eqns, jaxpr.invars, jaxpr.constvars, jaxpr.outvars)))
             for eqns, jaxpr in zip(
@@ -200,11 +198,14 @@ class Unifier:
         """Check that a result has the shape of the traces at their sizes, by JAX's rules."""
         for variable, sample in zip(
             outvars,
-            self.samples,
+            self.numbers.samples,
             strict=True,
         ):
             shape = tuple(getattr(variable.aval, "shape", ()))
-            if not self.is_one and tuple(evaluate(d, sample) for d in np.shape(value)) != shape:
+            if (
+                not self.numbers.is_one
+                and tuple(evaluate(d, sample) for d in np.shape(value)) != shape
+            ):
                 raise Differs("makes arrays of another shape at each size")
             if getattr(variable.aval, "dtype", None) != getattr(value, "dtype", None):
                 raise Differs("computes in another dtype at each size")
@@ -220,7 +221,7 @@ class Unifier:
             opened = [each for each in expanded if each is not None]
             if len(opened) == len(eqns):
                 return self.walk(opened, operands)
-        elif self.is_one and not any(
+        elif self.numbers.is_one and not any(
             is_closed(inner) for program in programs(eqn.params) for inner in equations(program)
         ):
             return rebind(eqn, operands)
@@ -244,7 +245,7 @@ class _Slots:
     def __init__(self, unifier: Unifier):
         self._unifier = unifier
         # In each trace a variable has the same slot as in the others.
-        self._slots: list[dict[Value, int]] = [{} for _ in unifier.samples]
+        self._slots: list[dict[Value, int]] = [{} for _ in unifier.numbers.samples]
         self._known: Values = []
 
     def define(
