@@ -3,6 +3,7 @@ long sums against NumPy's float64.
 """
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from jax import lax
 
 from jitney._axes import Refused, demand, plan_passes, run_chunked, run_padded, trace
+from jitney._axes.monoids import last_in_order
 
 N, HIGH, CHUNK = 6, 8, 2
 LOW = [
@@ -172,6 +174,20 @@ def test_the_largest_are_found_in_chunks_beside_nan_of_either_sign(name):
     )
     for x in (odd, odd[::-1].copy(), np.arange(7).astype(dtype)):
         assert [*map(bits, run(x))] == [*map(bits, want(x))]
+
+
+@pytest.mark.core("float32")
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e5m2"])
+def test_the_padding_of_top_k_is_no_nan_on_a_gpu(name):
+    """Where the kernel compares by `>`, a NaN that was put in spoils the numbers beside it."""
+    dtype = dtype_of(name)
+    made = {
+        platform: jax.export.export(jax.jit(lambda: last_in_order(dtype)), platforms=(platform,))()
+        for platform in ("cpu", "cuda")
+    }
+    lowest = np.array(-np.inf, np.float32).astype(dtype).tobytes()[::-1].hex().upper()
+    assert f"0x{lowest}" in made["cuda"].mlir_module()
+    assert f"0x{'FF' * dtype.itemsize}" in made["cpu"].mlir_module()
 
 
 @pytest.mark.rest

@@ -235,6 +235,13 @@ MOVES = [
         (f"{_PADDED}padded_equals_exact[largest]",),
     ),
     Mutation(
+        "padding of top_k is a NaN on GPUs",
+        "src/jitney/_axes/monoids.py",
+        "default=lambda: jnp.asarray(lowest(dtype)),",
+        "default=lambda: jnp.asarray(_last_in_total_order(dtype)),",
+        ("tests/axes/test_monoids.py::test_the_padding_of_top_k_is_no_nan_on_a_gpu[float32]",),
+    ),
+    Mutation(
         "reversed from the end of the bucket",
         "src/jitney/_axes/rules/shape.py",
         "last = walk.count(dims[axis]) - 1",

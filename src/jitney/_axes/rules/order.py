@@ -76,7 +76,7 @@ def _top(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so the
     # padding is put in as bits. Bits have no derivative: the values are taken from `x` by index.
     bits = as_bits(lax.stop_gradient(x))
-    bits = walk.keep(bits, dims, [axis], last.view(bits.dtype))
+    bits = walk.keep(bits, dims, [axis], as_bits(last))
     masked = lax.bitcast_convert_type(bits, x.dtype)
     _, places = walk.bind(op, [masked], k=count)
     return [jnp.take_along_axis(x, places, axis), places]
