@@ -236,10 +236,17 @@ MOVES = [
     ),
     Mutation(
         "padding of top_k is a NaN on GPUs",
-        "src/jitney/_axes/monoids.py",
-        "default=lambda: jnp.asarray(lowest(dtype)),",
-        "default=lambda: jnp.asarray(_last_in_total_order(dtype)),",
-        ("tests/axes/test_monoids.py::test_the_padding_of_top_k_is_no_nan_on_a_gpu[float32]",),
+        "src/jitney/_axes/rules/order.py",
+        "return lax.platform_dependent(x, cpu=by_value, default=by_keys)",
+        "return by_value(x)",
+        ("tests/axes/test_monoids.py::test_padding_of_top_k_is_no_nan_on_a_gpu",),
+    ),
+    Mutation(
+        "negative numbers keep their order as bits",
+        "src/jitney/_axes/rules/order.py",
+        "lax.select(is_negative, lax.bitwise_not(bits), bits | sign)",
+        "lax.select(is_negative, bits, bits | sign)",
+        ("tests/axes/test_monoids.py::test_the_keys_of_top_k_on_a_gpu_have_its_order[float32]",),
     ),
     Mutation(
         "reversed from the end of the bucket",

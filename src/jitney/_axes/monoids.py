@@ -73,22 +73,7 @@ def highest(dtype: DType) -> NumPyArray:
     return _outermost(dtype, 1)
 
 
-def last_in_order(dtype: DType) -> jax.Array:
-    """The value that padding has in a `top_k`, a constant of the platform that is compiled for.
-
-    On CPUs `top_k` has the total order of IEEE 754, and its last value is a NaN. The kernels of
-    GPUs compare by `>`, and a NaN among the operands spoils the numbers beside it (jax 0.11.2 on an
-    H200, along 4,096 elements): there it is the lowest number, behind which only a NaN could be.
-    """
-    if not dtypes.issubdtype(dtype, np.floating):
-        return jnp.asarray(lowest(dtype))
-    return lax.platform_dependent(
-        cpu=lambda: jnp.asarray(_last_in_total_order(dtype)),
-        default=lambda: jnp.asarray(lowest(dtype)),
-    )
-
-
-def _last_in_total_order(dtype: DType) -> NumPyArray:
+def last_in_order(dtype: DType) -> NumPyArray:
     """The last value in the descending order of `top_k`: a NaN with its sign bit set, if the dtype
     has one.
 
@@ -96,7 +81,7 @@ def _last_in_total_order(dtype: DType) -> NumPyArray:
     payload bits are set. Dtypes with a single NaN (`fnuz`) encode it as -0.0, and order it last.
     """
     # float8_e8m0fnu has no sign.
-    if not is_ordered(dtype):
+    if not dtypes.issubdtype(dtype, np.floating) or not is_ordered(dtype):
         return lowest(dtype)
 
     # All bits set is a negative NaN in IEEE formats of whole bytes.
