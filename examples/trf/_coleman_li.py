@@ -33,6 +33,10 @@ class Hat(eqx.Module):
     R: Matrix
     c: Vector
 
+    def times(self, s: Vector) -> Vector:
+        """R s."""
+        return product(self.R, s)
+
 
 class Step(eqx.Module):
     """A step in scaled parameters and the model's change of the cost."""
@@ -94,10 +98,10 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
     """Minimise the model over start + t s with low <= t <= high; the value is inf where low >
     high.
     """
-    Rs = product(hat.R, s)
+    Rs = hat.times(s)
     a, b, offset = 0.5 * (Rs @ Rs), hat.g @ s, jnp.zeros(())
     if start is not None:
-        Rstart = product(hat.R, start)
+        Rstart = hat.times(start)
         b = b + Rstart @ Rs
         offset = 0.5 * (Rstart @ Rstart) + hat.g @ start
     best = jnp.where(a > 0, -0.5 * b / jnp.where(a > 0, a, 1.0), low)
@@ -113,7 +117,7 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
 
 def model_value(hat: Hat, s: Vector) -> Scalar:
     """Change of the cost that the model predicts for a step."""
-    Rs = product(hat.R, s)
+    Rs = hat.times(s)
     return 0.5 * (Rs @ Rs) + hat.g @ s
 
 

@@ -80,6 +80,11 @@ class Model(eqx.Module):
         return self.triangle[:, -1]
 
     @property
+    def lengths(self) -> Float[Array, "k"]:
+        """Lengths of the Jacobian's columns, which are those of its triangle."""
+        return jnp.linalg.norm(self.R, axis=0)
+
+    @property
     def g(self) -> Float[Array, "k"]:
         """Gradient of the cost, J^T r = R^T Q^T r."""
         return product(self.R.T, self.c)
