@@ -33,3 +33,6 @@ from examples.equilibrium._sweep import solutions as solutions
 from examples.equilibrium._sweep import sweep as sweep
 from examples.equilibrium._variables import Point as Point
 from examples.equilibrium._variables import derived as derived
+from examples.equilibrium.mod import ModFile as ModFile
+from examples.equilibrium.mod import parse_mod as parse_mod
+from examples.equilibrium.mod import read_mod as read_mod
