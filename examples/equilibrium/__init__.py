@@ -24,6 +24,11 @@ from examples.equilibrium._moments import Moments as Moments
 from examples.equilibrium._moments import moments as moments
 from examples.equilibrium._path import Path as Path
 from examples.equilibrium._path import perfect_foresight as perfect_foresight
+from examples.equilibrium._second import Pruned as Pruned
+from examples.equilibrium._second import Second as Second
+from examples.equilibrium._second import pruned_moments as pruned_moments
+from examples.equilibrium._second import second_order as second_order
+from examples.equilibrium._second import simulate as simulate
 from examples.equilibrium._steady import Steady as Steady
 from examples.equilibrium._steady import at as at
 from examples.equilibrium._steady import steady_state as steady_state
