@@ -6,6 +6,7 @@ from examples.equilibrium._bounded import Bounded as Bounded
 from examples.equilibrium._bounded import Constraint as Constraint
 from examples.equilibrium._bounded import bounded_path as bounded_path
 from examples.equilibrium._bounded import bounded_simulation as bounded_simulation
+from examples.equilibrium._conditional import conditional_path as conditional_path
 from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
 from examples.equilibrium._fail import DegenerateRoot as DegenerateRoot
 from examples.equilibrium._fail import ModelError as ModelError
