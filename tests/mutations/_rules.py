@@ -163,7 +163,7 @@ REFUSALS = [
     ),
     Mutation(
         "a chunk draws from its own first key",
-        "src/jitney/_jax/jaxprs.py",
+        "src/jitney/_jax/programs/jaxprs.py",
         '"random_bits": ("key<fry>",),',
         '"random_bits": ("key<fry>", "key<rbg>"),',
         (f"{_RANDOM}keys_of_its_own_for_each_element[draw-rbg]",),

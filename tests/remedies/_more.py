@@ -667,21 +667,21 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "write linear({...})",
         lambda: optimize(mean_square).linearize(X, ROWS)[1](X),
         lambda: optimize(mean_square).linearize(X, ROWS)[1]({"w": X, "x": ROWS}),
         lambda: jax.jvp(mean_square, (X, ROWS), (X, ROWS))[1],
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "or take the derivative with respect to one argument",
         lambda: optimize(mean_square).linearize(X, ROWS)[1](X),
         lambda: optimize(mean_square).linearize(X, ROWS, wrt="w")[1](X),
         lambda: jax.jvp(lambda w: mean_square(w, ROWS), (X,), (X,))[1],
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "map it with its directions: jax.vmap(lambda linear, x: linear(x))(linear, xs)",
         lambda: mapped_squares.linearize(ROWS, wrt="x")[1](ROWS),
         lambda: jax.vmap(lambda linear, x: linear(x))(

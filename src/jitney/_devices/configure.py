@@ -19,9 +19,9 @@ import jax
 from .._errors import OptionError, SettingWarning, format_error
 from .._extent import parsed_bytes
 from .._jax.compile_cache import cache as _cache
-from .._jax.memory import MOST
 from .._jax.settings import platforms_setting
 from .._jax.trees import is_number, is_whole
+from .._jax.xla.memory import MOST
 from .._limits import allowed_cores
 from .._owners import public, users_level
 from .._switches import SETTINGS, read_settings

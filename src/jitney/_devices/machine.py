@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._jax.memory import MOST
-from .._jax.memory import text as bytes_text
+from .._jax.xla.memory import MOST
+from .._jax.xla.memory import text as bytes_text
 from .._limits import HostLimit, cores, host_memory
 from .._owners import public
 from .._public import public_in

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, keystr, tree_flatten_with_path
+from .._jax.xla.memory import text as bytes_text
 from .._owners import public
 from .._public import public_in
 from .._shown import Shown

@@ -16,7 +16,7 @@ import jax
 
 from .._errors import MemoryWarning, OptionError, format_error
 from .._extent import AUTO, parsed_bytes
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._json import Data, Record
 from .._memory_samples import Frame, Peak, Sampler
 from .._owners import is_users, short

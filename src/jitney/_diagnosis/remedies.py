@@ -17,9 +17,9 @@ import numpy as np
 
 from .._errors import repr_of
 from .._jax.trees import extended, issubdtype
-from .._signature.identity import kind_of
 from .._signature.options import Options
 from .._switches import OF_PROGRAMS
+from .._values.identity import kind_of
 from .._view.view import Leaf
 
 

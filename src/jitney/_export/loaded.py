@@ -15,8 +15,8 @@ import numpy as np
 from .._contract.contract import check_arguments
 from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
+from .._jax.xla.lapack import look_up
 from .._owners import public, shorten
 from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in
@@ -270,7 +270,7 @@ class Loaded(Shown, metaclass=CompletedType):
 
     def __rich__(self) -> Table:
         from .._console import table
-        from .._jax.memory import text
+        from .._jax.xla.memory import text
 
         rows: list[list[tuple[str, str]]] = [
             [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]

@@ -16,8 +16,8 @@ import jax
 
 from .._diagnosis.jax_work import watch
 from .._errors import OptionError, plural
-from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
+from .._jax.xla.memory import text as bytes_text
 from .._json import Data
 from .._owners import public
 from .._public import public_in

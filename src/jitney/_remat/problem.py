@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.compiler import FAST
 from .._jax.equinox_checks import own_jit
-from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
 from .._jax.typed import Array
+from .._jax.xla.compiler import FAST
+from .._jax.xla.memory import counted_bytes
 from .chain import Arrays, Chain
 from .flat import FlatProgram, flatten_program
 from .flops import flops, of_equation

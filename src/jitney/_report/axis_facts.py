@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import _axes
 from .._axes import Refused
-from .._jax.primitives import public_name
+from .._jax.programs.primitives import public_name
 from .._jax.typed import AnyJaxpr, Array
 from .._public import public_in
 from .._signature.buckets import Bucket

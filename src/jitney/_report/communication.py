@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text as bytes_text
+from .._jax.xla.memory import text as bytes_text
 from .._public import public_in
 from .._shown import Shown
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._public import public_in
 from .._remat import flops_text
 from .._shown import Shown

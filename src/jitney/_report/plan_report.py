@@ -22,8 +22,8 @@ from .. import _precision, _verify
 from .._body.function import FunctionInfo
 from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
-from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
+from .._jax.xla.memory import compiled_bytes, text
 from .._json import Data
 from .._program.auto.obstacles import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays

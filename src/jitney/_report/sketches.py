@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .. import _axes
 from .._errors import shortlist
-from .._jax.primitives import public_name
+from .._jax.programs.primitives import public_name
 from .._stages.chunk import Cut
 from .._stages.fill import PaddedAxis
 from .._stages.sharding import Place

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._public import public_in
 from .._shown import Shown
 

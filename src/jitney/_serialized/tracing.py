@@ -17,12 +17,17 @@ from .._checks import CheckTable, evaluate_flagged, with_checks
 from .._checks import Unflaggable as HasCallbacks
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
-from .._jax.exported import export, is_plain, program_of, results_of
-from .._jax.jaxprs import abstract
-from .._jax.large_constants import LargeConstant, has_content, large_constants, taking_constants
+from .._jax.programs.jaxprs import abstract
+from .._jax.programs.large_constants import (
+    LargeConstant,
+    has_content,
+    large_constants,
+    taking_constants,
+)
 from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
+from .._jax.xla.exported import export, is_plain, program_of, results_of
 from .._record.unsure import NotDeterministic
 from .._view.layout import aval_parts
 from .._view.result import Mixed

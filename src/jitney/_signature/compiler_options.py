@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from .._errors import OptionError, Where
-from .._jax.compiler import CompilerOptions
+from .._jax.xla.compiler import CompilerOptions
 from .._switches import COMPILERS
 
 # They take sums apart, drop NaN or the sign of zero, or pass such options on to LLVM.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._json import Data
 from .._public import public_in
 from .._remat import flops_text

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from .._jax.jaxprs import open_jaxpr
+from .._jax.programs.jaxprs import open_jaxpr
 from .dependence import dependence
 from .operation import MaybePattern
 from .pattern import Pattern, TooDenseError

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import jax
 from jax.extend import core
 
-from .._jax.jaxprs import calls_back, effectful_equations, open_jaxpr, programs
-from .._jax.memory import Misfit, compiled_bytes, fit, text
+from .._jax.programs.jaxprs import calls_back, effectful_equations, open_jaxpr, programs
 from .._jax.trees import Tracer
 from .._jax.typed import ClosedJaxpr
+from .._jax.xla.memory import Misfit, compiled_bytes, fit, text
 from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode

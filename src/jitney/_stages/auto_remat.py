@@ -18,8 +18,8 @@ import jax
 from .. import _remat
 from .._axes import at_any_size
 from .._errors import Where
-from .._jax.memory import free_bytes, text
 from .._jax.typed import Array
+from .._jax.xla.memory import free_bytes, text
 from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.result import Outcome

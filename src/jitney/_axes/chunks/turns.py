@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ..._jax.evaluation import interpret
-from ..._jax.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
+from ..._jax.programs.evaluation import interpret
+from ..._jax.programs.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import Op, Ranges, mentions
 from ..rules.control import State, restore_weak_types

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.primitives import FACTORISATIONS
+from ..._jax.programs.primitives import FACTORISATIONS
 from ..._jax.typed import NumPyArray, Values
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter

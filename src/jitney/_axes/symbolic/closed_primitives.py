@@ -8,8 +8,8 @@ primitive can be expanded to a program of JAX's own:
 
 from __future__ import annotations
 
-from ..._jax.jaxprs import abstract, equations, programs
-from ..._jax.primitives import CALLS
+from ..._jax.programs.jaxprs import abstract, equations, programs
+from ..._jax.programs.primitives import CALLS
 from ..._jax.typed import ClosedJaxpr, JaxprEqn
 from ..interpreter import Op, mentions
 from ..rules import RULES

@@ -25,7 +25,7 @@ from typing import NoReturn
 import numpy as np
 
 from ..._jax.equinox_checks import is_of_check, messages_of
-from ..._jax.jaxprs import (
+from ..._jax.programs.jaxprs import (
     has_its_constants,
     open_jaxpr,
     programs,
@@ -33,7 +33,7 @@ from ..._jax.jaxprs import (
     solve_operands,
     while_parts,
 )
-from ..._jax.program_parts import written_by
+from ..._jax.programs.program_parts import written_by
 from ..._jax.typed import NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges

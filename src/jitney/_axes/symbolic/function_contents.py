@@ -16,7 +16,7 @@ from typing import cast
 import jax
 import numpy as np
 
-from ..._jax.program_parts import content_of
+from ..._jax.programs.program_parts import content_of
 from ..._jax.trees import Tracer, attribute
 from ..dims import is_symbolic
 

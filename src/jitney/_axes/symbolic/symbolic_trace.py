@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..._jax.jaxprs import open_jaxpr, programs
-from ..._jax.primitives import HOLDERS
+from ..._jax.programs.jaxprs import open_jaxpr, programs
+from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, NumPyArray, Var
 from ..derivative import demand_no_backward_rules
 from ..dims import Dim

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from ..._jax.jaxprs import abstract, called_jaxpr, open_jaxpr, scan_parts, while_parts
-from ..._jax.primitives import CALLS, PLAIN_CALLS, REMATS
+from ..._jax.programs.jaxprs import abstract, called_jaxpr, open_jaxpr, scan_parts, while_parts
+from ..._jax.programs.primitives import CALLS, PLAIN_CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Value, Values
 from .unify_numbers import Differs, is_same
 

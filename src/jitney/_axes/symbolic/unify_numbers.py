@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ..._jax.equinox_checks import is_of_check, messages_of
-from ..._jax.program_parts import written_by
+from ..._jax.programs.program_parts import written_by
 from ..._jax.trees import Tracer
 from ..._jax.typed import Array, Aval, JaxprEqn, Value
 from ..dims import Dim

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 
 import numpy as np
 
-from ..._jax.jaxprs import (
+from ..._jax.programs.jaxprs import (
     abstract,
     at_line_of,
     called_jaxpr,

@@ -16,8 +16,8 @@ import jax
 from ..._diagnosis.jax_work import Watch, watch
 from ..._interface.program import Program
 from ..._jax.compile_cache import cache
-from ..._jax.memory import free_bytes, text
 from ..._jax.trees import tree_flatten
+from ..._jax.xla.memory import free_bytes, text
 from ..._json import Data
 from ..._measured.arguments import put
 from ..._measured.measure import MOST, ColdCall, ways_of

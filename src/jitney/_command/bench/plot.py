@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ..._jax.memory import text as bytes_text
+from ..._jax.xla.memory import text as bytes_text
 from ..._svg import FRAME, A, B, C, D, picture, words
 from .growth import Growth
 from .measuring import SizeRun

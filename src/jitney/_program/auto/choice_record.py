@@ -27,7 +27,7 @@ import jax
 from ..._diagnosis.needed_values import CAUGHT, need_of
 from ..._jax.compile_cache.cache import folder
 from ..._jax.compile_cache.own_entries import delete_unfinished, path_of, read, write
-from ..._jax.program_parts import program_parts
+from ..._jax.programs.program_parts import program_parts
 from ..._jax.settings import settings_of_programs
 from ..._jax.typed import Array
 from ..._limits import allowed_cores

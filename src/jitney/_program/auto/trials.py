@@ -16,7 +16,7 @@ import numpy as np
 from ... import _axes
 from ..._errors import AxisError
 from ..._jax.equinox_checks import FAILURE
-from ..._jax.jaxprs import equations
+from ..._jax.programs.jaxprs import equations
 from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..._limits import allowed_cores

@@ -28,8 +28,8 @@ from ..._errors import OptionError, plural
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import Insides, has_equinox_checks
-from ..._jax.jaxprs import draws_jointly, source_of
 from ..._jax.mesh import context, is_within_trace
+from ..._jax.programs.jaxprs import draws_jointly, source_of
 from ..._jax.settings import (
     default_platform,
     looks_for_nans,

@@ -20,11 +20,11 @@ from ..._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from ..._errors import NonFiniteError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache as cache_disabled
-from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.settings import x64_is_on
 from ..._jax.tracing import is_staged
 from ..._jax.typed import Jitted
+from ..._jax.xla.compiler import options_of
 from ..._stages import Vmap
 from ..._view.layout import is_nested_trace
 from ..._view.true_sizes import split_counts

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from jax.extend import core
 
+from ..typed import Atom, Aval, ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from .jaxprs import called_jaxpr, is_literal, open_jaxpr, source_of, variables
-from .typed import Atom, Aval, ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from typing import Any, TypeGuard, TypeVar
 import jax
 from jax.extend import core, source_info_util
 
-from .._owners import is_users, owner, spelled_place
+from ..._owners import is_users, owner, spelled_place
+from ..typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn, Literal, Var
 from .primitives import CALLBACKS, CALLS
-from .typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn, Literal, Var
 
 T = TypeVar("T")
 

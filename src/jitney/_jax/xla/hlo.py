@@ -19,7 +19,7 @@ from itertools import combinations
 
 import numpy as np
 
-from .._owners import is_users
+from ..._owners import is_users
 
 KINDS = (
     "all-reduce",

@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 
 import jax
 
-from .mesh import context
+from ..mesh import context
 
 _AROUND = "scipy.linalg"
 _NEEDED = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")

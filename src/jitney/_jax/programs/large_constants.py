@@ -17,12 +17,12 @@ from typing import Final
 import jax
 import numpy as np
 
-from .array_bytes import bytes_of
+from ..array_bytes import bytes_of
+from ..trees import canonicalize_dtype, tree_flatten, tree_unflatten
+from ..typed import AnyJaxpr, Aval, JaxprEqn, Jitted
 from .evaluation import CallStack, evaluate_jaxpr, without_calls
 from .jaxprs import called_jaxpr, open_jaxpr, programs, rebind
 from .primitives import PLAIN_CALLS
-from .trees import canonicalize_dtype, tree_flatten, tree_unflatten
-from .typed import AnyJaxpr, Aval, JaxprEqn, Jitted
 
 LARGE: Final = 1 << 20
 """Bytes above which a constant is large."""

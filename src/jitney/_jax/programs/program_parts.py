@@ -8,9 +8,9 @@ from typing import cast
 
 import numpy as np
 
-from .array_bytes import bytes_of
+from ..array_bytes import bytes_of
+from ..trees import attribute, extended, issubdtype, words_of_keys
 from .jaxprs import is_literal, open_jaxpr, programs
-from .trees import attribute, extended, issubdtype, words_of_keys
 
 _ADDRESS = re.compile("0x[0-9a-f]+")
 

@@ -10,11 +10,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import DerivativeError, Where
+from ..._errors import DerivativeError, Where
+from ..stand_ins import partition
+from ..trees import keystr, tree_flatten_with_path
+from ..typed import Jaxpr
 from .evaluation import evaluate_jaxpr
-from .stand_ins import partition
-from .trees import keystr, tree_flatten_with_path
-from .typed import Jaxpr
 
 
 def fitting(
