@@ -57,7 +57,7 @@ def shards(names: dict[str, object]) -> str:
 
 def sizes() -> str:
     """The table of `docs/axes.md` as bars: seconds of a thousand calls, each of a size of its own."""
-    from jitney._svg import A, B, C, box, picture, words
+    from jitney._text.svg import A, B, C, box, picture, words
 
     rows = re.findall(
         r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",

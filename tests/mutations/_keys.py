@@ -105,7 +105,7 @@ KEYS = [
         "src/jitney/_program/core.py",
         "under = tuple(getattr(options, name) for name in OF_PROGRAMS)",
         "under = ()",
-        ("tests/test_switches.py::test_a_change_between_calls_takes_another_program",),
+        ("tests/host/test_switches.py::test_a_change_between_calls_takes_another_program",),
     ),
     Mutation(
         "what an object holds is not asked again",

@@ -17,7 +17,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 import jitney
 import jitney.testing
-from jitney import _memory_samples, optimize, scan_steps
+from jitney import optimize, scan_steps
+from jitney._host import memory_samples
 from jitney._measured import call_peak
 from jitney.states import derived
 from tests._arrays import array
@@ -816,7 +817,7 @@ def after_a_higher_peak():
 def held_by_sources(count):
     """With the first sources alone."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_memory_samples, "_SOURCES", _memory_samples._SOURCES[:count])
+        patched.setattr(memory_samples, "_SOURCES", memory_samples._SOURCES[:count])
         jitney.testing.assert_memory(ten_megabytes, peak_mb=100)
 
 

@@ -539,7 +539,7 @@ CASES = [
         (ROWS**2).sum(0),
     ),
     Remedy(
-        "_switches.py:read_disabled",
+        "_host/switches.py:read_disabled",
         "correct or unset it",
         lambda: under_switch("perhaps"),
         lambda: under_switch("1"),

@@ -20,8 +20,8 @@ from typing import Literal
 
 from .._diagnosis.counters import COMPILED, LOWERED, TRACED
 from .._diagnosis.jax_work import Phase, Watch
-from .._json import Record
 from .._owners import owner, short
+from .._text.json import Record
 from .findings.own import decorated_places
 
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}

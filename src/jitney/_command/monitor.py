@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import TextIO, cast
 
 from .._errors import OptionError
-from .._json import Data
-from .._limits import host_memory
+from .._host.limits import host_memory
+from .._text.json import Data
 
 _WHERE = "python -m jitney monitor"
 _STAT = Path("/proc/stat")

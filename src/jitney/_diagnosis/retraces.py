@@ -14,10 +14,10 @@ from typing import Any
 
 import jax
 
+from .._host.switches import OF_PROGRAMS
 from .._jax.settings import settings_of_programs
 from .._signature.options import Options
 from .._stages.plan import Plan, difference
-from .._switches import OF_PROGRAMS
 from .._values.identity import kind_of
 from .._values.strict_keys import are_one
 from .._view.layout import static_text

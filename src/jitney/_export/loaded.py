@@ -20,8 +20,8 @@ from .._jax.xla.lapack import look_up
 from .._owners import public, shorten
 from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in
-from .._shown import Shown
 from .._signature.binding import Binder
+from .._text.shown import Shown
 from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
@@ -269,8 +269,8 @@ class Loaded(Shown, metaclass=CompletedType):
         }
 
     def __rich__(self) -> Table:
-        from .._console import table
         from .._jax.xla.memory import text
+        from .._text.console import table
 
         rows: list[list[tuple[str, str]]] = [
             [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]

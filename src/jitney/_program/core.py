@@ -27,6 +27,7 @@ from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
+from .._host.switches import OF_PROGRAMS, SETTINGS, Settings
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._owners import users_level
@@ -34,7 +35,6 @@ from .._signature.annotations import missing_in
 from .._signature.hints import AnyHint, StaticHint
 from .._signature.options import Options, fail
 from .._stages.derive import Derived
-from .._switches import OF_PROGRAMS, SETTINGS, Settings
 from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
 from .._values.recent_statics import RecentStatics

@@ -16,11 +16,11 @@ from typing import Any
 
 import jax
 
+from .._host.own_time import OWN_TIME
 from .._jax.programs.evaluation import evaluate_jaxpr
 from .._jax.programs.jaxprs import inside, is_backward, open_jaxpr
 from .._jax.typed import Array
 from .._jax.xla.memory import text
-from .._own_time import OWN_TIME
 from .chain import Broken, Chain
 from .flat import FlatProgram, Step, flatten_program
 from .flops import flops_text, of_equation

@@ -81,12 +81,12 @@ class Axes(dict[str, AxisFacts]):
 
     def __str__(self) -> str:
         # Imported here, since rich is slow to import and most facts are never printed.
-        from .._console import wrap_line
+        from .._text.console import wrap_line
 
         return "\n".join(wrap_line(str(facts)) for facts in self.values())
 
     def _repr_html_(self) -> str:
-        from .._console import html_of, table
+        from .._text.console import html_of, table
 
         rows = [
             [(name, ""), (facts.text, "yellow" if facts.refused else "")]

@@ -15,7 +15,7 @@ from .._jax.programs.primitives import public_name
 from .._stages.chunk import Cut
 from .._stages.fill import PaddedAxis
 from .._stages.sharding import Place
-from .._svg import AREA, COLOURS, A, area, box, words, wrap_text
+from .._text.svg import AREA, COLOURS, A, area, box, words, wrap_text
 from .._view.view import View
 
 Sketch = tuple[list[str], float]

@@ -20,10 +20,10 @@ import jax
 from .. import _axes
 from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, OptionError, Where
+from .._host.own_time import OWN_TIME
 from .._jax.programs.primitives import public_name
 from .._jax.typed import Array
 from .._jax.xla.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from .._own_time import OWN_TIME
 from .._signature.options import AUTO, is_measured
 from .._view.named_axes import (
     clash_of,

@@ -757,7 +757,7 @@ def _bar(
     """Progress bar, or nothing; its value is called after each chunk."""
     if not show:
         return nullcontext(lambda: None)
-    from .._console import bar
+    from .._text.console import bar
 
     total = sum(turn.sweeps for turn in steps.schedule.turns) * len(steps.pieces)
     return bar(

@@ -22,7 +22,7 @@ from ..dims import Dim, evaluate, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES
 from ..rules.control import inlined_program
-from .number_of_size import NUMBER_OF_SIZE
+from ..unified.number_of_size import NUMBER_OF_SIZE
 
 
 @dataclass(eq=False)

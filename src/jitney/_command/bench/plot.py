@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ..._jax.xla.memory import text as bytes_text
-from ..._svg import FRAME, A, B, C, D, picture, words
+from ..._text.svg import FRAME, A, B, C, D, picture, words
 from .growth import Growth
 from .measuring import SizeRun
 

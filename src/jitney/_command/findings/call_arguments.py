@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from ..._errors import shortlist
-from ..._json import Data, Record
 from ..._owners import short
+from ..._text.json import Data, Record
 from .change import ProposedChange, in_bytes
 
 # Calls of a place from which on it counts as repeated.

@@ -11,7 +11,7 @@ import jax
 
 from ..._errors import OptionError, Where
 from ..._extent import AUTO, parsed_bytes
-from ..._limits import host_memory
+from ..._host.limits import host_memory
 
 # the first two widths to be compiled are these fractions of the widest
 _NARROW, _WIDE = 32, 4

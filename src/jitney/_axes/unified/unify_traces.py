@@ -35,10 +35,10 @@ from ..._jax.programs.jaxprs import (
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Value, Values
 from ..dims import Dim, evaluate
 from ..refusal import Refused
+from ..symbolic.size_errors import first_line
 from ..typed_jax import InconclusiveDimensionOperation, make_jaxpr
 from .closed_primitives import expansion, is_closed
 from .fitted_dims import Sample
-from .size_errors import first_line
 from .unify_bodies import HOLDERS
 from .unify_numbers import Differs, SampledNumbers, is_same
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jitney._limits import Host, allowed_cores, cores, host_memory
+from jitney._host.limits import Host, allowed_cores, cores, host_memory
 
 
 def host(root, files, affinity=8, **environment):

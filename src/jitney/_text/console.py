@@ -33,7 +33,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from ._svg import INK, SOFT
+from .svg import INK, SOFT
 
 # Limits for the width of the output, in characters.
 _WIDEST, _NARROWEST = 120, 40

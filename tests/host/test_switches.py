@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._host.switches import SETTINGS, VARIABLES
 from jitney._program import entry
-from jitney._switches import SETTINGS, VARIABLES
 from jitney._verify import is_verified
 from jitney.errors import NonFiniteError, OptionError
 from tests._arrays import array

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
-from ._errors import OptionError, Where
+from .._errors import OptionError, Where
 
 TRUE = ("1", "true", "on", "yes")
 _FALSE = ("", "0", "false", "off", "no")

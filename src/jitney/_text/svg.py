@@ -1,7 +1,7 @@
 """Self-contained SVG pictures as text: colours that read on light and dark pages, and words that
 stay within a width.
 
-This module is the counterpart of `_console.py`, which serves terminals, for notebooks, pages and
+This module is the counterpart of `console.py`, which serves terminals, for notebooks, pages and
 files.
 """
 

@@ -14,8 +14,8 @@ from ..._jax.typed import ClosedJaxpr
 from ..._jax.user_contexts import FRESH
 from ..dims import Dim
 from ..interpreter import Ranges
+from ..symbolic.scope import SCOPE, Proposal, Scope
 from ..typed_jax import make_jaxpr
-from .scope import SCOPE, Proposal, Scope
 
 if TYPE_CHECKING:
     from .choices import Choices

@@ -38,10 +38,10 @@ from ..._jax.typed import NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
 from ..refusal import AsksForSize, MadeOfSize
-from .constants import Evaluator, equal_bits
+from ..symbolic.constants import Evaluator, equal_bits
+from ..symbolic.graph import Graph, Value, arguments, canonical, graph_of, place_of
+from ..symbolic.layout_ops import is_whole_scatter, source_view, zero_embedding
 from .function_contents import contents
-from .graph import Graph, Value, arguments, canonical, graph_of, place_of
-from .layout_ops import is_whole_scatter, source_view, zero_embedding
 from .number_of_size import NUMBER_OF_SIZE
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}

@@ -15,13 +15,13 @@ class Shown:
 
     def __str__(self) -> str:
         # The import of rich is slow, and most processes never print.
-        from ._console import text_of
+        from .console import text_of
 
         return text_of(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .console import html_of
 
         return html_of(self)

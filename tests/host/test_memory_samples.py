@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from jitney import _memory_samples as samples
-from jitney._memory_samples import HeldBytes, Peak, Sampler, Track
+from jitney._host import memory_samples as samples
+from jitney._host.memory_samples import HeldBytes, Peak, Sampler, Track
 
 MIB = 2**20
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._errors import DerivativeError
 from ..refusal import Refused
-from .scope import SCOPE, Proposal
-from .size_errors import first_line, place
+from ..symbolic.scope import SCOPE, Proposal
+from ..symbolic.size_errors import first_line, place
 
 if TYPE_CHECKING:
     from .sized_function import SizedFunction
