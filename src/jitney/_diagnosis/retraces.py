@@ -312,12 +312,26 @@ def _of_shape(
     )
     if not named:
         remedy = remedies.for_shape(leaf, was.shape, leaf.shape)
-        yield Cause("shape", leaf.path, None, _size(was.shape), _size(leaf.shape), remedy=remedy)
+        yield Cause(
+            "shape",
+            leaf.path,
+            None,
+            _size(was.shape),
+            _size(leaf.shape),
+            remedy=remedy,
+        )
         return
     for i in changed:
         axis = str(names[i])
         remedy = remedies.for_size(asked, leaf, axis, was.shape[i], leaf.shape[i])
-        yield Cause("shape", leaf.path, axis, str(was.shape[i]), str(leaf.shape[i]), remedy=remedy)
+        yield Cause(
+            "shape",
+            leaf.path,
+            axis,
+            str(was.shape[i]),
+            str(leaf.shape[i]),
+            remedy=remedy,
+        )
 
 
 def _size(shape: Sequence[int]) -> str:

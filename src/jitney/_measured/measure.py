@@ -294,7 +294,15 @@ def measure(
     verdict = (
         None if other is None else judge_ratios([b / a for a, b in zip(*columns, strict=True)])
     )
-    return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
+    return Measurement(
+        timings[0],
+        other,
+        verdict,
+        off,
+        given.seconds,
+        given.size,
+        given.arrays,
+    )
 
 
 # `measure` has an option of the name `rounds`.

@@ -155,7 +155,12 @@ def _facts(
 ) -> AxisFacts:
     fn = entry.body_inside(plan, Mask)
     try:
-        program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
+        program = _axes.trace(
+            fn,
+            mask.avals,
+            mask.ranges,
+            dict.fromkeys(mask.ranges, size),
+        )
     except Refused as refusal:
         # Facts of fewer sizes, such as those up to the length of a buffer that the body takes a
         # part of.
@@ -163,7 +168,13 @@ def _facts(
         ends = sorted(set(refusal.ends.get(symbol.symbol, ())), reverse=True)
         for end in ends[:_TRIED]:
             bounds = (symbol.low, end) if size <= end else (end + 1, symbol.high)
-            facts = _facts(entry, Mask.over(mask.view, {name: bounds}), plan, name, size)
+            facts = _facts(
+                entry,
+                Mask.over(mask.view, {name: bounds}),
+                plan,
+                name,
+                size,
+            )
             if facts.kind != "unknown":
                 return facts
         at = f"{refusal.place} " if refusal.place else ""

@@ -501,7 +501,12 @@ class Chunk(Stage):
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
-            return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
+            return Cut(
+                self.axis,
+                None,
+                self.size,
+                Fit(self.size, None, whole, budget),
+            )
 
         # Try the axes from the longest on; the first that can be cut and fits is taken.
         failed: AxisError | None = None

@@ -73,7 +73,12 @@ def expand_closed(jaxpr: ClosedJaxpr) -> ClosedJaxpr:
     """The same program with its closed primitives replaced by what they compute."""
     if not any(map(is_closed, equations(jaxpr))):
         return jaxpr
-    return unify([jaxpr], [{}], {}, [abstract(aval) for aval in jaxpr.in_avals])
+    return unify(
+        [jaxpr],
+        [{}],
+        {},
+        [abstract(aval) for aval in jaxpr.in_avals],
+    )
 
 
 class Unifier:

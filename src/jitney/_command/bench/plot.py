@@ -86,7 +86,13 @@ def svg(
         for i, (what, unit, shown) in enumerate(_SHOWN)
     ]
     high = _HIGH * len(_SHOWN) + 30
-    return picture("bench", title, _WIDE, high, [words(_LEFT, 20, title, "name"), *parts])
+    return picture(
+        "bench",
+        title,
+        _WIDE,
+        high,
+        [words(_LEFT, 20, title, "name"), *parts],
+    )
 
 
 def _panel(
@@ -116,7 +122,12 @@ def _panel(
         _WIDE - _RIGHT - 10,
     )
     # A margin by a factor, which is a constant distance on a logarithmic axis.
-    y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
+    y = _Scale(
+        min(values) / 1.6,
+        max(values) * 1.6,
+        top + _HIGH - _BOTTOM,
+        top + _TOP,
+    )
 
     return "".join(
         [
