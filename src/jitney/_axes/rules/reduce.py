@@ -106,12 +106,7 @@ def _cumulative(monoid: Monoid) -> Rule:
     def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         x = values[0]
         identity = monoid.identity(x.dtype)
-        masked = walk.keep(
-            x,
-            op.ins[0],
-            [op.params["axis"]],
-            identity,
-        )
+        masked = walk.keep(x, op.ins[0], [op.params["axis"]], identity)
         return walk.bind(op, [masked])
 
     return Rule(uses, pad, CarriedState("cumulated", monoid))
