@@ -46,6 +46,7 @@ SURE = [
     "depth",
     "devices",
     "exporting",
+    "inference",
     "simulate",
     "watching",
     "cluster",
