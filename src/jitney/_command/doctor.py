@@ -103,7 +103,12 @@ def _devices() -> Check:
     try:
         devices = jax.devices()
     except RuntimeError as error:
-        return Check("devices", str(error).strip().splitlines()[0], "fail", "export JAX_PLATFORMS=")
+        return Check(
+            "devices",
+            str(error).strip().splitlines()[0],
+            "fail",
+            "export JAX_PLATFORMS=",
+        )
     data = [
         {"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)}
         for each in devices

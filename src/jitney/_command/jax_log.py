@@ -292,7 +292,12 @@ def read_events(events: Sequence[Mapping[str, object]], began: float) -> JaxLog:
     reader = _LogReader(began, decorated_places())
     for event in events:
         reader.read(event)
-    return JaxLog(tuple(reader.compiled), reader.watch, reader.seconds, _outermost(reader.spans))
+    return JaxLog(
+        tuple(reader.compiled),
+        reader.watch,
+        reader.seconds,
+        _outermost(reader.spans),
+    )
 
 
 def _outermost(

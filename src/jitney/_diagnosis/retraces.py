@@ -181,7 +181,13 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             remedy = (
                 f"make {path!r} an array, or keep its value: a static field is part of the program"
             )
-            yield Cause("static value", path, None, *_texts(fields[path], value), remedy=remedy)
+            yield Cause(
+                "static value",
+                path,
+                None,
+                *_texts(fields[path], value),
+                remedy=remedy,
+            )
     of_fields = {
         _argument(path)
         for path, value in new.fields
@@ -323,7 +329,13 @@ def _of_shape(
         return
     for i in changed:
         axis = str(names[i])
-        remedy = remedies.for_size(asked, leaf, axis, was.shape[i], leaf.shape[i])
+        remedy = remedies.for_size(
+            asked,
+            leaf,
+            axis,
+            was.shape[i],
+            leaf.shape[i],
+        )
         yield Cause(
             "shape",
             leaf.path,
@@ -364,7 +376,13 @@ def _of_statics(
                 yield _of_function(path, before[path], value)
             else:
                 remedy = remedies.for_static(asked, path, _argument(path), before[path], value)
-                yield Cause("static value", path, None, *_texts(before[path], value), remedy=remedy)
+                yield Cause(
+                    "static value",
+                    path,
+                    None,
+                    *_texts(before[path], value),
+                    remedy=remedy,
+                )
     for leaf in new.view.leaves:
         if leaf.path in before and leaf.counts is None:
             texts = f"{static_text(before[leaf.path])} (static)", f"{_short(leaf)} (array)"

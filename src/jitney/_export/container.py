@@ -176,7 +176,12 @@ def read(path: Path) -> Content:
             "copy or export it again.",
             code="J290",
         )
-    return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
+    return _split_members(
+        body,
+        digest.hex(),
+        _LINE + len(digest) + len(body),
+        where,
+    )
 
 
 def _check_line(line: bytes, where: str) -> None:

@@ -396,7 +396,14 @@ class _Ticks:
         with self._lock:
             if self._open is None:
                 self._left = self._n // self._every
-                self._open = bar(self._name, self._left, 0, self._every, of="", each="steps")
+                self._open = bar(
+                    self._name,
+                    self._left,
+                    0,
+                    self._every,
+                    of="",
+                    each="steps",
+                )
                 self._advance = self._open.__enter__()
             self._advance()
             self._left -= 1

@@ -142,7 +142,13 @@ def facts_of(
             if clash is not None:
                 axes[name] = AxisFacts(name, "unknown", refused=clash.what.removesuffix("."))
             elif buckets is None or bucket is not None:
-                axes[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
+                axes[name] = _facts(
+                    entry,
+                    Mask.over(inside, {name: bounds}),
+                    plan,
+                    name,
+                    size,
+                )
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 
 

@@ -169,7 +169,12 @@ class ExportableTrace:
                 "it has effects: it calls back into Python, or changes references"
             )
         program = run_export(lambda: export().export(jitted)(*specs))
-        return Exported(program, tuple(map(_messages, table.callbacks)), weak, tuple(captured))
+        return Exported(
+            program,
+            tuple(map(_messages, table.callbacks)),
+            weak,
+            tuple(captured),
+        )
 
     def _captured(self, jaxpr: object) -> dict[str, LargeConstant]:
         """Return the large constants of a trace that the key holds, by the digest of their content:

@@ -35,7 +35,12 @@ def argument_changes(seen: Sequence[Record]) -> Iterator[ProposedChange]:
             continue
         where = f"{short(place['file'])}:{place['line']} ({place['function']})"
         copied = [each for each in place["handed"] if each["numpy"]]
-        yield from _copy_changes([each for each in copied if each["same"]], place, where, same=True)
+        yield from _copy_changes(
+            [each for each in copied if each["same"]],
+            place,
+            where,
+            same=True,
+        )
         yield from _copy_changes(
             [each for each in copied if not each["same"]], place, where, same=False
         )

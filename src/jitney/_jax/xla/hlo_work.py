@@ -362,7 +362,14 @@ def _row(line: str) -> Instruction | None:
         if op in ("constant", "parameter")
         else tuple(_OPERANDS.findall(arguments[: _closing(f"({arguments}") - 1]))
     )
-    return Instruction(named[2], op, arrays, operands, arguments, named[1] is not None)
+    return Instruction(
+        named[2],
+        op,
+        arrays,
+        operands,
+        arguments,
+        named[1] is not None,
+    )
 
 
 def _closing(text: Sequence[str] | str) -> int:

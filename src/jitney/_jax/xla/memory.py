@@ -91,7 +91,12 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
     # Bytes need not be linear in the width, so each width that does not fit becomes an upper limit.
     limit = most
     for tried in itertools.count():
-        width = _by_line(below, above, budget, limit if tried < _LINES else max(1, limit // 2))
+        width = _by_line(
+            below,
+            above,
+            budget,
+            limit if tried < _LINES else max(1, limit // 2),
+        )
         estimate = _on_line(below, above, width)
         if width not in seen:
             seen[width] = measure(width)
