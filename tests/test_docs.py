@@ -96,6 +96,14 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
         yield block[1], block[2], page.read_text()[: block.start(2)].count("\n")
 
 
+@pytest.fixture(autouse=True)
+def installed_examples(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    """The examples under the name that they have where jitney is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "jitney_examples").symlink_to(ROOT / "examples", target_is_directory=True)
+    monkeypatch.syspath_prepend(folder)
+
+
 def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """What a block prints. It is compiled so that a traceback and inspect find the page's own
     lines.
@@ -105,7 +113,7 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     loose = (
         page.parent.parent.name == "examples"
         or page.parent == WITH
-        or re.search("import optax|from examples", page.read_text())
+        or re.search("import optax|from jitney_examples", page.read_text())
     )
     with (
         contextlib.redirect_stdout(out),

@@ -2,6 +2,7 @@
 equations on named vectors.
 """
 
+<<<<<<< HEAD
 from examples.equilibrium._bounded import Bounded as Bounded
 from examples.equilibrium._bounded import Constraint as Constraint
 from examples.equilibrium._bounded import bounded_path as bounded_path
@@ -46,3 +47,36 @@ from examples.equilibrium._variables import derived as derived
 from examples.equilibrium.mod import ModFile as ModFile
 from examples.equilibrium.mod import parse_mod as parse_mod
 from examples.equilibrium.mod import read_mod as read_mod
+=======
+from ._fail import BlanchardKahn as BlanchardKahn
+from ._fail import DegenerateRoot as DegenerateRoot
+from ._fail import ModelError as ModelError
+from ._fail import NoPath as NoPath
+from ._fail import NoSteadyState as NoSteadyState
+from ._fail import NotSettled as NotSettled
+from ._fail import UnknownName as UnknownName
+from ._implicit import VERDICTS as VERDICTS
+from ._implicit import Solution as Solution
+from ._implicit import foresight as foresight
+from ._implicit import solution as solution
+from ._implicit import variable as variable
+from ._likelihood import log_likelihood as log_likelihood
+from ._linear import Linear as Linear
+from ._linear import impulse_response as impulse_response
+from ._linear import linearise as linearise
+from ._linear import verdict as verdict
+from ._model import Model as Model
+from ._moments import Moments as Moments
+from ._moments import moments as moments
+from ._path import Path as Path
+from ._path import perfect_foresight as perfect_foresight
+from ._steady import Steady as Steady
+from ._steady import at as at
+from ._steady import steady_state as steady_state
+from ._sweep import Draws as Draws
+from ._sweep import Sweep as Sweep
+from ._sweep import solutions as solutions
+from ._sweep import sweep as sweep
+from ._variables import Point as Point
+from ._variables import derived as derived
+>>>>>>> 6661bae90c26de7db0c58849287b1ee120765623

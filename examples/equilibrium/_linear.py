@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from examples.equilibrium._fail import BlanchardKahn, ModelError, message
-from examples.equilibrium._given import count, made_by, number
-from examples.equilibrium._independence import dependent
-from examples.equilibrium._steady import Steady
-from examples.equilibrium._variables import named
+from ._fail import BlanchardKahn, ModelError, message
+from ._given import count, made_by, number
+from ._independence import dependent
+from ._steady import Steady
+from ._variables import named
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
 MOVING = ("u", "x", "u_next", "x_next")

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, PyTree
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import count, in_float64, made_by, number, real
-from examples.equilibrium._implicit import Solution
-from examples.equilibrium._model import Model
-from examples.equilibrium._sylvester import sylvester
-from examples.equilibrium._variables import named
+from ._fail import ModelError, message
+from ._given import count, in_float64, made_by, number, real
+from ._implicit import Solution
+from ._model import Model
+from ._sylvester import sylvester
+from ._variables import named
 
 QUARTERLY = 1600.0
 

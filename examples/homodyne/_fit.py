@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 import jitney
-from examples.homodyne._data import Data
-from examples.homodyne.model import Setup, gram
-from examples.trf import ProductsResult, least_squares_by_products
+
+from ..trf import ProductsResult, least_squares_by_products
+from ._data import Data
+from .model import Setup, gram
 
 START = np.array([1.3e4, -0.3, 250.0, 4e-4, -0.2, 2e-5, 0.05, 0.33, 1.01])
 BOUNDS = (

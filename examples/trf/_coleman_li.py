@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.trf._qr import product, triangularise
+from ._qr import product, triangularise
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]

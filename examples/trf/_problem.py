@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._curve import Residual
-from examples.trf._fail import fail
-from examples.trf._losses import reweigh, rho_of
-from examples.trf._qr import WIDE, product, triangularise
+from ._curve import Residual
+from ._fail import fail
+from ._losses import reweigh, rho_of
+from ._qr import WIDE, product, triangularise
 
 Columns = Float[Array, "k points"]
 

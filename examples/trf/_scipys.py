@@ -15,15 +15,15 @@ import scipy.sparse
 from scipy.optimize import OptimizeResult
 from scipy.sparse.linalg import LinearOperator
 
-from examples.trf import _host, _outcome, large
-from examples.trf._coleman_li import Bounds, active, off_bounds
-from examples.trf._jit import DerivativeError
-from examples.trf._losses import EPS, LOSSES, rho_of
-from examples.trf._problem import Data, Setup
-from examples.trf._program import programs
-from examples.trf._result import MESSAGES
-from examples.trf._run import Request, run
-from examples.trf._traced import REFUSED, Traced, positioned, traced, whole
+from . import _host, _outcome, large
+from ._coleman_li import Bounds, active, off_bounds
+from ._jit import DerivativeError
+from ._losses import EPS, LOSSES, rho_of
+from ._problem import Data, Setup
+from ._program import programs
+from ._result import MESSAGES
+from ._run import Request, run
+from ._traced import REFUSED, Traced, positioned, traced, whole
 
 SCHEMES = ("2-point", "3-point", "cs")
 INNER = {"atol": 1e-6, "btol": 1e-6, "maxiter": None}

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._coleman_li import (
+from ._coleman_li import (
     Bounds,
     Hat,
     choose_step,
@@ -27,11 +27,11 @@ from examples.trf._coleman_li import (
     rescaled,
     strictly_inside,
 )
-from examples.trf._implicit import without_derivative
-from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
-from examples.trf._shapes import check_shapes
-from examples.trf._state import NOT_FINITE, RUNNING, Carry, Records, State
-from examples.trf._subproblem import solve_subproblem
+from ._implicit import without_derivative
+from ._problem import Controls, Data, Model, Setup, model_at, points
+from ._shapes import check_shapes
+from ._state import NOT_FINITE, RUNNING, Carry, Records, State
+from ._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 from jaxtyping import Array
 
-from examples.trf import _numpy
+from . import _numpy
 
 # All that functions raise that are given other values than they expect. What is the user's own
 # mistake is raised where the function is called with NumPy's arrays.

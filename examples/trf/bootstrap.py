@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.trf._api import least_squares
-from examples.trf._fail import fail
-from examples.trf._result import Result
+from ._api import least_squares
+from ._fail import fail
+from ._result import Result
 
 KINDS = ("residuals", "points", "normal")
 

@@ -15,11 +15,11 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Array, Float
 
-from examples.trf import _outcome
-from examples.trf._api import least_squares
-from examples.trf._fail import fail
-from examples.trf._held import parameter_names
-from examples.trf._result import Result
+from . import _outcome
+from ._api import least_squares
+from ._fail import fail
+from ._held import parameter_names
+from ._result import Result
 
 STEPS = 40  # until an end is bracketed, and then found
 RTOL = 1e-6  # of the root of the cost's rise

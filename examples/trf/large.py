@@ -20,21 +20,21 @@ import scipy.sparse
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from examples.trf import _check, _outcome
-from examples.trf._coleman_li import Bounds, active, distance, rescaled
-from examples.trf._fail import fail
-from examples.trf._held import Held, without_arrays
-from examples.trf._jit import lazy_derivatives, optimize
-from examples.trf._losses import reweigh, rho_of
-from examples.trf._lsmr import lsmr
-from examples.trf._problem import Controls, Data, Setup, residuals
-from examples.trf._qr import triangularise
-from examples.trf._result import MESSAGES
-from examples.trf._run import UNBOUNDED
-from examples.trf._shapes import check_shapes
-from examples.trf._solve import Proposal, Trial, advance, ended, limit_of, proposal_of, start, unmet
-from examples.trf._state import State
-from examples.trf._subproblem import solve_subproblem
+from . import _check, _outcome
+from ._coleman_li import Bounds, active, distance, rescaled
+from ._fail import fail
+from ._held import Held, without_arrays
+from ._jit import lazy_derivatives, optimize
+from ._losses import reweigh, rho_of
+from ._lsmr import lsmr
+from ._problem import Controls, Data, Setup, residuals
+from ._qr import triangularise
+from ._result import MESSAGES
+from ._run import UNBOUNDED
+from ._shapes import check_shapes
+from ._solve import Proposal, Trial, advance, ended, limit_of, proposal_of, start, unmet
+from ._state import State
+from ._subproblem import solve_subproblem
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status")
 Vector = Float[Array, "k"]

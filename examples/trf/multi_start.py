@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import qmc
 
-from examples.trf._api import curve_fit, least_squares
-from examples.trf._check import pair
-from examples.trf._fail import fail
-from examples.trf._result import Result
+from ._api import curve_fit, least_squares
+from ._check import pair
+from ._fail import fail
+from ._result import Result
 
 KINDS = {"latin": qmc.LatinHypercube, "sobol": qmc.Sobol}
 SHOWN = 5  # minima that are printed

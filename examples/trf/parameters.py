@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.trf._api import curve_fit
-from examples.trf._fail import fail
-from examples.trf._result import Result
+from ._api import curve_fit
+from ._fail import fail
+from ._result import Result
 
 CORRELATED = 0.1  # and more is reported
 HELD = {-1: ", at its lower bound", 0: "", 1: ", at its upper bound"}

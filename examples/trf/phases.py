@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from examples.trf._fail import fail
-from examples.trf._problem import model_at, residuals, residuals_and_columns
-from examples.trf._program import SCALARS, fitted
-from examples.trf._result import Result
+from ._fail import fail
+from ._problem import model_at, residuals, residuals_and_columns
+from ._program import SCALARS, fitted
+from ._result import Result
 
 FEWEST = 5  # calls of each program
 

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from examples.trf._curve import Residual
-from examples.trf._fail import fail
-from examples.trf._held import parameter_names
-from examples.trf._result import Result
+from ._curve import Residual
+from ._fail import fail
+from ._held import parameter_names
+from ._result import Result
 
 INK, FAINT, BLUE, ORANGE = "#1b1b1b", "#9a9a9a", "#0b6e99", "#c2571a"
 FINE = 600  # points of a curve
