@@ -76,19 +76,22 @@ class AgeLag(Reader):
         """The elements whose two times are among the frames, or between two that are."""
         age, lag = np.meshgrid(self.ages, self.lags, indexing="ij")
         step = self.frame_time or 1.0
-        first, second = ((age - lag / 2) / step).ravel(), ((age + lag / 2) / step).ravel()
+        times = ((age - lag / 2) / step, (age + lag / 2) / step)
+        first, second = (np.round(each.ravel(), 6) for each in times)
         known = np.zeros(self.frames + 1, bool)
         known[frames] = True
 
         def among(times: np.ndarray) -> np.ndarray:
             finite = np.where(np.isfinite(times), times, -1.0)
-            near = np.floor(finite + 1e-6).astype(int), np.ceil(finite - 1e-6).astype(int)
+            near = np.floor(finite).astype(int), np.ceil(finite).astype(int)
             inside = (near[0] >= 0) & (near[1] < self.frames)
             low, high = (np.where(inside, each, self.frames) for each in near)
             return known[low] & known[high]
 
         kept = (lag.ravel() > 0) & among(first) & among(second)
         places = np.flatnonzero(kept)
+        # Those of one first time together: the noise is estimated from neighbours among them.
+        places = places[np.lexsort((second[places], first[places]))]
         return Pairs(first[places], second[places], places)
 
     def values(self, region: Bin, pairs: Pairs, half: str = "auto") -> np.ndarray:
