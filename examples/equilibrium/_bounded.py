@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.equilibrium._ends import check_shocks
-from examples.equilibrium._fail import ModelError, NoPath, message
-from examples.equilibrium._given import called, count, made_by, numbers, shown
-from examples.equilibrium._linear import Linear
-from examples.equilibrium._model import Model
-from examples.equilibrium._path import Path, vector
+from ._ends import check_shocks
+from ._fail import ModelError, NoPath, message
+from ._given import called, count, made_by, numbers, shown
+from ._linear import Linear
+from ._model import Model
+from ._path import Path, vector
 
 Blocks = dict[str, np.ndarray]
 LIMIT = 100  # guesses

@@ -11,13 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import count, made_by, shown
-from examples.equilibrium._linear import Linear, along
-from examples.equilibrium._model import Model
-from examples.equilibrium._moments import matrix
-from examples.equilibrium._path import Path, vector
-from examples.equilibrium._variables import named
+from ._fail import ModelError, message
+from ._given import count, made_by, shown
+from ._linear import Linear, along
+from ._model import Model
+from ._moments import matrix
+from ._path import Path, vector
+from ._variables import named
 
 SINGULAR = 1e-10  # of the largest response, for conditions that innovations cannot meet
 

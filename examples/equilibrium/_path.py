@@ -17,29 +17,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-<<<<<<< HEAD
-from examples.equilibrium._ends import check_linear, check_shocks, warn_unless_settled
-from examples.equilibrium._fail import ModelError, NoPath, message
-from examples.equilibrium._given import count, made_by, numbers, one_of, shown
-from examples.equilibrium._linear import Linear, along, verdict
-from examples.equilibrium._local import Local
-from examples.equilibrium._model import Model
-from examples.equilibrium._newton import CONVERGED, newton, solve
-from examples.equilibrium._rolled import elements
-from examples.equilibrium._steady import Steady
-from examples.equilibrium._variables import Layout, named
-=======
 from ._ends import check_linear, check_shocks, warn_unless_settled
 from ._fail import ModelError, NoPath, message
-from ._given import count, made_by, numbers, one_of
-from ._linear import Linear, simulate, verdict
+from ._given import count, made_by, numbers, one_of, shown
+from ._linear import Linear, along, verdict
 from ._local import Local
 from ._model import Model
 from ._newton import CONVERGED, newton, solve
 from ._rolled import elements
 from ._steady import Steady
 from ._variables import Layout, named
->>>>>>> 6661bae90c26de7db0c58849287b1ee120765623
 
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 

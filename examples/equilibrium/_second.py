@@ -16,14 +16,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import count, in_float64, made_by, real
-from examples.equilibrium._implicit import Solution, vector
-from examples.equilibrium._model import NAMES, Model
-from examples.equilibrium._moments import Matrix, Moments, matrix, system, variance
-from examples.equilibrium._rolled import elements
-from examples.equilibrium._sylvester import sylvester
-from examples.equilibrium._variables import named
+from ._fail import ModelError, message
+from ._given import count, in_float64, made_by, real
+from ._implicit import Solution, vector
+from ._model import NAMES, Model
+from ._moments import Matrix, Moments, matrix, system, variance
+from ._rolled import elements
+from ._sylvester import sylvester
+from ._variables import named
 
 Vector = Float[Array, "size"]
 Cube = Float[Array, "rows s s"]

@@ -18,21 +18,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import jitney
-<<<<<<< HEAD
-from examples._summary import Watch
-from examples.homodyne import _command
-from examples.homodyne._data import TRUTH, Data
-from examples.homodyne._fit import START, Fit, Journal, at_once, chunked, fit, in_memory, streamed
-from examples.homodyne._picture import draw
-from examples.homodyne.model import NAMES, Setup, gram
-=======
 
 from .._summary import Watch
+from . import _command
 from ._data import TRUTH, Data
 from ._fit import START, Fit, Journal, at_once, chunked, fit, in_memory, streamed
 from ._picture import draw
 from .model import NAMES, Setup, gram
->>>>>>> 6661bae90c26de7db0c58849287b1ee120765623
 
 AGREE = 1e-10
 

@@ -19,8 +19,8 @@ WRONG = 2
 
 def arguments(words: list[str]) -> argparse.Namespace:
     """The command line, checked."""
-    from examples.homodyne._modes import MODES
-    from examples.homodyne.readers import LAYOUTS
+    from ._modes import MODES
+    from .readers import LAYOUTS
 
     parser = argparse.ArgumentParser(prog="python -m examples.homodyne", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -72,9 +72,9 @@ def main(words: list[str]) -> int:
 
 
 def _fit(chosen: argparse.Namespace) -> int:
-    from examples.homodyne import _config
-    from examples.homodyne._log import Log
-    from examples.homodyne._run import run
+    from . import _config
+    from ._log import Log
+    from ._run import run
 
     config = _config.read(chosen.config).of(chosen.file, chosen.out)
     if chosen.check:
@@ -102,14 +102,14 @@ def _stopped(*_: Any) -> NoReturn:
 
 
 def _template(chosen: argparse.Namespace) -> int:
-    from examples.homodyne._template import template
+    from ._template import template
 
     sys.stdout.write(template(chosen.mode, yaml=chosen.yaml, file=chosen.file))
     return 0
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
-    from examples.homodyne.readers import opened
+    from .readers import opened
 
     with opened(chosen.file, chosen.layout, chosen.analysis) as file:
         console = Console()
@@ -129,7 +129,7 @@ def _inspect(chosen: argparse.Namespace) -> int:
 
 
 def _make(chosen: argparse.Namespace) -> int:
-    from examples.homodyne._make import make
+    from ._make import make
 
     truth = make(
         chosen.file,

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._mode_fit import ModeFit
-from examples.homodyne._modes import Mode, Physical
-from examples.homodyne.model import Points, Scalar, Setup
 from jitney import optimize
+
+from ._measurement import Measurement
+from ._mode_fit import ModeFit
+from ._modes import Mode, Physical
+from .model import Points, Scalar, Setup
 
 BLOCK = 2**18  # pairs at a time
 SIDE = 200  # cells of a map, along each time

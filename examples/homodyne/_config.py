@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from examples.homodyne._modes import MODES, OPTICS, Mode
-from examples.homodyne._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, text
-from examples.homodyne._select import Choice
-from examples.trf._fail import fail
+from ..trf._fail import fail
+from ._modes import MODES, OPTICS, Mode
+from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, text
+from ._select import Choice
 
 DEGREES = ("phi0",)  # parameters that are radians in the model
 ENTRIES = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.homodyne._synthetic import TRUTH, synthetic
-from examples.homodyne._writers import FRAME, WRITERS
+from ._synthetic import TRUTH, synthetic
+from ._writers import FRAME, WRITERS
 
 SHOT = 0.5  # what a frame correlated with itself has on top
 

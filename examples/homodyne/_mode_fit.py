@@ -18,14 +18,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.homodyne import _misfit
-from examples.homodyne._fit import CHUNK, TIGHT
-from examples.homodyne._layout import Layout, layout
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._modes import MODES, Mode, Physical
-from examples.homodyne.model import Points, Scalar, Setup
-from examples.trf import least_squares_by_products
-from examples.trf._fail import fail
+
+from ..trf import least_squares_by_products
+from ..trf._fail import fail
+from . import _misfit
+from ._fit import CHUNK, TIGHT
+from ._layout import Layout, layout
+from ._measurement import Measurement
+from ._modes import MODES, Mode, Physical
+from .model import Points, Scalar, Setup
 
 WAYS = ("whole", "chunked", "streamed")
 _RIDGE = 1e-9  # of a column's length squared, where columns depend on each other

@@ -10,10 +10,11 @@ import jax
 import numpy as np
 
 import jitney
-from examples.homodyne._compared import Compared
-from examples.homodyne._config import DEGREES, Config
-from examples.homodyne._mode_fit import ModeFit
-from examples.homodyne._prepare import Prepared
+
+from ._compared import Compared
+from ._config import DEGREES, Config
+from ._mode_fit import ModeFit
+from ._prepare import Prepared
 
 UNITS = {
     "D0": "Angstrom^2/s^(1+alpha)",

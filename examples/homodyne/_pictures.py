@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from examples.homodyne._compared import Compared
-from examples.homodyne._mode_fit import ModeFit
+from ._compared import Compared
+from ._mode_fit import ModeFit
 
 SHOWN = 4  # angles with maps
 ROWS = ("measured", "model", "residual / std. error")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne._select import Choice, Selection, few
-from examples.homodyne.readers import Bin, Pairs, opened
-from examples.homodyne.readers._tree import refuse
+from ._select import Choice, Selection, few
+from .readers import Bin, Pairs, opened
+from .readers._tree import refuse
 
 NOTE = "data.json"
 LISTED = 5  # pairs of frames in a message

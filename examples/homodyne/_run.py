@@ -10,17 +10,18 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import jitney
-from examples.homodyne import _output
-from examples.homodyne._compared import compare
-from examples.homodyne._config import Config
-from examples.homodyne._fit import Journal
-from examples.homodyne._layout import Layout, layout
-from examples.homodyne._log import Log
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._mode_fit import ModeFit, fit_mode
-from examples.homodyne._prepare import Prepared, prepare
-from examples.homodyne._strategy import chosen
-from examples.homodyne.model import Setup
+
+from . import _output
+from ._compared import compare
+from ._config import Config
+from ._fit import Journal
+from ._layout import Layout, layout
+from ._log import Log
+from ._measurement import Measurement
+from ._mode_fit import ModeFit, fit_mode
+from ._prepare import Prepared, prepare
+from ._strategy import chosen
+from .model import Setup
 
 USUAL = (10, 30)  # evaluations of a fit from a fair start
 LONG = 10.0  # seconds that are left, from which on it is said
@@ -212,7 +213,7 @@ def _written(
     if config["output"]["hdf5"]:
         _output.write_hdf5(out / "result.h5", content, fit, found)
     if config["output"]["pictures"]:
-        from examples.homodyne import _pictures
+        from . import _pictures
 
         title = f"{Path(data.source).name}: {config.mode.name}, {fit.points:,} points"
         _pictures.maps(found, data.phi, title, out / "maps.png")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from examples.homodyne.readers import LAYOUTS
-from examples.homodyne.readers._reader import HALVES
+from .readers import LAYOUTS
+from .readers._reader import HALVES
 
 STRATEGIES = ("auto", "whole", "chunked", "streamed")
 

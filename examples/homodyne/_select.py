@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne.readers import Bin, Pairs, Reader
-from examples.homodyne.readers._tree import refuse
+from .readers import Bin, Pairs, Reader
+from .readers._tree import refuse
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import jax
 import numpy as np
 
 import jitney
-from examples.homodyne._layout import Layout
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._mode_fit import at_once
-from examples.trf._fail import fail
+
+from ..trf._fail import fail
+from ._layout import Layout
+from ._measurement import Measurement
+from ._mode_fit import at_once
 
 FEW = 10**6  # points that take less than a GiB, so that asking is not worth its time
 NAMES = {"in memory": "whole", "chunked": "chunked", "streamed": "streamed"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne._config import DEGREES, OPTICAL, default
-from examples.homodyne._modes import MODES, Mode
-from examples.homodyne._schema import KEYS, SECTIONS, Key
+from ._config import DEGREES, OPTICAL, default
+from ._modes import MODES, Mode
+from ._schema import KEYS, SECTIONS, Key
 
 HEAD = (
     "A fit of two-time X-ray correlations: python -m examples.homodyne fit THIS_FILE",

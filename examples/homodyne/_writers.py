@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from examples.trf._fail import fail
+from ..trf._fail import fail
 
 FRAME = 0.1  # seconds
 

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 
-from examples.surrogate._data import arrays_of, most_parents, parent_sets
-from examples.surrogate._expert import scores
+from ._data import arrays_of, most_parents, parent_sets
+from ._expert import scores
 
 MOST = 5  # 5 variables have 29,281 graphs, 6 have 3,781,503
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from examples.surrogate._data import OMEGA, SPREAD, _parents
+from ._data import OMEGA, SPREAD, _parents
 
 GRID = np.linspace(-2.0, 2.0, 7).astype(np.float32)  # the values that may be set from outside
 SCALED_BY = 512  # observations, to bring a variable to mean 0 and variance 1

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from examples.surrogate import _enumerated
-from examples.surrogate._data import arrays_of
-from examples.surrogate._environment import GRID, Environment, drawn_noise
-from examples.surrogate._round import Worth, considered, imagined
-from examples.surrogate._worlds import Draws, Graphs
-from examples.surrogate.model import Surrogate
+from . import _enumerated
+from ._data import arrays_of
+from ._environment import GRID, Environment, drawn_noise
+from ._round import Worth, considered, imagined
+from ._worlds import Draws, Graphs
+from .model import Surrogate
 
 
 @dataclass(frozen=True)

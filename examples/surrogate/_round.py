@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 import jitney
-from examples.surrogate._acquisition import improvement, information
-from examples.surrogate._environment import GRID
-from examples.surrogate._step import PAD
-from examples.surrogate._worlds import (
+
+from ._acquisition import improvement, information
+from ._environment import GRID
+from ._step import PAD
+from ._worlds import (
     Draws,
     Graphs,
     drawn,
@@ -22,7 +23,7 @@ from examples.surrogate._worlds import (
     mechanisms,
     simulated,
 )
-from examples.surrogate.model import Surrogate
+from .model import Surrogate
 
 SAMPLES = [64, 128]
 ROUND_PAD = {**PAD, "samples": SAMPLES}

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.surrogate._data import OMEGA, SPREAD, WIDTH
-from examples.surrogate._expert import A0, B0
+from ._data import OMEGA, SPREAD, WIDTH
+from ._expert import A0, B0
 
 FLOOR = 1e-6  # of a parent set's probability: a belief that is sure of a circle still has graphs
 TERMS = 1 + 3 * WIDTH  # a constant, then parents, their sines, their cosines

@@ -2,6 +2,6 @@
 and what they make up.
 """
 
-from examples.equilibrium.mod._reader import ModFile as ModFile
-from examples.equilibrium.mod._reader import parse_mod as parse_mod
-from examples.equilibrium.mod._reader import read_mod as read_mod
+from ._reader import ModFile as ModFile
+from ._reader import parse_mod as parse_mod
+from ._reader import read_mod as read_mod

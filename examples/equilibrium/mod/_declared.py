@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from examples.equilibrium.mod._expressions import (
+from ._expressions import (
     FUNCTIONS,
     Expression,
     Name,
@@ -17,8 +17,8 @@ from examples.equilibrium.mod._expressions import (
     replaced,
     walk,
 )
-from examples.equilibrium.mod._places import Place, fail
-from examples.equilibrium.mod._statements import COMPUTE, Block, Statement, names
+from ._places import Place, fail
+from ._statements import COMPUTE, Block, Statement, names
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)(.*)$", re.DOTALL)
 _SET = re.compile(r"set_param_value\(\s*['\"](\w+)['\"]\s*,(.*)\)$", re.DOTALL)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.equilibrium.mod._places import Place, fail
+from ._places import Place, fail
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _SPLIT = re.compile(r"(?<![=<>!])=(?!=)")

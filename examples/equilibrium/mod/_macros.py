@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from examples.equilibrium._fail import ModelError
-from examples.equilibrium.mod._places import Line, Place, fail
-from examples.equilibrium.mod._statements import without_comments
+from .._fail import ModelError
+from ._places import Line, Place, fail
+from ._statements import without_comments
 
 _DIRECTIVE = re.compile(r"\s*@#\s*(\w+)\s*(.*)$")
 _INSERT = re.compile(r"@\{([^{}]*)\}")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from examples.equilibrium._fail import ModelError, message
+from .._fail import ModelError, message
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import shown
-from examples.equilibrium._model import Model
-from examples.equilibrium.mod._declared import Declared
-from examples.equilibrium.mod._expressions import (
+from .._fail import ModelError, message
+from .._given import shown
+from .._model import Model
+from ._declared import Declared
+from ._expressions import (
     Expression,
     Name,
     Steady,
@@ -19,10 +19,10 @@ from examples.equilibrium.mod._expressions import (
     walk,
     written,
 )
-from examples.equilibrium.mod._macros import defined, expand
-from examples.equilibrium.mod._places import Place, fail
-from examples.equilibrium.mod._statements import blocks, statements
-from examples.equilibrium.mod._timing import Timing, timed
+from ._macros import defined, expand
+from ._places import Place, fail
+from ._statements import blocks, statements
+from ._timing import Timing, timed
 
 Values = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from examples.equilibrium.mod._places import Line, Place, fail
+from ._places import Line, Place, fail
 
 # text in quotes and TeX names, in which nothing is a comment or a semicolon
 _WHOLE = r"\"[^\"\n]*\"|'[^'\n]*'|\$[^$\n]*\$"

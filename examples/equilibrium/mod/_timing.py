@@ -9,7 +9,7 @@ stands for the expression that is not linear, a date earlier, and the second ord
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from examples.equilibrium.mod._expressions import (
+from ._expressions import (
     Call,
     Expression,
     Name,
@@ -17,7 +17,7 @@ from examples.equilibrium.mod._expressions import (
     walk,
     written,
 )
-from examples.equilibrium.mod._places import Place
+from ._places import Place
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from examples.homodyne.readers._reader import Bin, Square
-from examples.homodyne.readers._tree import Tree, refuse, tree
+from ._reader import Bin, Square
+from ._tree import Tree, refuse, tree
 
 NUMBERED = re.compile(r"_(\d+)$")
 

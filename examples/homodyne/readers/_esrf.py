@@ -9,8 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from examples.homodyne.readers._reader import Bin, Pairs, Reader, Square
-from examples.homodyne.readers._tree import Tree, refuse, tree
+from ._reader import Bin, Pairs, Reader, Square
+from ._tree import Tree, refuse, tree
 
 MAGIC = "XPCSResultFile_v2.0"
 CORRELATIONS = "/entry_0000/correlations"

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from examples.homodyne.readers._aps import Before, Upgraded
-from examples.homodyne.readers._esrf import AgeLag, Dynamix
-from examples.homodyne.readers._nexus import Nexus
-from examples.homodyne.readers._plain import Plain
-from examples.homodyne.readers._pyxpcs import PyXpcs
-from examples.homodyne.readers._reader import Reader
-from examples.homodyne.readers._tree import INSPECT, refuse, tree
+from ._aps import Before, Upgraded
+from ._esrf import AgeLag, Dynamix
+from ._nexus import Nexus
+from ._plain import Plain
+from ._pyxpcs import PyXpcs
+from ._reader import Reader
+from ._tree import INSPECT, refuse, tree
 
 _ALL: tuple[Any, ...] = (Upgraded, Before, Nexus, AgeLag, Dynamix, PyXpcs, Plain)
 LAYOUTS: dict[str, Any] = {layout.name: layout for layout in _ALL}

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from examples.homodyne.readers._aps import numbered
-from examples.homodyne.readers._reader import Bin, Square
-from examples.homodyne.readers._tree import Tree, refuse, tree
+from ._aps import numbered
+from ._reader import Bin, Square
+from ._tree import Tree, refuse, tree
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 PER_ANGSTROM = {"1/nm": 0.1, "nm^-1": 0.1, "nm-1": 0.1}

@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from examples.homodyne.readers._reader import Bin, Square
-from examples.homodyne.readers._tree import refuse
+from ._reader import Bin, Square
+from ._tree import refuse
 
 TYPES = {
     "unsignedbyte": "u1",

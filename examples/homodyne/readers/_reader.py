@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from examples.homodyne.readers._tree import refuse
+from ._tree import refuse
 
 HALVES = ("auto", "upper", "lower", "mean")
 ASYMMETRY = 1e-3  # of the range of a map; above it a note says so

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from examples.trf._fail import fail
+from ...trf._fail import fail
 
 INSPECT = "`python -m examples.homodyne inspect {}` lists what the file has"
 
