@@ -84,7 +84,7 @@ class Config:
         given = {key: value for key, value in self["data"].items() if key != "sigma"}
         for key in ("file", "mask"):
             given[key] = None if given[key] is None else self.at(given[key])
-        return Choice(**given)
+        return Choice(**given, of_angles="phi0" in self.mode.names)
 
 
 class Lines:
@@ -261,7 +261,9 @@ def _parameters(given: Mapping[str, Any], mode: Mode, lines: Lines) -> dict[str,
     for name, entries in given.items():
         where = lines.of("parameters", name)
         if name.partition("[")[0] not in names:
-            _refuse(where, *_unknown(name, names, "parameter"))
+            what, rule, fix = _unknown(name, names, "parameter")
+            rule = rule.replace("The parameters", f"The parameters of {mode.name}")
+            _refuse(where, what, rule, fix)
         if not isinstance(entries, Mapping):
             _refuse(
                 where,

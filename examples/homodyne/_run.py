@@ -95,8 +95,9 @@ def _forget(folder: Path) -> None:
 def _prepared(config: Config, folder: Path, log: Log) -> Prepared:
     choice = config.choice
     log.say(f"reading {choice.file}")
+    hidden = log.quiet or not log.console.is_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=log.console, transient=True, disable=log.quiet) as progress:
+    with Progress(*columns, console=log.console, transient=True, disable=hidden) as progress:
         task = progress.add_task("maps", total=None)
         data = prepare(
             choice, folder, lambda done, of: progress.update(task, completed=done, total=of)

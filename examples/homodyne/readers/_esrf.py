@@ -69,7 +69,7 @@ class AgeLag(Reader):
             )
             found = cls(bins, frames, step)
             found.file, found.ages, found.lags = file, ages, lags
-            found.note(f"{path.name} has no angles: the layout has none.")
+            found.lack(f"{path.name} has no angles: the layout has none.")
             yield found
 
     def pairs(self, frames: np.ndarray) -> Pairs:
@@ -170,8 +170,8 @@ class Dynamix(Square):
         found = cls((Bin(q, None, f"{path.name}: data", 0),), values.shape[0], frame_time)
         found.map = values
         if note:
-            found.note(note)
-        found.note(f"{path.name} has no angle: its bin is a ring.")
+            found.lack(note)
+        found.lack(f"{path.name} has no angle: its bin is a ring.")
         yield found
 
     def matrix(self, region: Bin) -> np.ndarray:

@@ -87,13 +87,11 @@ def test_a_fit_leaves_what_it_found(tmp_path, monkeypatch, capsys):
 @pytest.mark.rest
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 def test_a_fit_from_each_layout(tmp_path, monkeypatch, layout):
-    """Of one ring without flow where there is no angle; with those that are given, where the file
-    has none.
+    """Of one ring, in a mode without an angle, where the layout has one map; with the angles of the
+    configuration, where the file has none.
     """
     ring = layout in ("dynamix", "pyxpcs")
-    changes = {"phi": "[0.0]"} if ring else {}
-    if layout == "esrf":
-        changes["phi"] = "[-90.0, -30.0, 30.0]"
+    changes = {"phi": "[-90.0, -30.0, 30.0]"} if layout == "esrf" else {}
     mode = "static_isotropic" if ring else "laminar_flow"
     path = prepared(tmp_path, layout, mode, 40, **changes)
     assert command(monkeypatch, "fit", path, "--quiet") == 0
