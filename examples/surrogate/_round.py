@@ -24,7 +24,7 @@ from examples.surrogate._worlds import (
 )
 from examples.surrogate.model import Surrogate
 
-SAMPLES = [64, 128]
+SAMPLES = [32, 64, 128]
 ROUND_PAD = {**PAD, "samples": SAMPLES}
 
 
