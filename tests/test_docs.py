@@ -46,6 +46,7 @@ SURE = [
     "depth",
     "devices",
     "exporting",
+    "inference",
     "simulate",
     "watching",
     "cluster",
@@ -278,12 +279,11 @@ def reads(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
     )
 
 
-def test_the_chart_is_that_of_the_table():
-    """Of sizes: its bars are the figures that `docs/axes.md` has, with their command."""
-    assert (
-        runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]()
-        == (PICTURES / "sizes.svg").read_text()
-    ), DRAW
+@pytest.mark.parametrize("name", ["sizes", "batches"])
+def test_the_chart_is_that_of_the_table(name):
+    """It shows the figures that a page has, with their command."""
+    drawn = runpy.run_path(str(ROOT / "docs" / "pictures.py"))[name]()
+    assert drawn == (PICTURES / f"{name}.svg").read_text(), DRAW
 
 
 def test_the_pictures_of_the_pages_are_there():

@@ -2,6 +2,11 @@
 equations on named vectors.
 """
 
+from ._bounded import Bounded as Bounded
+from ._bounded import Constraint as Constraint
+from ._bounded import bounded_path as bounded_path
+from ._bounded import bounded_simulation as bounded_simulation
+from ._conditional import conditional_path as conditional_path
 from ._fail import BlanchardKahn as BlanchardKahn
 from ._fail import DegenerateRoot as DegenerateRoot
 from ._fail import ModelError as ModelError
@@ -24,6 +29,11 @@ from ._moments import Moments as Moments
 from ._moments import moments as moments
 from ._path import Path as Path
 from ._path import perfect_foresight as perfect_foresight
+from ._second import Pruned as Pruned
+from ._second import Second as Second
+from ._second import pruned_moments as pruned_moments
+from ._second import second_order as second_order
+from ._second import simulate as simulate
 from ._steady import Steady as Steady
 from ._steady import at as at
 from ._steady import steady_state as steady_state
@@ -33,3 +43,6 @@ from ._sweep import solutions as solutions
 from ._sweep import sweep as sweep
 from ._variables import Point as Point
 from ._variables import derived as derived
+from .mod import ModFile as ModFile
+from .mod import parse_mod as parse_mod
+from .mod import read_mod as read_mod

@@ -82,7 +82,7 @@ def moments(
     A, B, C = system(model, found, of)
     shocks = B @ _root(matrix(model, covariance, where))
     if filtered is None:
-        each = jax.vmap(lambda column: _variance(A, jnp.outer(column, column)), 1)(shocks)
+        each = jax.vmap(lambda column: variance(A, jnp.outer(column, column)), 1)(shocks)
         total, powers = jnp.sum(each, 0), [C]
         for _ in range(lags):
             powers.append(powers[-1] @ A)
@@ -169,7 +169,7 @@ def _root(covariance: Matrix) -> Matrix:
     return jnp.linalg.cholesky(covariance + jnp.diag(1.0 * still)) * ~still
 
 
-def _variance(A: Matrix, noise: Matrix) -> Matrix:
+def variance(A: Matrix, noise: Matrix) -> Matrix:
     """The stationary variance of s' = A s + e."""
     return sylvester(jnp.eye(len(A)), -A, A.T, noise)
 

@@ -30,7 +30,11 @@ OF_ROWS = 2
 """The same of a file that takes rows of unlike lengths, which the first jitney with files does not
 know.
 """
-_FORMATS = (FORMAT, OF_ROWS)
+OF_BUCKETS = 3
+"""The same of a file with programs of buckets, which a jitney that knows formats 1 and 2 would call
+at exact size.
+"""
+_FORMATS = (FORMAT, OF_ROWS, OF_BUCKETS)
 _MAGIC = b"jitney program "
 # four digits and the end of the line
 _LINE = len(_MAGIC) + 5
@@ -96,8 +100,7 @@ def write(
     """
     listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
     head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
-    known = FORMAT if header.get("rows") is None else OF_ROWS
-    line = _MAGIC + f"{known:04}\n".encode()
+    line = _MAGIC + f"{_format_of(cast(Header, header)):04}\n".encode()
     body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
     try:
         _replace(path, line + hashlib.sha256(line + body).digest() + body)
@@ -109,6 +112,13 @@ def write(
             "fix what the system reports, or name another file.",
             code="J294",
         ) from error
+
+
+def _format_of(header: Header) -> int:
+    if header.get("rows") is not None:
+        return OF_ROWS
+    has_buckets = any("padding" in program for program in header.get("programs", ()))
+    return OF_BUCKETS if has_buckets else FORMAT
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -166,7 +176,12 @@ def read(path: Path) -> Content:
             "copy or export it again.",
             code="J290",
         )
-    return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
+    return _split_members(
+        body,
+        digest.hex(),
+        _LINE + len(digest) + len(body),
+        where,
+    )
 
 
 def _check_line(line: bytes, where: str) -> None:
@@ -188,7 +203,7 @@ def _check_line(line: bytes, where: str) -> None:
         raise ExportError(
             where,
             f"it has format {int(number)}, and this jitney reads formats"
-            f" {' and '.join(map(str, _FORMATS))}.",
+            f" {', '.join(map(str, _FORMATS[:-1]))} and {_FORMATS[-1]}.",
             "A file is read by the jitney that wrote it, and by later ones of the same format.",
             "load it with that jitney, or export it again with this one.",
             code="J291",

@@ -21,8 +21,8 @@ from .._jax.trees import Path, keystr, tree_flatten_with_path
 from .._jax.typed import Array
 from .._owners import public
 from .._signature.binding import signature_of
-from .._signature.static_values import Unkeyed, static_key
-from .._signature.strict_keys import are_one
+from .._values.static_values import Unkeyed, static_key
+from .._values.strict_keys import are_one
 from .optimize import optimize
 from .program import Program
 
@@ -390,13 +390,20 @@ class _Ticks:
         )
 
     def _tick(self) -> None:
-        from .._console import bar
+        from .._text.console import bar
 
         # Callbacks may run in several threads at once.
         with self._lock:
             if self._open is None:
                 self._left = self._n // self._every
-                self._open = bar(self._name, self._left, 0, self._every, of="", each="steps")
+                self._open = bar(
+                    self._name,
+                    self._left,
+                    0,
+                    self._every,
+                    of="",
+                    each="steps",
+                )
                 self._advance = self._open.__enter__()
             self._advance()
             self._left -= 1

@@ -21,8 +21,8 @@ from pathlib import Path
 import jax
 
 from .._jax.compile_cache.cache import folder
-from .._jax.evaluation import evaluate_jaxpr
-from .._jax.jaxprs import equations, open_jaxpr
+from .._jax.programs.evaluation import evaluate_jaxpr
+from .._jax.programs.jaxprs import equations, open_jaxpr
 from .._jax.typed import NumPyArray
 from .directions import AbstractLeaves, Leaves
 from .typed_numpy import np
