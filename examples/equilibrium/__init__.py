@@ -7,9 +7,15 @@ from examples.equilibrium._bounded import Constraint as Constraint
 from examples.equilibrium._bounded import bounded_path as bounded_path
 from examples.equilibrium._bounded import bounded_simulation as bounded_simulation
 from examples.equilibrium._conditional import conditional_path as conditional_path
+from examples.equilibrium._estimation import Chains as Chains
+from examples.equilibrium._estimation import Mode as Mode
+from examples.equilibrium._estimation import Posterior as Posterior
+from examples.equilibrium._estimation import posterior_mode as posterior_mode
+from examples.equilibrium._estimation import sample as sample
 from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
 from examples.equilibrium._fail import DegenerateRoot as DegenerateRoot
 from examples.equilibrium._fail import ModelError as ModelError
+from examples.equilibrium._fail import NoMode as NoMode
 from examples.equilibrium._fail import NoPath as NoPath
 from examples.equilibrium._fail import NoSteadyState as NoSteadyState
 from examples.equilibrium._fail import NotSettled as NotSettled
@@ -29,6 +35,7 @@ from examples.equilibrium._moments import Moments as Moments
 from examples.equilibrium._moments import moments as moments
 from examples.equilibrium._path import Path as Path
 from examples.equilibrium._path import perfect_foresight as perfect_foresight
+from examples.equilibrium._priors import Prior as Prior
 from examples.equilibrium._second import Pruned as Pruned
 from examples.equilibrium._second import Second as Second
 from examples.equilibrium._second import pruned_moments as pruned_moments
