@@ -46,3 +46,10 @@ from ._variables import derived as derived
 from .mod import ModFile as ModFile
 from .mod import parse_mod as parse_mod
 from .mod import read_mod as read_mod
+from ._estimation import Chains as Chains
+from ._estimation import Mode as Mode
+from ._estimation import Posterior as Posterior
+from ._estimation import posterior_mode as posterior_mode
+from ._estimation import sample as sample
+from ._fail import NoMode as NoMode
+from ._priors import Prior as Prior
