@@ -33,12 +33,8 @@ from .._jax.programs.jaxprs import (
     runs,
     source_of,
 )
-<<<<<<< HEAD
 from .._jax.programs.primitives import CALLBACKS, HOLDERS
-=======
-from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.ticks import Ticks
->>>>>>> 5875e7a3e855ff214864a65bc7685361ee7ee412
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
 from .rules import RULES

@@ -22,14 +22,9 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-<<<<<<< HEAD
 from ..._jax.programs.evaluation import Const, Ref
 from ..._jax.programs.jaxprs import scan_parts
-=======
-from ..._jax.evaluation import Const, Ref
-from ..._jax.jaxprs import scan_parts
 from ..._jax.ticks import Ticks
->>>>>>> 5875e7a3e855ff214864a65bc7685361ee7ee412
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
