@@ -313,7 +313,7 @@ class _Sampler:
                     where,
                     "blackjax is not installed.",
                     "Chains are its no-U-turn sampler.",
-                    "install blackjax.",
+                    'install it: python -m pip install "jitney[sampling]".',
                 )
             ) from None
         self.blackjax, self.posterior = blackjax, mode.posterior
