@@ -164,3 +164,30 @@ def test_a_gradient_is_compiled_ahead():
 def test_shapes_are_no_rows_of_a_call():
     with pytest.raises(ContractError, match="is a shape, and no array"):
         mapped()(W, [jax.ShapeDtypeStruct((3,), np.float32)])
+
+
+def product(t: Float[Array, "n"], y: Float[Array, "n"]):
+    return jnp.cumsum(t * y)
+
+
+def test_arrays_of_the_sizes_of_a_bucket_share_its_program():
+    """Of the one that rows share too, in any order of sizes."""
+    f = mapped(product, chunk={"row": 2}, cache=False)
+    for n in (5, 8, 6, 7, 5):
+        t, y = RNG.normal(size=n).astype(np.float32), RNG.normal(size=(4, n)).astype(np.float32)
+        np.testing.assert_allclose(f(t, y), np.cumsum(t * y, 1), rtol=1e-5, atol=1e-5)
+    assert f.stats.compiles == 1
+
+
+def means(y: Float[Array, "n k"]):
+    return jnp.mean(y, 0)
+
+
+@pytest.mark.rest
+def test_arrays_with_another_axis_of_another_size_do_not():
+    f = mapped(means, chunk={"row": 2}, cache=False)
+    for n in (5, 6):
+        for k in (2, 3):
+            y = RNG.normal(size=(4, n, k)).astype(np.float32)
+            np.testing.assert_allclose(f(y), y.mean(1), rtol=1e-5, atol=1e-5)
+    assert f.stats.compiles == 2

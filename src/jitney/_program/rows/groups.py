@@ -155,17 +155,20 @@ class RowGroups:
 
     Args:
         entry: Runs the calls of single rows.
+        form: What their arrays have in common (`form_of`).
     """
 
-    def __init__(self, entry: CompiledCalls):
+    def __init__(self, entry: CompiledCalls, form: Hashable):
         self.entry = entry
+        self.form = form
         self.padding = RowPadding(entry)
         # Sizes nearest to those of rows at exact size -> the padded axes of each result there.
         self.axes_near: dict[tuple[tuple[str, int], ...], list[Axes]] = {}
         # Sizes at which the body does other operations than at the others of their bucket.
         self._alone: set[tuple[tuple[str, int], ...]] = set()
-        # By the sizes of all axes of all arrays that rows have their own of.
-        self.members: dict[tuple[int, ...], Member] = {}
+        # By the shapes of the arrays of all rows, and the sizes of all axes of all arrays that rows
+        # have their own of.
+        self.members: dict[tuple[Hashable, tuple[int, ...]], Member] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
     @cached_property
@@ -200,22 +203,23 @@ class RowGroups:
         Raises:
             ContractError: A row does not fit the contract.
         """
+        fixed = tuple(column.signature() for column in columns)
         return lots_of(
             columns,
             rows,
-            lambda sizes: self.members.get(sizes),
-            lambda sizes, row: self._learn(columns, sizes, row),
+            lambda sizes: self.members.get((fixed, sizes)),
+            lambda sizes, row: self._learn(columns, (fixed, sizes), row),
         )
 
     def _learn(
         self,
         columns: Sequence[Column],
-        sizes: tuple[int, ...],
+        shapes: tuple[Hashable, tuple[int, ...]],
         row: int,
     ) -> Member:
         if len(self.members) >= MAX_ENTRIES:
             self.members = {}
-        member = self.members[sizes] = self._member(columns, row)
+        member = self.members[shapes] = self._member(columns, row)
         return member
 
     def _member(
@@ -353,21 +357,39 @@ class RowGroups:
         sizes: Mapping[str, int],
     ) -> Shapes:
         """Shapes of the arrays at other sizes of the padded axes: equal for all rows of a group."""
-        named = named_axes(view)
-        known = sizes_of(view, named)
         try:
-            return tuple(
-                shape_at(
-                    leaf,
-                    axes,
-                    known,
-                    sizes,
-                )
-                for leaf, axes in zip(view.leaves, named, strict=True)
-            )
+            return _shapes_at(view, sizes)
         except Refused as refusal:
             self.padding.refuse(refusal)
             raise
+
+
+def form_of(entry: CompiledCalls, columns: Sequence[Column]) -> Hashable:
+    """Return what the arrays of a call have in common with those of calls that differ along padded
+    axes alone.
+    """
+    kinds = [(column.kind, *aval_parts(column.arrays[0])[1:]) for column in columns]
+    try:
+        view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
+        known = sizes_of(view, named_axes(view))
+        shapes = _shapes_at(view, {name: 2 for name, _ in entry.options.pad if name in known})
+    # The call raises it, with the row at fault.
+    except (ContractError, Refused):
+        return tuple(column.signature() for column in columns)
+    return tuple(kinds), shapes
+
+
+def _shapes_at(view: View, sizes: Mapping[str, int]) -> Shapes:
+    """Shapes of the arrays at other sizes of the padded axes.
+
+    Raises:
+        Refused: The size of another axis has no whole number there.
+    """
+    named = named_axes(view)
+    known = sizes_of(view, named)
+    return tuple(
+        shape_at(leaf, axes, known, sizes) for leaf, axes in zip(view.leaves, named, strict=True)
+    )
 
 
 def count_lengths(

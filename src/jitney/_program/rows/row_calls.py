@@ -42,7 +42,7 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import Axes, BlockProgram, RowGroup, RowGroups, count_lengths
+from .groups import Axes, BlockProgram, RowGroup, RowGroups, count_lengths, form_of
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .lots import Lot, cheap_rows, count_sizes, rungs_of
 from .result_form import axes_near
@@ -588,5 +588,9 @@ def groups_of(
     if groups is None:
         if len(entry.row_groups) >= MAX_ENTRIES:
             entry.row_groups.clear()
-        groups = entry.row_groups[key] = RowGroups(entry)
+        # Arrays that differ along padded axes alone have the same programs.
+        form = form_of(entry, columns)
+        alike = (each for each in entry.row_groups.values() if each.form == form)
+        groups = next(alike, None) or RowGroups(entry, form)
+        entry.row_groups[key] = groups
     return groups
