@@ -7,9 +7,15 @@ from ._bounded import Constraint as Constraint
 from ._bounded import bounded_path as bounded_path
 from ._bounded import bounded_simulation as bounded_simulation
 from ._conditional import conditional_path as conditional_path
+from ._estimation import Chains as Chains
+from ._estimation import Mode as Mode
+from ._estimation import Posterior as Posterior
+from ._estimation import posterior_mode as posterior_mode
+from ._estimation import sample as sample
 from ._fail import BlanchardKahn as BlanchardKahn
 from ._fail import DegenerateRoot as DegenerateRoot
 from ._fail import ModelError as ModelError
+from ._fail import NoMode as NoMode
 from ._fail import NoPath as NoPath
 from ._fail import NoSteadyState as NoSteadyState
 from ._fail import NotSettled as NotSettled
@@ -29,6 +35,7 @@ from ._moments import Moments as Moments
 from ._moments import moments as moments
 from ._path import Path as Path
 from ._path import perfect_foresight as perfect_foresight
+from ._priors import Prior as Prior
 from ._second import Pruned as Pruned
 from ._second import Second as Second
 from ._second import pruned_moments as pruned_moments

@@ -34,7 +34,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.homodyne",
         description=__doc__,
-        epilog=f"With measured data: {', '.join(_command.COMMANDS)}; `inspect --help`.",
+        epilog=f"With measured data: {', '.join(_command.COMMANDS)}; `fit --help`, for one.",
     )
     parser.add_argument(
         "--points", type=float, default=1e6, help="about how many in all (default: %(default)g)"

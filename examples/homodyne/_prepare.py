@@ -102,7 +102,11 @@ def _key(choice: Choice) -> str:
     """A digest of the choice, and of size and time of its files."""
     for path in (choice.file, choice.mask):
         if path is not None and not path.exists():
-            refuse(f"{path} is not there.", "A fit reads its data from files.", "correct the path.")
+            refuse(
+                f"{path} is not there.",
+                "A fit reads its data from files, and paths begin at the configuration's folder.",
+                "[data] correct `file` or `mask`.",
+            )
     stamps = [
         (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns)
         for path in (choice.file, choice.mask)

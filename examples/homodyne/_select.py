@@ -31,6 +31,7 @@ class Choice:
         half: Of a map: "upper", "lower", "mean" of both, or "auto".
         frame_time: Seconds between frames, in place of the file's.
         first_time: Time of the first frame of the file, in seconds; a frame's time by default.
+        of_angles: Whether the model is one of the angle; else files may be without.
     """
 
     file: Path
@@ -48,6 +49,7 @@ class Choice:
     half: str = "auto"
     frame_time: float | None = None
     first_time: float | None = None
+    of_angles: bool = True
 
 
 class Selection:
@@ -77,7 +79,7 @@ class Selection:
         return given
 
     def _said(self, otherwise: str) -> str:
-        return " ".join(self.reader.notes) or otherwise
+        return " ".join(self.reader.lacks) or otherwise
 
     def _bins(self) -> list[Bin]:
         bins = self._of_one_q(self._with_phi())
@@ -106,6 +108,8 @@ class Selection:
                 )
             return [Bin(b.q, p, b.where, b.index) for b, p in zip(bins, given, strict=True)]
         if any(each.phi is None for each in bins):
+            if not self.choice.of_angles:
+                return [Bin(b.q, b.phi or 0.0, b.where, b.index) for b in bins]
             refuse(
                 f"{self.file} does not say the angles of its bins.",
                 self._said("The model is one of the angle to the flow."),

@@ -25,7 +25,7 @@ from ._worlds import (
 )
 from .model import Surrogate
 
-SAMPLES = [64, 128]
+SAMPLES = [32, 64, 128]
 ROUND_PAD = {**PAD, "samples": SAMPLES}
 
 

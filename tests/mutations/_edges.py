@@ -68,8 +68,8 @@ MUTATIONS = [
     Mutation(
         "slots are no attributes",
         "src/jitney/_values/attributes.py",
-        'if "__slots__" in base.__dict__',
-        "if False",
+        'if "__slots__" not in base.__dict__:',
+        "if True:",
         (
             f"{_COPIES}a_copy_holds_what_the_original_holds",
             f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys",

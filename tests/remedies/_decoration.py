@@ -297,6 +297,12 @@ CASES = [
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),
     of_unit("", "keep one: the whole", {**TWO, "donate": "x"}, TWO),
     of_unit("", "keep one of the two", {**TWO, "memory": "1GiB"}, {"vmap": "b", "memory": "1GiB"}),
+    of_energy(
+        "",
+        "jitney.scan_steps(progress=True)` shows",
+        {"progress": True},
+        {"progress": True, "chunk": {"points": 2}},
+    ),
     # Against the signature.
     Remedy(
         "_program/core.py:_check_names",

@@ -190,6 +190,6 @@ class Before(_Maps):
                 0.0 if frame is None else frame * begin,
             )
             if phi is None:
-                found.note(f"{path.name} has no {angles}, the angle of each bin.")
+                found.lack(f"{path.name} has no {angles}, the angle of each bin.")
             found.file = file
             yield found

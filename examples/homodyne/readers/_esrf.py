@@ -69,26 +69,29 @@ class AgeLag(Reader):
             )
             found = cls(bins, frames, step)
             found.file, found.ages, found.lags = file, ages, lags
-            found.note(f"{path.name} has no angles: the layout has none.")
+            found.lack(f"{path.name} has no angles: the layout has none.")
             yield found
 
     def pairs(self, frames: np.ndarray) -> Pairs:
         """The elements whose two times are among the frames, or between two that are."""
         age, lag = np.meshgrid(self.ages, self.lags, indexing="ij")
         step = self.frame_time or 1.0
-        first, second = ((age - lag / 2) / step).ravel(), ((age + lag / 2) / step).ravel()
+        times = ((age - lag / 2) / step, (age + lag / 2) / step)
+        first, second = (np.round(each.ravel(), 6) for each in times)
         known = np.zeros(self.frames + 1, bool)
         known[frames] = True
 
         def among(times: np.ndarray) -> np.ndarray:
             finite = np.where(np.isfinite(times), times, -1.0)
-            near = np.floor(finite + 1e-6).astype(int), np.ceil(finite - 1e-6).astype(int)
+            near = np.floor(finite).astype(int), np.ceil(finite).astype(int)
             inside = (near[0] >= 0) & (near[1] < self.frames)
             low, high = (np.where(inside, each, self.frames) for each in near)
             return known[low] & known[high]
 
         kept = (lag.ravel() > 0) & among(first) & among(second)
         places = np.flatnonzero(kept)
+        # Those of one first time together: the noise is estimated from neighbours among them.
+        places = places[np.lexsort((second[places], first[places]))]
         return Pairs(first[places], second[places], places)
 
     def values(self, region: Bin, pairs: Pairs, half: str = "auto") -> np.ndarray:
@@ -167,8 +170,8 @@ class Dynamix(Square):
         found = cls((Bin(q, None, f"{path.name}: data", 0),), values.shape[0], frame_time)
         found.map = values
         if note:
-            found.note(note)
-        found.note(f"{path.name} has no angle: its bin is a ring.")
+            found.lack(note)
+        found.lack(f"{path.name} has no angle: its bin is a ring.")
         yield found
 
     def matrix(self, region: Bin) -> np.ndarray:

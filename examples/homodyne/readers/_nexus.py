@@ -60,7 +60,7 @@ class Nexus(Square):
             if found.baseline != 1:
                 found.note(f"{where} has its baseline at {found.baseline:g}: 1 is added.")
             if phi is None:
-                found.note(f"{path.name} has no {entry}/instrument/masks/dynamic_phi_list.")
+                found.lack(f"{path.name} has no {entry}/instrument/masks/dynamic_phi_list.")
             yield found
 
     def matrix(self, region: Bin) -> np.ndarray:

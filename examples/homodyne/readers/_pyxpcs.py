@@ -55,8 +55,8 @@ class PyXpcs(Square):
         found = cls((Bin(q, None, path.name, 0),), values.shape[0], frame_time)
         found.map = values
         if note:
-            found.note(note)
-        found.note(f"{path.name} has no angle: its bin is a ring.")
+            found.lack(note)
+        found.lack(f"{path.name} has no angle: its bin is a ring.")
         found.note(
             f"{int(np.isnan(values).sum())} elements of {path.name} are stored as 0, its smallest"
             " or its largest value: left out."

@@ -61,6 +61,7 @@ class Reader(ABC):
         before: Seconds that had passed at the start of the first frame, since the first of the
             series.
         notes: What a user should know.
+        lacks: What the file does not have, and a configuration may say.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,7 @@ class Reader(ABC):
     frame_time: float | None
     before: float = 0.0
     notes: list[str] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
 
     @abstractmethod
     def pairs(self, frames: np.ndarray) -> Pairs:
@@ -85,6 +87,11 @@ class Reader(ABC):
         """Keep a remark, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def lack(self, text: str) -> None:
+        """Keep a remark that something is not in the file."""
+        self.note(text)
+        self.lacks.append(text)
 
 
 class Square(Reader):

@@ -85,6 +85,7 @@ def plain_options(options: Options) -> Options:
         verify=False,
         workers=None,
         auto=False,
+        progress=False,
     )
 
 

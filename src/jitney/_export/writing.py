@@ -60,6 +60,7 @@ _LEFT = {
     "max_compiles": "nothing is traced after it is loaded",
     "workers": "the whole program is exported, and runs in one call",
     "auto": "the whole program is exported, and runs in one call",
+    "progress": "nothing is drawn while a loaded program runs",
     "runtime_checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that determine how calls run, not what they return. They are dropped, and the plan lists

@@ -166,6 +166,8 @@ class Chunk(Stage):
     asked: ChunkPurpose = field(default="chunk", compare=False)
     # True if the program goes backward, so that `remat="auto"` acts in it.
     recomputes: bool = field(default=False, compare=False)
+    # Name of the bar that shows how many chunks are done.
+    progress: str | None = None
 
     @classmethod
     def plan(
@@ -219,6 +221,7 @@ class Chunk(Stage):
             stage.chunk,
             stage,
             stage.why,
+            stage.progress,
         )
 
     @classmethod
@@ -296,6 +299,7 @@ class Chunk(Stage):
             derived=request.derived,
             asked=asked,
             recomputes=request.recomputes,
+            progress=request.where.name if options.progress else None,
         )
 
     @classmethod
@@ -562,7 +566,12 @@ class Chunk(Stage):
                         cut.passes, derivative, arrays, self.size, cut.width
                     )
                 return _axes.run_chunked(
-                    cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices
+                    cut.passes,
+                    arrays,
+                    self.at(cut.axis).size,
+                    cut.width,
+                    cut.devices,
+                    self.progress,
                 )
 
         return chunked

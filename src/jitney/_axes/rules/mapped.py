@@ -36,12 +36,7 @@ def _over(monoid: Monoid) -> Rule:
     def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         x = values[0]
         axes = tuple(op.params["axes"])
-        x = walk.keep(
-            x,
-            op.ins[0],
-            axes,
-            monoid.identity(x.dtype),
-        )
+        x = walk.keep(x, op.ins[0], axes, monoid.identity(x.dtype))
 
         def reduced(x: jax.Array) -> Values:
             return [monoid.fold(x, axes=axes)]

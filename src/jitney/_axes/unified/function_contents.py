@@ -18,6 +18,7 @@ import numpy as np
 
 from ..._jax.programs.program_parts import content_of
 from ..._jax.trees import Tracer, attribute
+from ..._values.attributes import attributes_of
 from ..dims import is_symbolic
 
 # What holds more objects than this is not compared.
@@ -71,13 +72,8 @@ def _parts(value: object) -> Iterator[object]:
     elif isinstance(value, FunctionType):
         yield from (value.__defaults__, value.__kwdefaults__)
         yield from map(_held, value.__closure__ or ())
-    else:
-        kinds = type(value).mro()
-        for slots in (attribute(kind, "__slots__", ()) for kind in kinds):
-            for name in (slots,) if isinstance(slots, str) else slots:
-                yield attribute(value, name, None)
     # A function, and a class that extends a container, have attributes too.
-    yield from attribute(value, "__dict__", {}).values()
+    yield from attributes_of(value).values()
 
 
 def _held(cell: CellType) -> object:

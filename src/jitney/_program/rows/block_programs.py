@@ -97,6 +97,7 @@ def refuse_options(core: FunctionInfo) -> None:
     clashes = {
         "donate": bool(options.donate),
         "debug_nans": options.debug_nans,
+        "progress": options.progress,
         'runtime_checks="later"': options.runtime_checks == "later",
         'on_trace_error="eager"': options.on_trace_error != "raise",
         'cache="program"': options.cache == "program",
