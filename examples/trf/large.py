@@ -256,11 +256,17 @@ class LargePrograms:
     def groups(self, x: np.ndarray, data: Data) -> Groups:
         """The groups of columns."""
         J = self.jacobian(x, data)
-        row, column = np.asarray(J.indices).T
-        group = grouped(row, column, J.shape)
-        seeds = np.zeros((int(group.max(initial=0)) + 1, J.shape[1]))
-        seeds[group, np.arange(J.shape[1])] = 1.0
-        return Groups(*map(jnp.asarray, (seeds, group[column], row, column)))
+        return _groups(np.asarray(J.indices).tobytes(), str(J.indices.dtype), J.shape)
+
+
+@lru_cache(maxsize=16)
+def _groups(indices: bytes, kind: str, shape: tuple[int, int]) -> Groups:
+    """Those of a structure, which is the same from fit to fit."""
+    row, column = np.frombuffer(indices, kind).reshape(-1, 2).T
+    group = grouped(row, column, shape)
+    seeds = np.zeros((int(group.max(initial=0)) + 1, shape[1]))
+    seeds[group, np.arange(shape[1])] = 1.0
+    return Groups(*map(jnp.asarray, (seeds, group[column], row, column)))
 
 
 def grouped(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

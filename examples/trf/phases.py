@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
@@ -18,6 +19,8 @@ from ._program import SCALARS, fitted
 from ._result import Result
 
 FEWEST = 5  # calls of each program
+TURNS = 16  # of a phase in a call
+REST = "rest of a turn"
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Phase:
 
     Attributes:
         name: What it does beyond the one before.
-        seconds: Of one evaluation, median of warm calls.
+        seconds: Of one evaluation among several in a program, median of warm calls.
         own: Of that, what it takes beyond the one before.
         bytes: What XLA sets aside for it beside its arguments: results and temporaries.
         compile: Seconds until its program was there.
@@ -83,33 +86,49 @@ def phases(result: Result, x0: ArrayLike, seconds: float = 0.2) -> Phases:
             "residuals": lambda x: residuals(setup, x, data),
             "Jacobian": lambda x: residuals_and_columns(setup, x, data),
             "factorisation": lambda x: model_at(setup, x, data),
-            "rest of a turn": lambda x: fitted(setup, x, data)[0],
+            REST: lambda x: fitted(setup, x, data)[0],
         }
-        found = {name: _measured(program, start, seconds) for name, program in programs.items()}
-        packed = found["rest of a turn"][-1]
+        found = {
+            name: _measured(program, start, seconds, 1 if name == REST else TURNS)
+            for name, program in programs.items()
+        }
+        packed = found[REST][-1]
     turns = int(packed[SCALARS.index("nfev")])
     each, before = [], 0.0
     for name, (took, size, compiled, _) in found.items():
-        took = took / turns if name == "rest of a turn" else took
+        took = took / turns if name == REST else took
         each.append(Phase(name, took, max(took - before, 0.0), size, compiled))
         before = took
     return Phases(tuple(each), turns)
 
 
 def _measured(
-    program: Callable[..., Any], x: np.ndarray, seconds: float
+    program: Callable[..., Any], x: np.ndarray, seconds: float, turns: int
 ) -> tuple[float, int, float, Any]:
-    """Seconds of a warm call, bytes, seconds of the compile, and what it gives."""
+    """Seconds of a turn, bytes, seconds of the compile, and what it gives.
+
+    Turns follow one another in a program, as those of a fit do: a call by itself would take some
+    microseconds for being called.
+    """
+    shapes = jax.eval_shape(program, x)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+    def turn(_: Any, state: tuple[Array, Any]) -> tuple[Array, Any]:
+        at, before = state
+        after = jax.tree.leaves(before)[0].ravel()[0]
+        return at, program(at + 0 * after)  # XLA keeps the order, and repeats all of it
+
     begin = time.perf_counter()
     compiled = jax.jit(program).lower(x).compile()
     first = time.perf_counter() - begin
-    given: Array = jax.block_until_ready(compiled(x))
+    repeated = jax.jit(lambda x: jax.lax.fori_loop(0, turns, turn, (x, blank))[1])
+    given = jax.block_until_ready(repeated(x))
     times: list[float] = []
     begin = time.perf_counter()
     while len(times) < FEWEST or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
-        jax.block_until_ready(compiled(x))
+        jax.block_until_ready(repeated(x))
         times.append(time.perf_counter() - start)
     memory = compiled.memory_analysis()
     size = memory.temp_size_in_bytes + memory.output_size_in_bytes
-    return float(np.median(times)), int(size), first, given
+    return float(np.median(times)) / turns, int(size), first, given

@@ -285,3 +285,29 @@ def test_a_corner_has_each_pair(tmp_path):
     grid = np.reshape(figure.axes, (3, 3))
     assert sum(bar.get_height() for bar in grid[1, 1].patches) == 50
     np.testing.assert_array_equal(grid[2, 0].lines[0].get_xydata(), x[:, [0, 2]])
+
+
+@pytest.mark.rest
+def test_report_and_intervals_are_lmfits():
+    """Where lmfit is installed: values, errors of free and tied ones, statistics, both levels."""
+    lmfit = pytest.importorskip("lmfit")
+    theirs = lmfit.Parameters()
+    for name, value in (("a", 1.0), ("b", 1.0), ("c", 0.1)):
+        theirs.add(name, value)
+    theirs.add("d", expr="2 * a + c")
+    fitter = lmfit.Minimizer(
+        lambda q: q["a"] * np.exp(-q["b"] * T) + q["c"] - Y, theirs, xtol=1e-12, ftol=1e-12
+    )
+    want = fitter.minimize()
+    fit = fit_named(with_d, {"a": 1.0, "b": 1.0, "c": 0.1, "d": Tied(twice_and_more)}, T, Y)
+    for name, one in want.params.items():
+        np.testing.assert_allclose(fit.values[name], one.value, rtol=1e-6)
+        np.testing.assert_allclose(fit.errors[name], one.stderr, rtol=1e-4)
+    statistics = fit._statistics()
+    np.testing.assert_allclose(float(statistics["Akaike info crit"]), want.aic, rtol=1e-7)
+    np.testing.assert_allclose(float(statistics["Bayesian info crit"]), want.bic, rtol=1e-7)
+    ends = lmfit.conf_interval(fitter, want, p_names=["a", "b", "c"], sigmas=list(LEVELS))
+    found = intervals(fit.result, LEVELS)
+    for i, name in enumerate("abc"):
+        mine = [*found.lower[::-1, i], fit.values[name], *found.upper[:, i]]
+        np.testing.assert_allclose(mine, [value for _, value in ends[name]], rtol=1e-5)
