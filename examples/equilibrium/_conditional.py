@@ -17,6 +17,7 @@ from examples.equilibrium._linear import Linear, along
 from examples.equilibrium._model import Model
 from examples.equilibrium._moments import matrix
 from examples.equilibrium._path import Path, vector
+from examples.equilibrium._persistence import later
 from examples.equilibrium._variables import named
 
 SINGULAR = 1e-10  # of the largest response, for conditions that innovations cannot meet
@@ -60,7 +61,7 @@ def conditional_path(
         z = np.array(e)
         z[0] += begun
         for date in range(1, dates):
-            z[date] += steady.rho * z[date - 1]
+            z[date] += later(steady.rho, z[date - 1])
         du, dx, _ = along(linear, x0, z)
         return steady.u + du, steady.x + dx, z
 

@@ -18,6 +18,7 @@ from examples.equilibrium._fail import ModelError, message
 from examples.equilibrium._given import count, in_float64, made_by, number, real
 from examples.equilibrium._implicit import Solution
 from examples.equilibrium._model import Model
+from examples.equilibrium._persistence import full
 from examples.equilibrium._sylvester import sylvester
 from examples.equilibrium._variables import named
 
@@ -102,8 +103,8 @@ def moments(
 
 def system(model: Model, found: Solution, of: Sequence[str] | None = None) -> System:
     """A, B and C of s' = A s + B e', y = C s, where s are states and shocks."""
-    nx, nz = found.x.size, found.rho.size
-    R = jnp.diag(found.rho)
+    nx, nz = found.x.size, model.layouts[2].size
+    R = full(found.rho)
     A = jnp.concatenate(
         [
             jnp.concatenate([found.H_x, found.H_z], 1),
