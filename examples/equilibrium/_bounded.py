@@ -20,6 +20,7 @@ from ._given import called, count, made_by, numbers, shown
 from ._linear import Linear
 from ._model import Model
 from ._path import Path, vector
+from ._persistence import decay, later
 
 Blocks = dict[str, np.ndarray]
 LIMIT = 100  # guesses
@@ -80,7 +81,7 @@ def bounded_path(
     x0 = vector(x_layout, x0, steady.x, f"{where}, states")
     z0 = vector(z_layout, z0, 0.0, f"{where}, shocks")
     check_shocks(steady, z0)
-    z = z0 * steady.rho ** np.arange(count(where, "dates", dates, 2))[:, None]
+    z = decay(steady.rho, z0, count(where, "dates", dates, 2))
     return _Regimes(linear, constraint, where).path(x0 - steady.x, z)
 
 
@@ -101,7 +102,8 @@ def bounded_simulation(
     where = f"{steady.model.name}, bounded simulation"
     made_by(where, "constraint", constraint, Constraint, "Constraint(...)")
     e = numbers(where, "innovations", innovations)
-    if e.ndim != 2 or e.shape[1] != steady.rho.size:
+    shocks = steady.model.layouts[2].size
+    if e.ndim != 2 or e.shape[1] != shocks:
         raise ModelError(
             message(
                 where,
@@ -111,15 +113,15 @@ def bounded_simulation(
             )
         )
     regimes = _Regimes(linear, constraint, where)
-    ahead = steady.rho ** np.arange(count(where, "dates", dates, 2))[:, None]
-    x, z, rows = np.zeros(steady.x.size), np.zeros(steady.rho.size), []
+    dates = count(where, "dates", dates, 2)
+    x, z, rows = np.zeros(steady.x.size), np.zeros(shocks), []
     for innovation in e:
-        z = steady.rho * z + innovation
-        path = regimes.path(x, z * ahead)
+        z = later(steady.rho, z) + innovation
+        path = regimes.path(x, decay(steady.rho, z, dates))
         x = path.x[1] - steady.x
         rows.append((path.u[0], path.x[0], path.z[0], path.bound[0]))
-    u, states, shocks, bound = (np.array(column) for column in zip(*rows, strict=True))
-    return Bounded(steady.model, u, states, shocks, 0, "stable", bound)
+    u, states, z, bound = (np.array(column) for column in zip(*rows, strict=True))
+    return Bounded(steady.model, u, states, z, 0, "stable", bound)
 
 
 class _Regimes:
@@ -129,7 +131,7 @@ class _Regimes:
         self.linear, self.constraint, self.where = linear, constraint, where
         steady = linear.steady
         model = replace(steady.model, equations=constraint.equations, name=constraint.name)
-        z = np.zeros(steady.rho.size)
+        z = np.zeros(model.layouts[2].size)
         point = (steady.u, steady.x, z)
         with jax.enable_x64(True):
             residual, blocks = jax.device_get(
@@ -189,11 +191,12 @@ class _Regimes:
         linear, nu = self.linear, self.linear.steady.u.size
         # of controls one date later: by states, and what does not depend on them
         G = linear.G_x
-        g = linear.G_z @ (z[-1] * linear.steady.rho)
+        beyond = later(linear.steady.rho, z[-1])
+        g = linear.G_z @ beyond
         solved: list[tuple[np.ndarray, np.ndarray]] = []
         for date in reversed(range(len(z))):
             constant, F = self.kinds[int(bound[date])]
-            after = z[date + 1] if date + 1 < len(z) else z[-1] * linear.steady.rho
+            after = z[date + 1] if date + 1 < len(z) else beyond
             side = constant + F["z"] @ z[date] + F["z_next"] @ after + F["u_next"] @ g
             matrix = np.hstack([F["u"], F["x_next"] + F["u_next"] @ G])
             both = -np.linalg.solve(matrix, np.column_stack([F["x"], side]))

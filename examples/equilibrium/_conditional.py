@@ -18,6 +18,7 @@ from ._model import Model
 from ._moments import matrix
 from ._path import Path, vector
 from ._variables import named
+from ._persistence import later
 
 SINGULAR = 1e-10  # of the largest response, for conditions that innovations cannot meet
 
@@ -60,7 +61,7 @@ def conditional_path(
         z = np.array(e)
         z[0] += begun
         for date in range(1, dates):
-            z[date] += steady.rho * z[date - 1]
+            z[date] += later(steady.rho, z[date - 1])
         du, dx, _ = along(linear, x0, z)
         return steady.u + du, steady.x + dx, z
 

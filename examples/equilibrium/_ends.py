@@ -15,6 +15,7 @@ from ._given import made_by
 from ._independence import singular
 from ._linear import UNIT, Linear
 from ._steady import Steady
+from ._persistence import largest
 
 SAME = 1e-8  # two steady states are one if no parameter or variable is further apart
 SETTLED = 1e-3  # what a path may be off by at its end
@@ -57,7 +58,11 @@ def check_linear(steady: Steady, linear: Any) -> None:
 
 def check_shocks(steady: Steady, z0: np.ndarray) -> None:
     """See that shocks that are given do not explode."""
-    for name, rho, size in zip(steady.model.layouts[2].names, steady.rho, z0, strict=True):
+    names = steady.model.layouts[2].names
+    growth = steady.rho
+    if growth.ndim == 2:  # which of them grows depends on all
+        growth = np.full(z0.size, largest(steady.rho))
+    for name, rho, size in zip(names, growth, z0, strict=True):
         if abs(rho) >= UNIT and size != 0.0:
             raise ModelError(
                 message(
@@ -141,7 +146,7 @@ def _moving(steady: Steady, path: Any) -> str | None:
     """
     if not _unit_root(steady):
         return None
-    u, x, z = path.u[-1], path.x[-1], np.zeros_like(steady.rho)
+    u, x, z = path.u[-1], path.x[-1], np.zeros_like(path.z[-1])
     with jax.enable_x64(True):
         at_rest = steady.model.residual.value_and_jacobian(steady.theta, u, x, z, u, x, z)[0]
     sizes = np.abs(np.asarray(at_rest))

@@ -26,6 +26,7 @@ from ._newton import CONVERGED
 from ._rolled import elements
 from ._sylvester import sylvester
 from ._variables import Layout, joined, named
+from ._persistence import decay, full, largest
 
 VERDICTS = ("determinate", "indeterminate", "no stable solution", "no steady state")
 
@@ -45,7 +46,7 @@ class Solution(NamedTuple):
     theta: Vector
     u: Vector
     x: Vector
-    rho: Vector
+    rho: Vector | Matrix
     G_x: Matrix
     G_z: Matrix
     H_x: Matrix
@@ -122,8 +123,8 @@ def policy(model: Model, theta: Vector, u: Vector, x: Vector, found: Array) -> S
     blocks = {name: elements(at, model.local.index[name]) for name in NAMES[1:]}
     moving = tuple(blocks[name] for name in MOVING)
     G_x, H_x, kind = transition(*moving)
-    G_z, H_z = shocks(blocks, G_x, jnp.diag(rho))
-    bounded = jnp.max(jnp.abs(rho), initial=0.0) < UNIT
+    G_z, H_z = shocks(blocks, G_x, full(rho))
+    bounded = largest(rho) < UNIT
     kind = jnp.where((kind == 0) & ~bounded, 2, kind)
     kind = jnp.where(found, kind, 3).astype(jnp.int32)
     steady = (jnp.where(kind < 3, part, jnp.nan) for part in (theta, u, x, rho))
@@ -262,7 +263,7 @@ def foresight(
     _, x_layout, z_layout = model.layouts
     first = found.x if x0 is None else vector(x_layout, x0, f"{where}, states")
     begun = jnp.zeros(z_layout.size) if z0 is None else vector(z_layout, z0, f"{where}, shocks")
-    z = begun * found.rho ** jnp.arange(dates)[:, None]
+    z = decay(found.rho, begun, dates)
     G_x, G_z = found.G_x, found.G_z
     if terminal == "steady":  # a path that does not use a policy has a gradient where that is NaN
         G_x, G_z = jnp.zeros(G_x.shape), jnp.zeros(G_z.shape)

@@ -85,7 +85,7 @@ def log_likelihood(
 def _levels(model: Model, found: Solution, observed: Sequence[str]) -> Vector:
     """The observed variables in the steady state."""
     names = [name for layout in model.layouts for name in layout.names]
-    every = jnp.concatenate([found.u, found.x, jnp.zeros_like(found.rho)])
+    every = jnp.concatenate([found.u, found.x, jnp.zeros(model.layouts[2].size)])
     return every[np.array([names.index(name) for name in observed], int)]
 
 

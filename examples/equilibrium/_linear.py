@@ -2,8 +2,8 @@
 2000), and what follows from it.
 
 The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the
-host, on states and controls alone: shocks are independent AR(1) processes, so the response to each
-is one linear solve once the response to states is known.
+host, on states and controls alone: shocks follow processes of their own, so the response to
+them is one linear solve once the response to states is known.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from ._given import count, made_by, number
 from ._independence import dependent
 from ._steady import Steady
 from ._variables import named
+from ._persistence import decay, largest
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
 MOVING = ("u", "x", "u_next", "x_next")
@@ -142,11 +143,11 @@ def verdict(steady: Steady) -> Linear:
             )
         )
     found = klein(*(blocks[name] for name in MOVING))
-    exploding = [
-        f"{name!r} by {rho:.6g}"
-        for name, rho in zip(steady.model.layouts[2].names, steady.rho, strict=True)
-        if abs(rho) >= UNIT
-    ]
+    names, rho = steady.model.layouts[2].names, steady.rho
+    exploding = [f"their largest root is {largest(rho):.6g}"] if largest(rho) >= UNIT else []
+    if rho.ndim == 1:
+        grows = zip(names, rho, strict=True)
+        exploding = [f"{name!r} by {by:.6g}" for name, by in grows if abs(by) >= UNIT]
     kind, words = found.verdict, _words(steady, found)
     if exploding and kind == "determinate":
         kind = "no stable solution"
@@ -167,6 +168,14 @@ def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
     a column at a time.
     """
     blocks, rho, nu = steady.blocks, steady.rho, steady.u.size
+    if rho.ndim == 2:
+        here = np.hstack([blocks["u"], blocks["x_next"] + blocks["u_next"] @ G_x])
+        ahead = np.hstack([blocks["u_next"], np.zeros((len(here), steady.x.size))])
+        sides = -(blocks["z"] + blocks["z_next"] @ rho)
+        # columns below each other
+        matrix = np.kron(np.eye(len(rho)), here) + np.kron(rho.T, ahead)
+        solved = np.linalg.solve(matrix, sides.T.ravel()).reshape(len(rho), -1).T
+        return {"G_z": solved[:nu], "H_z": solved[nu:]}
     if not rho.size:
         return {"G_z": np.zeros((nu, 0)), "H_z": np.zeros((steady.x.size, 0))}
     matrices = np.stack(
@@ -256,7 +265,7 @@ def simulate(
     linear: Linear, x0: np.ndarray, z0: np.ndarray, periods: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Deviations of controls, states and shocks at `periods` dates without further shocks."""
-    return along(linear, x0, z0 * linear.steady.rho ** np.arange(periods)[:, None])
+    return along(linear, x0, decay(linear.steady.rho, z0, periods))
 
 
 def along(

@@ -36,11 +36,32 @@ class Persistence:
     shocks: Layout
     where: str
 
-    def __call__(self, theta: Vector) -> Float[Array, "z"]:
-        """Those at parameters as a vector; traced."""
-        return self.joined(
-            self.shocks.treedef.flatten_up_to(self.of(self.parameters.traced(theta)))
-        )
+    def __call__(self, theta: Vector) -> Float[Array, "z"] | Float[Array, "z z"]:
+        """Those at parameters as a vector, or the matrix; traced."""
+        given = self.of(self.parameters.traced(theta))
+        if self.is_matrix(given):
+            return real(self.where, "the matrix", given)
+        return self.joined(self.shocks.treedef.flatten_up_to(given))
+
+    def is_matrix(self, given: Any) -> bool:
+        """Whether all shocks persist by one matrix.
+
+        Raises:
+            ModelError: It is a matrix of another shape.
+        """
+        if not isinstance(given, (jax.Array, np.ndarray)) or np.ndim(given) != 2:
+            return False
+        size = self.shocks.size
+        if np.shape(given) != (size, size):
+            raise ModelError(
+                message(
+                    self.where,
+                    f"the matrix has shape {np.shape(given)}.",
+                    f"It has a row and a column for each of {', '.join(self.shocks.names)}.",
+                    f"return one of shape {(size, size)}, or a group of coefficients.",
+                )
+            )
+        return True
 
     def joined(self, leaves: Any) -> Any:
         """One vector of what stands for each shock."""
@@ -67,7 +88,8 @@ class Model:
         states: The same for predetermined variables.
         shocks: The same for exogenous ones, z' = persistence z + e, which are zero in the steady
             state.
-        persistence: From parameters to a group like `shocks`, with the coefficient of each.
+        persistence: From parameters to a group like `shocks`, with the coefficient of each, or to
+            a matrix, in the order of the names of the shocks (a dict's are sorted).
         params: An example of the parameters, an Equinox module.
         slots: How many parameters a calibration may free at most.
         rolled: Whether to look for structure in the equations; without it, and where there is none,
@@ -134,9 +156,10 @@ class Model:
         _, where = self._traced, f"{self.name}, persistence"
 
         def persistences(theta: Any) -> Any:
-            return self.rho.joined(
-                self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where)
-            )
+            given = self.persistence(self.parameters.traced(theta))
+            if self.rho.is_matrix(given):
+                return real(where, "the matrix", given)
+            return self.rho.joined(self.layouts[2].leaves(given, where))
 
         with jax.enable_x64(True):
             called(

@@ -20,6 +20,7 @@ from ._implicit import Solution
 from ._model import Model
 from ._sylvester import sylvester
 from ._variables import named
+from ._persistence import full
 
 QUARTERLY = 1600.0
 
@@ -102,8 +103,8 @@ def moments(
 
 def system(model: Model, found: Solution, of: Sequence[str] | None = None) -> System:
     """A, B and C of s' = A s + B e', y = C s, where s are states and shocks."""
-    nx, nz = found.x.size, found.rho.size
-    R = jnp.diag(found.rho)
+    nx, nz = found.x.size, model.layouts[2].size
+    R = full(found.rho)
     A = jnp.concatenate(
         [
             jnp.concatenate([found.H_x, found.H_z], 1),

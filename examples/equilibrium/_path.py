@@ -27,6 +27,7 @@ from ._newton import CONVERGED, newton, solve
 from ._rolled import elements
 from ._steady import Steady
 from ._variables import Layout, named
+from ._persistence import decay, later
 
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 
@@ -206,8 +207,7 @@ def perfect_foresight(
         steady: Where the path ends.
         x0: States at the first date, a group like the model's or a vector. Default: those of the
             steady state.
-        z0: Shocks at the first date, likewise; from there on they follow their AR(1). Default:
-            none.
+        z0: Shocks at the first date, likewise; from there on they decay. Default: none.
         dates: How many, the first and the last included.
         terminal: At the last date controls are those of the steady state, or on the linear policy
             `linear`.
@@ -256,7 +256,7 @@ def perfect_foresight(
         # where there is a unit root the steady state is a wrong end at any date
         policy = verdict(steady) if linear is None else linear
         end = "stable" if policy.verdict == "determinate" else terminal
-        further = np.vstack([z, z[-1] * steady.rho ** np.arange(1, dates + 1)[:, None]])
+        further = np.vstack([z, decay(steady.rho, z[-1], dates + 1)[1:]])
         again, _, turns, status = _found(steady, x0, further, end, policy.or_none)
         return (
             _path_of(steady, again, x0, further, end, policy.or_none, int(turns))
@@ -272,7 +272,9 @@ def _ends(steady: Steady, terminal: str, linear: Linear | None) -> tuple[np.ndar
     """How controls at the last date depend on states and shocks there."""
     if terminal == "stable" and linear is not None:
         return linear.G_x, linear.G_z
-    return np.zeros((steady.u.size, steady.x.size)), np.zeros((steady.u.size, steady.rho.size))
+    return np.zeros((steady.u.size, steady.x.size)), np.zeros(
+        (steady.u.size, steady.model.layouts[2].size)
+    )
 
 
 def announcements(
@@ -305,7 +307,7 @@ def announcements(
             )
         e[: len(row), column] += row
     for date in range(1, dates):
-        e[date] += steady.rho * e[date - 1]
+        e[date] += later(steady.rho, e[date - 1])
     return e
 
 

@@ -24,6 +24,7 @@ from ._moments import Matrix, Moments, matrix, system, variance
 from ._rolled import elements
 from ._sylvester import sylvester
 from ._variables import named
+from ._persistence import full
 
 Vector = Float[Array, "size"]
 Cube = Float[Array, "rows s s"]
@@ -114,10 +115,10 @@ def _program(model: Model) -> Callable[[Solution, Matrix], Second]:
 
 def policies(found: Solution) -> tuple[Matrix, Matrix]:
     """What s = (x, z) of today does to controls, and to s of tomorrow."""
-    nx, nz = found.x.size, found.rho.size
+    nx, nz = found.x.size, found.G_z.shape[1]
     G = jnp.concatenate([found.G_x, found.G_z], 1)
     H = jnp.concatenate([found.H_x, found.H_z], 1)
-    own = jnp.concatenate([jnp.zeros((nz, nx)), jnp.diag(found.rho)], 1)
+    own = jnp.concatenate([jnp.zeros((nz, nx)), full(found.rho)], 1)
     return G, jnp.concatenate([H, own])
 
 
@@ -208,7 +209,8 @@ def pruned_moments(
     made_by(where, "second", second, Second, "second_order(model, found, covariance)")
     lags = count(where, "lags", lags, 0)
     found = second.first
-    (nx, ns), S = (found.x.size, found.x.size + found.rho.size), policies(found)[1]
+    nx, S = found.x.size, policies(found)[1]
+    ns = len(S)
     _, B, C = system(model, found, of)
     Q = B @ second.covariance @ B.T
     spread = variance(S, Q)  # of s

@@ -24,6 +24,7 @@ from ._implicit import VERDICTS, Solution, solved
 from ._model import Model
 from ._newton import CONVERGED
 from ._variables import Layout
+from ._persistence import decay
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,10 @@ def one_draw(model: Model) -> Any:
         dates: Float[Array, "dates"],
     ) -> Any:
         steady = _steady.search(local, rho, theta, targets, u0, x0)
-        z = z0 * steady.rho ** dates[:, None]
+        if steady.rho.ndim == 1:
+            z = z0 * steady.rho ** dates[:, None]
+        else:
+            z = decay(steady.rho, z0, dates.size)
         u, x = steady.u, steady.x
         end = (u, x, jnp.zeros((u.size, x.size)), jnp.zeros((u.size, z0.size)))
         guess = jnp.broadcast_to(jnp.concatenate([u, x]), (dates.size - 1, u.size + x.size))
@@ -198,7 +202,10 @@ def _settled(
     model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: int, converged: np.ndarray
 ) -> np.ndarray:
     """Which draws end near their steady state; a warning counts the others."""
-    left = off(steady, x, z0 * steady.rho ** (dates - 1))
+    z = z0 * steady.rho ** (dates - 1)
+    if steady.rho.ndim == 3:
+        z = np.linalg.matrix_power(steady.rho, dates - 1) @ z0
+    left = off(steady, x, z)
     settled = converged & (left <= SETTLED)
     away = converged & ~settled
     if np.any(away):

@@ -222,6 +222,13 @@ class Declared:
 
     def _steady(self, block: Block) -> None:
         for place, name, text in self._assignments(block):
+            if name in self.shocks:
+                raise fail(
+                    place,
+                    f"shock {name!r} is assigned.",
+                    "Shocks are zero in the steady state.",
+                    f"write `(mean + {name})` in the equations, with a parameter for the mean.",
+                )
             self.steady.append((name, parse(text, place)))
 
     def _model(self, block: Block) -> None:

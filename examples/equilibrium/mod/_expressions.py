@@ -161,12 +161,20 @@ class _Reader:
                 )
 
     def _is_chain(self, node: ast.expr) -> bool:
-        """Whether the right side of a power is one itself, without parentheses around it."""
+        """Whether the right side of a power is one itself, without parentheses around it; behind a
+        sign too.
+        """
+        while isinstance(node, ast.UnaryOp) and not self._enclosed(node):
+            node = node.operand
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)):
             return False
+        return not self._enclosed(node)
+
+    def _enclosed(self, node: ast.expr) -> bool:
+        """Whether a parenthesis stands before it."""
         lines = self.source.splitlines(keepends=True)
         before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
-        return not before.rstrip().endswith("(")
+        return before.rstrip().endswith("(")
 
     def _call(self, name: str, args: list[ast.expr], at: Place) -> Expression:
         given = [self.read(arg) for arg in args]

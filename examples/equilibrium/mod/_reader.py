@@ -36,7 +36,7 @@ class ModFile:
 
     Args:
         model: The model, as if it were written in Python.
-        params: Parameters by name.
+        params: Parameters by name, as they are at the end of the file.
         covariance: Of the shocks, in the order of the model, which is that of their names.
         errors: Variances of measurement errors by variable.
         observed: What `varobs` names.

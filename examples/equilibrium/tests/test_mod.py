@@ -196,7 +196,7 @@ def test_what_a_file_may_write_in_other_ways():
           in - as + lambda = max(0, -1) + ln(1) + steady_state(lambda)^2 - diff(lambda) * 1e-1;
         end;
         steady_state_model;
-          as = exp(or);
+          as = exp((or^2)^1 * or^(-(1^2)));
           lambda = 0;
           in = as;
         end;
@@ -295,6 +295,7 @@ def test_what_is_not_read_is_named_with_its_line(text):
 
 INSIDE = {
     "x = y;\n\ny = a^b^x;": r"model.mod:5: a power of a power",
+    "x = y; y = a^-b^x;": "a power of a power",
     "x = y;\ny = z;": r"model.mod:4: 'z' is not declared",
     "x = y; y = a(+1);": "'a' has a lead",
     "x = y; y = (x > 0);": "`x > 0` is not read",
@@ -329,6 +330,7 @@ BEHIND = {
     "initval; z = 1; end;": "'z' is not a variable",
     "steady_state_model; x = 1; end;": "does not assign 'y'",
     "steady_state_model; x = y; y = 1; end;": "'y' is not known here",
+    "steady_state_model; x = 0; y = 0; e = 1; end;": "shock 'e' is assigned",
     "steady_state_model; [x, y] = f(a); end;": "is not an assignment",
 }
 
