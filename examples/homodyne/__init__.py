@@ -11,6 +11,8 @@ from examples.homodyne._measurement import Measurement as Measurement
 from examples.homodyne._mode_fit import ModeFit as ModeFit
 from examples.homodyne._mode_fit import fit_mode as fit_mode
 from examples.homodyne._modes import MODES as MODES
+from examples.homodyne._posterior import Posterior as Posterior
+from examples.homodyne._posterior import posterior as posterior
 from examples.homodyne._synthetic import synthetic as synthetic
 from examples.homodyne.model import NAMES as NAMES
 from examples.homodyne.model import Parameters as Parameters
