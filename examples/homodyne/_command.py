@@ -53,8 +53,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     """Run a command; its exit code.
 
-    0 for a fit that converged, 1 for one that did not, 2 for a wrong configuration or file, 130 for
-    one that was stopped, by Ctrl-C or by the signal of a batch system.
+    0 for a fit that converged, 1 for one that did not, 2 for a wrong configuration or file or a
+    missing package, 130 for one that was stopped, by Ctrl-C or by the signal of a batch system.
     """
     chosen = arguments(words)
     said = Console(stderr=True)
@@ -62,8 +62,8 @@ def main(words: list[str]) -> int:
         return {"fit": _fit, "template": _template, "inspect": _inspect, "make": _make}[
             chosen.command
         ](chosen)
-    except (ValueError, OSError) as error:
-        if isinstance(error, ValueError) and "\nFix: " not in str(error):
+    except (ValueError, OSError, ImportError) as error:
+        if not isinstance(error, OSError) and "\nFix: " not in str(error):
             raise
         said.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
         for note in getattr(error, "__notes__", ()):
@@ -91,7 +91,7 @@ def _fit(chosen: argparse.Namespace) -> int:
             style="yellow",
         )
         return INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         log.keep(str(error))
         raise
 

@@ -18,6 +18,7 @@ from examples.homodyne._layout import Layout, layout
 from examples.homodyne._log import Log
 from examples.homodyne._measurement import Measurement
 from examples.homodyne._mode_fit import ModeFit, fit_mode
+from examples.homodyne._posterior import Posterior, posterior
 from examples.homodyne._prepare import Prepared, prepare
 from examples.homodyne._strategy import chosen
 from examples.homodyne.model import Setup
@@ -77,8 +78,16 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
         "seconds_reading": reading,
         "seconds_fitting": time.perf_counter() - began - reading,
     }
-    _written(config, out, data, measurement, fit, took)
+    drawn = _drawn(config, measurement, fit, log)
+    _written(config, out, data, measurement, fit, took, drawn)
     _told(log, fit, out)
+    if drawn is not None:
+        log.say(f"posterior, {drawn.draws.shape[0]} chains of {drawn.draws.shape[1]} draws:")
+        for name, mean, deviation in zip(drawn.names, drawn.mean, drawn.deviation, strict=True):
+            own = [_output.scaled(name, each) for each in (mean, deviation)]
+            log.say(f"{name:16} {own[0]:>14.8g} {own[1]:>11.2g}  {_output.unit(name)}".rstrip())
+        for warning in drawn.warnings:
+            log.say(f"warning: {warning}", style="yellow")
     return fit.success
 
 
@@ -197,6 +206,21 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def _drawn(config: Config, data: Measurement, fit: ModeFit, log: Log) -> Posterior | None:
+    """The posterior, if it is asked for."""
+    asked = config["posterior"]
+    if not asked["chains"]:
+        return None
+    log.say("drawing from the posterior")
+    return posterior(
+        fit,
+        data,
+        **asked,
+        priors=config.priors,
+        progress=lambda done, of: log.say(f"chain {done} of {of} is drawn"),
+    )
+
+
 def _written(
     config: Config,
     out: Path,
@@ -204,14 +228,15 @@ def _written(
     measurement: Measurement,
     fit: ModeFit,
     took: dict[str, Any],
+    drawn: Posterior | None,
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     step = data.frame_time * config["data"]["every"]
     found = compare(measurement, fit, config.mode, step)
-    content = _output.summary(config, data, fit, took, found)
+    content = _output.summary(config, data, fit, took, found, drawn)
     _output.write_json(out / "result.json", content)
     if config["output"]["hdf5"]:
-        _output.write_hdf5(out / "result.h5", content, fit, found)
+        _output.write_hdf5(out / "result.h5", content, fit, found, drawn)
     if config["output"]["pictures"]:
         from examples.homodyne import _pictures
 

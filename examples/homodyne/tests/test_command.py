@@ -1,6 +1,7 @@
 """The command, as a beamline gives it: a fit from each layout, stopped ones, what it leaves."""
 
 import importlib
+import importlib.util
 import json
 import signal
 import sys
@@ -8,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from examples.homodyne import __main__, _run
+from examples.homodyne import __main__, _posterior, _run
 from examples.homodyne._make import make
+from examples.homodyne._posterior import Chain
 from examples.homodyne._synthetic import TRUTH
 from examples.homodyne._template import template
 from examples.homodyne.readers import LAYOUTS
@@ -197,6 +199,29 @@ def test_what_is_wrong_ends_with_two_and_its_fix(tmp_path, monkeypatch, capsys):
     path = prepared(tmp_path)
     assert command(monkeypatch, "fit", path, "--check") == 0
     assert "is right: laminar_flow" in capsys.readouterr().out
+
+
+@pytest.mark.rest
+def test_the_posterior_is_drawn_where_it_is_asked_for(tmp_path, monkeypatch):
+    """With the priors of the parameters, into both results; without its package the command says
+    what to install.
+    """
+    path = prepared(tmp_path, mode="static_isotropic", pictures="false", chains=2, draws=50)
+    text = path.read_text().replace("D0 = { ", "D0 = { prior = [1e4, 50.0], ")
+    path.write_text(text.replace("D_offset = { ", "D_offset = { held = 500.0, "))
+    if importlib.util.find_spec("blackjax") is None:
+        assert command(monkeypatch, "fit", path, "--quiet") == 2
+
+    def normal(aim, key, start, warmup, draws):
+        del key, start, warmup
+        return Chain(np.random.default_rng(0).normal(size=(draws, aim.size)), 0)
+
+    monkeypatch.setattr(_posterior, "nuts", lambda: normal)
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+    found = result(tmp_path)
+    assert set(found["posterior"]["parameters"]) == {"D0", "alpha", "contrast", "offset"}
+    with importlib.import_module("h5py").File(tmp_path / "out" / "result.h5") as file:
+        assert file["posterior/draws"].shape == (2, 50, 4)
 
 
 @pytest.mark.rest
