@@ -12,6 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from jitney.errors import JitneyError
+
 COMMANDS = ("fit", "template", "inspect", "make")
 INTERRUPTED = 130
 WRONG = 2
@@ -62,8 +64,8 @@ def main(words: list[str]) -> int:
         return {"fit": _fit, "template": _template, "inspect": _inspect, "make": _make}[
             chosen.command
         ](chosen)
-    except (ValueError, OSError, ImportError) as error:
-        if not isinstance(error, OSError) and "\nFix: " not in str(error):
+    except (ValueError, OSError, ImportError, JitneyError) as error:
+        if isinstance(error, ValueError) and "\nFix: " not in str(error):
             raise
         said.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
         for note in getattr(error, "__notes__", ()):
@@ -91,7 +93,7 @@ def _fit(chosen: argparse.Namespace) -> int:
             style="yellow",
         )
         return INTERRUPTED
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, JitneyError) as error:
         log.keep(str(error))
         raise
 

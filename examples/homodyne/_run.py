@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from examples.homodyne._strategy import chosen
 from examples.homodyne.model import Setup
 
 USUAL = (10, 30)  # evaluations of a fit from a fair start
+PASS, MARK = "pass.checkpoint", "pass.of"  # of a pass from disk that broke off
 LONG = 10.0  # seconds that are left, from which on it is said
 
 
@@ -61,9 +63,9 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
             nan="mask",
             chunk=chunk,
             retries=config["fit"]["retries"],
-            checkpoint=folder / "pass.checkpoint" if way == "streamed" else None,
+            checkpoint=folder / PASS if way == "streamed" else None,
             checkpoint_every=config["checkpoint"]["within"],
-            around=journal.surroundings,
+            around=lambda evaluate: journal.surroundings(_own_pass(evaluate, folder, journal)),
             progress=watch,
             tolerances=_tolerances(config),
             **_parameters(config),
@@ -93,7 +95,7 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
 
 def _forget(folder: Path) -> None:
     """Remove what a stopped fit left; other files of the folder stay."""
-    names = ("evaluations.npz", "pass.checkpoint")
+    names = ("evaluations.npz", PASS, MARK)
     found = [folder / name for name in names]
     found += [folder / "data" / f"{n}" for n in ("data.json", "t1.npy", "t2.npy", "measured.npy")]
     for path in found:
@@ -171,6 +173,23 @@ def _journal(config: Config, folder: Path, data: Prepared, way: tuple[str, int])
     folder.mkdir(parents=True, exist_ok=True)
     every = config["checkpoint"]["every"]
     return Journal(folder / "evaluations.npz", data, also=also, every=every)
+
+
+def _own_pass(
+    evaluate: Callable[[np.ndarray], np.ndarray], folder: Path, journal: Journal
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The same, where the checkpoint of a pass of other parameters, or of another fit, is put
+    aside: it would be refused.
+    """
+
+    def own(z: np.ndarray) -> np.ndarray:
+        mark, of = folder / MARK, journal.key.tobytes() + z.tobytes()
+        if not mark.exists() or mark.read_bytes() != of:
+            (folder / PASS).unlink(missing_ok=True)
+            mark.write_bytes(of)
+        return evaluate(z)
+
+    return own
 
 
 class _Watch:

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import signal
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -136,6 +137,40 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch, strategy)
     assert second["took"]["evaluations_from_checkpoint"] >= 4
     both = (each["took"]["evaluations"] for each in (first, second))
     assert next(both) == next(both) + second["took"]["evaluations_from_checkpoint"]
+
+
+@pytest.mark.rest
+def test_a_pass_of_another_fit_is_put_aside(tmp_path, monkeypatch):
+    """Its checkpoint is of other parameters, and would be refused."""
+    changes = {"strategy": '"streamed"', "chunk": 100, "pictures": "false"}
+    path = prepared(tmp_path, mode="static_isotropic", **changes)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "pass.checkpoint").write_bytes(b"of another fit")
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+
+
+@pytest.mark.rest
+def test_a_pass_that_broke_off_goes_on(tmp_path, monkeypatch):
+    """From the rows that it had read, to the bits of an unbroken fit."""
+    changes = {"strategy": '"streamed"', "chunk": 100, "within": 1, "pictures": "false"}
+    whole = prepared(tmp_path / "a", mode="static_isotropic", **changes)
+    assert command(monkeypatch, "fit", whole, "--quiet") == 0
+    path = prepared(tmp_path / "b", mode="static_isotropic", **changes)
+    temporary, saves = tempfile.mkstemp, []
+
+    def stopped(**kwargs):
+        if "pass.checkpoint" in kwargs["prefix"]:
+            saves.append(kwargs)
+            if len(saves) == 3:  # of a pass of 5 chunks
+                raise KeyboardInterrupt
+        return temporary(**kwargs)
+
+    monkeypatch.setattr(tempfile, "mkstemp", stopped)
+    assert command(monkeypatch, "fit", path, "--quiet") == 130
+    monkeypatch.setattr(tempfile, "mkstemp", temporary)
+    assert (tmp_path / "b" / "checkpoint" / "pass.checkpoint").exists()
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+    assert result(tmp_path / "a")["parameters"] == result(tmp_path / "b")["parameters"]
 
 
 @pytest.mark.rest
