@@ -92,12 +92,12 @@ class Journal:
 
     Args:
         path: Where.
-        data: What is fitted; a file of other data is put aside.
+        data: What is fitted, or words for it; a file of other data is put aside.
     """
 
-    def __init__(self, path: Path, data: Data):
+    def __init__(self, path: Path, data: Data | str):
         self.path = path
-        described = (data.folder / "data.json").read_text()
+        described = data if isinstance(data, str) else (data.folder / "data.json").read_text()
         self.key = np.frombuffer(hashlib.sha256(described.encode()).digest(), np.uint8)
         self.known: dict[bytes, np.ndarray] = {}
         if path.exists():
