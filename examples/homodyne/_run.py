@@ -54,7 +54,7 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
     if journal.known:
         log.say(f"going on from {folder}: {len(journal.known)} evaluations are known")
     reading = time.perf_counter() - began
-    watch = _Watch(log, len(journal.known))
+    watch = _Watch(log, journal)
     try:
         fit = fit_mode(
             config.mode,
@@ -195,19 +195,20 @@ def _own_pass(
 class _Watch:
     """Says how far a fit is, after each evaluation."""
 
-    def __init__(self, log: Log, known: int):
-        self.log, self.known = log, known
+    def __init__(self, log: Log, journal: Journal):
+        self.log, self.journal, self.added = log, journal, 0
         self.before = time.perf_counter()
 
     def __call__(self, count: int, cost: float) -> None:
         now = time.perf_counter()
         seconds, self.before = now - self.before, now
-        if count <= self.known:
+        added, self.added = self.added, self.journal.added
+        if added == self.added:
             self.log.keep(f"evaluation {count}: known, cost {cost:.10g}")
             return
         text = f"evaluation {count}: cost {cost:.10g}, {seconds:.2f} s"
         left = [max(0, usual - count) * seconds for usual in USUAL]
-        if count == self.known + 1:
+        if added == 0:
             text += ", with compiling"
         elif left[1] > LONG:
             text += (

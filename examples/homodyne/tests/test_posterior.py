@@ -157,6 +157,20 @@ def test_diagnostics_of_chains_that_are_known():
     assert effective_size(independent) == pytest.approx(4000, rel=0.15)
 
 
+def test_diagnostics_are_those_of_arviz():
+    """Of arviz-stats 0.8.0, `array_stats.rhat` and `array_stats.ess`."""
+    rng = np.random.default_rng(0)
+    values = []
+    for a in (0.0, 0.5):
+        chains, noise = np.zeros((4, 1000)), rng.standard_t(3, size=(4, 1000))
+        for i in range(1, 1000):
+            chains[:, i] = a * chains[:, i - 1] + noise[:, i]
+        chains[3] += 0.3 * (a == 0.5)
+        values += [r_hat(chains), effective_size(chains)]
+    want = [1.0003653437742734, 4047.4554260855666, 1.0048844069333378, 1117.403815486893]
+    np.testing.assert_allclose(values, want, rtol=1e-10)
+
+
 @pytest.mark.rest
 def test_nuts_agrees_with_the_fit(fitted):
     """Where the posterior is nearly normal: means within its deviations, deviations the standard
