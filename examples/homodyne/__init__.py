@@ -15,3 +15,5 @@ from ._synthetic import synthetic as synthetic
 from .model import NAMES as NAMES
 from .model import Parameters as Parameters
 from .model import Setup as Setup
+from ._posterior import Posterior as Posterior
+from ._posterior import posterior as posterior

@@ -12,6 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from jitney.errors import JitneyError
+
 COMMANDS = ("fit", "template", "inspect", "make")
 INTERRUPTED = 130
 WRONG = 2
@@ -53,8 +55,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     """Run a command; its exit code.
 
-    0 for a fit that converged, 1 for one that did not, 2 for a wrong configuration or file, 130 for
-    one that was stopped, by Ctrl-C or by the signal of a batch system.
+    0 for a fit that converged, 1 for one that did not, 2 for a wrong configuration or file or a
+    missing package, 130 for one that was stopped, by Ctrl-C or by the signal of a batch system.
     """
     chosen = arguments(words)
     said = Console(stderr=True)
@@ -62,7 +64,7 @@ def main(words: list[str]) -> int:
         return {"fit": _fit, "template": _template, "inspect": _inspect, "make": _make}[
             chosen.command
         ](chosen)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError, JitneyError) as error:
         if isinstance(error, ValueError) and "\nFix: " not in str(error):
             raise
         said.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
@@ -91,7 +93,7 @@ def _fit(chosen: argparse.Namespace) -> int:
             style="yellow",
         )
         return INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError, JitneyError) as error:
         log.keep(str(error))
         raise
 

@@ -19,6 +19,7 @@ from ..trf._fail import fail
 from ._modes import MODES, OPTICS, Mode
 from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, text
 from ._select import Choice
+from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, prior, text
 
 DEGREES = ("phi0",)  # parameters that are radians in the model
 ENTRIES = {
@@ -26,6 +27,7 @@ ENTRIES = {
     "bounds": Kind("[lower, upper]; equal ones hold the parameter there", pair),
     "held": Kind("true, or the number at which the parameter stays", held),
     "free": Kind("true, for a parameter that the mode holds", flag),
+    "prior": Kind("[mean, standard deviation] of a normal prior, for a posterior", prior),
     "tied": Kind("the name of the parameter that this one equals", text),
 }
 OPTICAL = {"contrast": (0.3, 0.0, 1.0), "offset": (1.0, 0.5, 1.5)}
@@ -45,12 +47,14 @@ class Config:
         values: By section and key, with defaults.
         parameters: `start`, `bounds`, `held`, `tied` and `free` of `fit_mode`, in the units of the
             model.
+        priors: Of `posterior`, in the units of the model.
     """
 
     path: Path
     mode: Mode
     values: Mapping[str, Mapping[str, Any]]
     parameters: Mapping[str, Any]
+    priors: Mapping[str, tuple[float, float]]
 
     def __getitem__(self, section: str) -> Mapping[str, Any]:
         return self.values[section]
@@ -195,7 +199,8 @@ def checked(path: Path, given: Mapping[str, Any], text: str) -> Config:
     mode = _mode(given.get("fit", {}), lines)
     values = {section: _section(section, given.get(section, {}), lines) for section in SECTIONS}
     parameters = _parameters(given.get("parameters", {}), mode, lines)
-    return Config(path, mode, values, parameters)
+    priors = parameters.pop("prior", {})
+    return Config(path, mode, values, parameters, priors)
 
 
 def _unknown(name: str, known: Any, what: str) -> tuple[str, str, str]:
@@ -255,7 +260,9 @@ def _value(section: str, name: str, given: Any, kind: Kind, lines: Lines) -> Any
 
 
 def _parameters(given: Mapping[str, Any], mode: Mode, lines: Lines) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {"start": {}, "bounds": {}, "held": {}, "tied": {}}
+    found: dict[str, dict[str, Any]] = {
+        entry: {} for entry in ("start", "bounds", "held", "tied", "prior")
+    }
     free: list[str] = []
     names = (*mode.names, *OPTICS)
     for name, entries in given.items():
@@ -313,6 +320,9 @@ def _place(
         found["start"].pop(name, None)
     if read.get("free"):
         free.append(name)
+    if "prior" in read:
+        mean, deviation = read["prior"]
+        found["prior"][name] = (mean * scale, deviation * scale)
     if "tied" in read:
         found["tied"][name] = read["tied"]
 

@@ -93,14 +93,16 @@ class Journal:
 
     Args:
         path: Where.
-        data: What is fitted, with the folder of a `data.json`; a file of other data is put aside.
+        data: What is fitted, with the folder of a `data.json`, or words for it; a file of other
+            data is put aside.
         also: What else the products depend on.
         every: The file is written after so many evaluations.
     """
 
     def __init__(self, path: Path, data: Any, also: str = "", every: int = 1):
         self.path, self.every, self.added = path, every, 0
-        described = (data.folder / "data.json").read_text() + also
+        words = data if isinstance(data, str) else (data.folder / "data.json").read_text()
+        described = words + also
         self.key = np.frombuffer(hashlib.sha256(described.encode()).digest(), np.uint8)
         self.known: dict[bytes, np.ndarray] = {}
         if path.exists():

@@ -198,7 +198,7 @@ def fit_mode(
         checkpoint: File from which an evaluation from disk that broke off goes on.
         checkpoint_every: How often it is written, as of `jitney.stream`.
         around: Takes the function that evaluates the products of all angles at z, and gives one
-            like it: a journal.
+            like it, as `Journal(path, key).surroundings` does.
         progress: Called after each evaluation, with their number and the cost.
         tolerances: Of `least_squares_by_products`.
         parameters: Of `layout`: start, bounds, held, tied, free, by_angle.
@@ -222,24 +222,29 @@ def fit_mode(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
     )
+    known: dict[bytes, np.ndarray] = {}
     kept = around(evaluate)
-    start, notes = started(plan, kept)
+
+    def at(z: np.ndarray) -> np.ndarray:
+        if z.tobytes() not in known:
+            known[z.tobytes()] = kept(z)
+        return known[z.tobytes()]
+
+    start, notes = started(plan, at)
     if there < plan.start.size:
         fail(
             f"There are {there} points for {plan.start.size} free parameters.",
             "A fit takes a point for each at least.",
             "hold parameters, or take more frames.",
         )
-    known: dict[bytes, np.ndarray] = {}
-    kept = around(evaluate)
 
     def gram(z: np.ndarray) -> np.ndarray:
-        found = known[z.tobytes()] = kept(z)
+        found = at(z)
         if not np.all(np.isfinite(found)):  # a step that went too far, which is taken back
             return np.full((z.size + 1, z.size + 1), np.nan)
         return regular(plan.gathered(found))
 
-    _check_start(plan, start, kept(start))
+    _check_start(plan, start, at(start))
     result = least_squares_by_products(
         gram,
         start,

@@ -15,6 +15,7 @@ from ._compared import Compared
 from ._config import DEGREES, Config
 from ._mode_fit import ModeFit
 from ._prepare import Prepared
+from ._posterior import Posterior
 
 UNITS = {
     "D0": "Angstrom^2/s^(1+alpha)",
@@ -47,7 +48,12 @@ def covariance(fit: ModeFit) -> np.ndarray:
 
 
 def summary(
-    config: Config, data: Prepared, fit: ModeFit, took: Mapping[str, Any], found: Compared
+    config: Config,
+    data: Prepared,
+    fit: ModeFit,
+    took: Mapping[str, Any],
+    found: Compared,
+    drawn: Posterior | None,
 ) -> dict[str, Any]:
     """All numbers of a fit, as JSON has them: no infinity, which is null.
 
@@ -57,6 +63,7 @@ def summary(
         fit: The result.
         took: How it was summed, and how long that took.
         found: Data beside the model.
+        drawn: The posterior, if there is one.
     """
     parameters = {
         name: {
@@ -107,7 +114,29 @@ def summary(
         "configuration": {section: dict(config[section]) for section in config.values},
         "versions": {"jitney": jitney.__version__, "jax": jax.__version__},
     }
+    if drawn is not None:
+        content["posterior"] = _posterior(drawn)
     return _finite(content)
+
+
+def _posterior(drawn: Posterior) -> dict[str, Any]:
+    """By parameter, in the units of results."""
+    low, high = drawn.interval(0.95)
+    found = {}
+    for i, name in enumerate(drawn.names):
+        found[name] = {
+            "mean": scaled(name, drawn.mean[i]),
+            "deviation": scaled(name, drawn.deviation[i]),
+            "95%": [scaled(name, low[i]), scaled(name, high[i])],
+            "r_hat": float(drawn.r_hat[i]),
+            "effective": float(drawn.effective[i]),
+        }
+    return {
+        "parameters": found,
+        "diverged": drawn.diverged,
+        "parts": drawn.parts,
+        "warnings": list(drawn.warnings),
+    }
 
 
 def _finite(value: Any) -> Any:
@@ -128,7 +157,13 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     new.replace(path)
 
 
-def write_hdf5(path: Path, content: Mapping[str, Any], fit: ModeFit, found: Compared) -> None:
+def write_hdf5(
+    path: Path,
+    content: Mapping[str, Any],
+    fit: ModeFit,
+    found: Compared,
+    drawn: Posterior | None,
+) -> None:
     """Parameters, covariance, what each angle has, and data, model and residuals in maps.
 
     Args:
@@ -136,6 +171,7 @@ def write_hdf5(path: Path, content: Mapping[str, Any], fit: ModeFit, found: Comp
         content: Of `result.json`, which is kept as text.
         fit: The result.
         found: Data beside the model.
+        drawn: The posterior, whose draws are kept in the units of results.
     """
     h5py = importlib.import_module("h5py")
     new = path.with_suffix(".new")
@@ -156,4 +192,8 @@ def write_hdf5(path: Path, content: Mapping[str, Any], fit: ModeFit, found: Comp
         file["maps/edges"] = found.edges
         for name, each in zip(("measured", "model", "residual"), found.maps, strict=True):
             file.create_dataset(f"maps/{name}", data=each.astype(np.float32), compression="gzip")
+        if drawn is not None:
+            file["posterior/names"] = [name.encode() for name in drawn.names]
+            turn = np.array([scaled(name, 1.0) for name in drawn.names])
+            file["posterior/draws"] = drawn.draws * turn
     new.replace(path)

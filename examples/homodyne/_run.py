@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from ._mode_fit import ModeFit, fit_mode
 from ._prepare import Prepared, prepare
 from ._strategy import chosen
 from .model import Setup
+from ._posterior import Posterior, posterior
 
 USUAL = (10, 30)  # evaluations of a fit from a fair start
+PASS, MARK = "pass.checkpoint", "pass.of"  # of a pass from disk that broke off
 LONG = 10.0  # seconds that are left, from which on it is said
 
 
@@ -52,7 +55,7 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
     if journal.known:
         log.say(f"going on from {folder}: {len(journal.known)} evaluations are known")
     reading = time.perf_counter() - began
-    watch = _Watch(log, len(journal.known))
+    watch = _Watch(log, journal)
     try:
         fit = fit_mode(
             config.mode,
@@ -61,9 +64,9 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
             nan="mask",
             chunk=chunk,
             retries=config["fit"]["retries"],
-            checkpoint=folder / "pass.checkpoint" if way == "streamed" else None,
+            checkpoint=folder / PASS if way == "streamed" else None,
             checkpoint_every=config["checkpoint"]["within"],
-            around=journal.surroundings,
+            around=lambda evaluate: journal.surroundings(_own_pass(evaluate, folder, journal)),
             progress=watch,
             tolerances=_tolerances(config),
             **_parameters(config),
@@ -78,14 +81,22 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
         "seconds_reading": reading,
         "seconds_fitting": time.perf_counter() - began - reading,
     }
-    _written(config, out, data, measurement, fit, took)
+    drawn = _drawn(config, measurement, fit, log)
+    _written(config, out, data, measurement, fit, took, drawn)
     _told(log, fit, out)
+    if drawn is not None:
+        log.say(f"posterior, {drawn.draws.shape[0]} chains of {drawn.draws.shape[1]} draws:")
+        for name, mean, deviation in zip(drawn.names, drawn.mean, drawn.deviation, strict=True):
+            own = [_output.scaled(name, each) for each in (mean, deviation)]
+            log.say(f"{name:16} {own[0]:>14.8g} {own[1]:>11.2g}  {_output.unit(name)}".rstrip())
+        for warning in drawn.warnings:
+            log.say(f"warning: {warning}", style="yellow")
     return fit.success
 
 
 def _forget(folder: Path) -> None:
     """Remove what a stopped fit left; other files of the folder stay."""
-    names = ("evaluations.npz", "pass.checkpoint")
+    names = ("evaluations.npz", PASS, MARK)
     found = [folder / name for name in names]
     found += [folder / "data" / f"{n}" for n in ("data.json", "t1.npy", "t2.npy", "measured.npy")]
     for path in found:
@@ -165,22 +176,40 @@ def _journal(config: Config, folder: Path, data: Prepared, way: tuple[str, int])
     return Journal(folder / "evaluations.npz", data, also=also, every=every)
 
 
+def _own_pass(
+    evaluate: Callable[[np.ndarray], np.ndarray], folder: Path, journal: Journal
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The same, where the checkpoint of a pass of other parameters, or of another fit, is put
+    aside: it would be refused.
+    """
+
+    def own(z: np.ndarray) -> np.ndarray:
+        mark, of = folder / MARK, journal.key.tobytes() + z.tobytes()
+        if not mark.exists() or mark.read_bytes() != of:
+            (folder / PASS).unlink(missing_ok=True)
+            mark.write_bytes(of)
+        return evaluate(z)
+
+    return own
+
+
 class _Watch:
     """Says how far a fit is, after each evaluation."""
 
-    def __init__(self, log: Log, known: int):
-        self.log, self.known = log, known
+    def __init__(self, log: Log, journal: Journal):
+        self.log, self.journal, self.added = log, journal, 0
         self.before = time.perf_counter()
 
     def __call__(self, count: int, cost: float) -> None:
         now = time.perf_counter()
         seconds, self.before = now - self.before, now
-        if count <= self.known:
+        added, self.added = self.added, self.journal.added
+        if added == self.added:
             self.log.keep(f"evaluation {count}: known, cost {cost:.10g}")
             return
         text = f"evaluation {count}: cost {cost:.10g}, {seconds:.2f} s"
         left = [max(0, usual - count) * seconds for usual in USUAL]
-        if count == self.known + 1:
+        if added == 0:
             text += ", with compiling"
         elif left[1] > LONG:
             text += (
@@ -198,6 +227,21 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def _drawn(config: Config, data: Measurement, fit: ModeFit, log: Log) -> Posterior | None:
+    """The posterior, if it is asked for."""
+    asked = config["posterior"]
+    if not asked["chains"]:
+        return None
+    log.say("drawing from the posterior")
+    return posterior(
+        fit,
+        data,
+        **asked,
+        priors=config.priors,
+        progress=lambda done, of: log.say(f"chain {done} of {of} is drawn"),
+    )
+
+
 def _written(
     config: Config,
     out: Path,
@@ -205,14 +249,15 @@ def _written(
     measurement: Measurement,
     fit: ModeFit,
     took: dict[str, Any],
+    drawn: Posterior | None,
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     step = data.frame_time * config["data"]["every"]
     found = compare(measurement, fit, config.mode, step)
-    content = _output.summary(config, data, fit, took, found)
+    content = _output.summary(config, data, fit, took, found, drawn)
     _output.write_json(out / "result.json", content)
     if config["output"]["hdf5"]:
-        _output.write_hdf5(out / "result.h5", content, fit, found)
+        _output.write_hdf5(out / "result.h5", content, fit, found, drawn)
     if config["output"]["pictures"]:
         from . import _pictures
 

@@ -78,6 +78,14 @@ def _frames(value: Any) -> tuple[int, int]:
     return first, last
 
 
+def prior(value: Any) -> tuple[float, float]:
+    """Mean and standard deviation."""
+    mean, deviation = pair(value)
+    if not deviation > 0:
+        raise ValueError
+    return mean, deviation
+
+
 def _ranges(value: Any) -> tuple[tuple[float, float], ...]:
     found = tuple(map(pair, value))
     if not found or any(low > high for low, high in found):
@@ -239,6 +247,11 @@ KEYS = (
     Key("fit", "gtol", 1e-12, TOLERANCE, "stop when the scaled gradient is below"),
     Key("fit", "max_evaluations", 200, WHOLE, "stop after so many"),
     Key("fit", "polish", 3, COUNT, "Gauss-Newton steps at the end"),
+    Key("posterior", "chains", 0, COUNT, "drawn after the fit, by NUTS of blackjax; 0: none"),
+    Key("posterior", "draws", 1000, WHOLE, "of each chain"),
+    Key("posterior", "warmup", 500, WHOLE, "steps before"),
+    Key("posterior", "parts", 1, WHOLE, "of the data, each with its chains: for very many points"),
+    Key("posterior", "seed", 0, COUNT, "of all random numbers"),
     Key("checkpoint", "folder", "checkpoint", PATH, "what a stopped fit goes on from"),
     Key("checkpoint", "every", 1, WHOLE, "write after so many evaluations of all points"),
     Key(

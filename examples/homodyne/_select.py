@@ -10,6 +10,8 @@ import numpy as np
 from .readers import Bin, Pairs, Reader
 from .readers._tree import refuse
 
+AROUND = 0.1  # of q, in which bins that are not taken are counted
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -86,7 +88,7 @@ class Selection:
         ranges = self.choice.angles
         if ranges is None:
             return bins
-        near = [each for each in bins if any(low <= angle(each) <= high for low, high in ranges)]
+        near = [each for each in bins if any(within(angle(each), *own) for own in ranges)]
         if not near:
             wanted = " or ".join(f"{low:g} to {high:g}" for low, high in ranges)
             refuse(
@@ -137,6 +139,7 @@ class Selection:
                     f"A fit is of one. They are {few(several)} per Angstrom.",
                     f"[data] q = {several[0]:g}.",
                 )
+            self._spread(known, np.ones(known.size, bool))
             return bins
         near = np.abs(known - asked) <= tolerance * asked
         if not near.any():
@@ -146,7 +149,24 @@ class Selection:
                 f"They have {few(several)}.",
                 f"[data] q = {nearest:g}, or a larger `q_tolerance`.",
             )
+        self._spread(known, near)
         return [each for each, is_near in zip(bins, near, strict=True) if is_near]
+
+    def _spread(self, known: np.ndarray, near: np.ndarray) -> None:
+        """Say which q is taken, and which bins are not."""
+        taken = known[near]
+        if np.ptp(taken) > 1e-6 * taken.max():
+            self.reader.note(
+                f"The q of the chosen bins is {taken.min():.6g} to {taken.max():.6g} per Angstrom:"
+                f" the mean, {taken.mean():.6g}, is that of the fit."
+            )
+        around = np.abs(known - taken.mean()) <= AROUND * taken.mean()
+        left = int(np.sum(around & ~near))
+        if left:
+            self.reader.note(
+                f"{left} more bins are within {AROUND:.0%} of this q, which a larger `q_tolerance`"
+                " takes."
+            )
 
     def _frames(self) -> np.ndarray:
         """Those that are used, counted from 0."""
@@ -188,6 +208,11 @@ class Selection:
         stack = mask[None] if mask.ndim == 2 else mask[[each.index for each in self.bins]]
         first, second = pairs.first, pairs.second
         return np.stack([(each[first, second] != 0) | (each[second, first] != 0) for each in stack])
+
+
+def within(phi: float, low: float, high: float) -> bool:
+    """Whether an angle in degrees is in a range, whatever full turn either of them is in."""
+    return (phi - low) % 360 <= high - low or (phi - low + 1e-9) % 360 <= high - low
 
 
 def angle(region: Bin) -> float:

@@ -78,7 +78,8 @@ def _signed(text: str) -> str:
 
 def _parameters(mode: Mode, *, yaml: bool) -> Iterator[str]:
     yield "# Each parameter may have: start, bounds, held = true (or a number), tied = 'another',"
-    yield f"# or free = true for one that the mode holds ({', '.join(mode.held) or 'none here'})."
+    held = ", ".join(mode.held) or "none"
+    yield f"# also prior = [mean, sd], and free = true for one that the mode holds ({held})."
     yield "# Lengths in Angstrom, times in seconds, phi0 in degrees. A contrast or an offset"
     yield '# without start begins where the data say; "contrast[0]" is of the first angle alone.'
     yield "parameters:" if yaml else "[parameters]"

@@ -14,7 +14,8 @@ import numpy as np
 from ._tree import refuse
 
 HALVES = ("auto", "upper", "lower", "mean")
-ASYMMETRY = 1e-3  # of the range of a map; above it a note says so
+ASYMMETRY = 1e-3  # of the range of a map, of one pair; above it a note says so
+UNLIKE = 0.05  # the same of the root mean square; above it the map is refused
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,17 @@ class Square(Reader):
     def mean(self, region: Bin, upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
         """The mean of both halves, and a note if they are not alike."""
         apart = np.abs(upper - lower)
-        gap = np.nanmax(apart) if np.any(np.isfinite(apart)) else 0.0
-        if gap > ASYMMETRY * np.ptp(upper[np.isfinite(upper)]):
+        known = apart[np.isfinite(apart)]
+        gap = known.max(initial=0.0)
+        span = np.ptp(np.concatenate([each[np.isfinite(each)] for each in (upper, lower)]))
+        if known.size and np.sqrt(np.mean(known**2)) > UNLIKE * span:
+            refuse(
+                f"{region.where} is not symmetric: its halves differ by up to {gap:.2g}.",
+                "The correlation of two frames does not depend on their order, so one half is of"
+                " something else, or time does not begin at the corner of row 0 and column 0.",
+                "[data] half = 'upper' or 'lower' takes one of them; look at the map first.",
+            )
+        if gap > ASYMMETRY * span:
             self.note(
                 f"{region.where} is not symmetric: its halves differ by up to {gap:.2g}; their mean"
                 " is taken."

@@ -1,15 +1,18 @@
 """The command, as a beamline gives it: a fit from each layout, stopped ones, what it leaves."""
 
 import importlib
+import importlib.util
 import json
 import signal
 import sys
+import tempfile
 
 import numpy as np
 import pytest
 
-from examples.homodyne import __main__, _run
+from examples.homodyne import __main__, _posterior, _run
 from examples.homodyne._make import make
+from examples.homodyne._posterior import Chain
 from examples.homodyne._synthetic import TRUTH
 from examples.homodyne._template import template
 from examples.homodyne.readers import LAYOUTS
@@ -137,6 +140,40 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch, strategy)
 
 
 @pytest.mark.rest
+def test_a_pass_of_another_fit_is_put_aside(tmp_path, monkeypatch):
+    """Its checkpoint is of other parameters, and would be refused."""
+    changes = {"strategy": '"streamed"', "chunk": 100, "pictures": "false"}
+    path = prepared(tmp_path, mode="static_isotropic", **changes)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "pass.checkpoint").write_bytes(b"of another fit")
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+
+
+@pytest.mark.rest
+def test_a_pass_that_broke_off_goes_on(tmp_path, monkeypatch):
+    """From the rows that it had read, to the bits of an unbroken fit."""
+    changes = {"strategy": '"streamed"', "chunk": 100, "within": 1, "pictures": "false"}
+    whole = prepared(tmp_path / "a", mode="static_isotropic", **changes)
+    assert command(monkeypatch, "fit", whole, "--quiet") == 0
+    path = prepared(tmp_path / "b", mode="static_isotropic", **changes)
+    temporary, saves = tempfile.mkstemp, []
+
+    def stopped(**kwargs):
+        if "pass.checkpoint" in kwargs["prefix"]:
+            saves.append(kwargs)
+            if len(saves) == 3:  # of a pass of 5 chunks
+                raise KeyboardInterrupt
+        return temporary(**kwargs)
+
+    monkeypatch.setattr(tempfile, "mkstemp", stopped)
+    assert command(monkeypatch, "fit", path, "--quiet") == 130
+    monkeypatch.setattr(tempfile, "mkstemp", temporary)
+    assert (tmp_path / "b" / "checkpoint" / "pass.checkpoint").exists()
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+    assert result(tmp_path / "a")["parameters"] == result(tmp_path / "b")["parameters"]
+
+
+@pytest.mark.rest
 def test_strategies_agree_late_in_a_long_series(tmp_path, monkeypatch):
     """Where float32 would lose the lags: the first frame is a million frames after the origin."""
     found = []
@@ -197,6 +234,29 @@ def test_what_is_wrong_ends_with_two_and_its_fix(tmp_path, monkeypatch, capsys):
     path = prepared(tmp_path)
     assert command(monkeypatch, "fit", path, "--check") == 0
     assert "is right: laminar_flow" in capsys.readouterr().out
+
+
+@pytest.mark.rest
+def test_the_posterior_is_drawn_where_it_is_asked_for(tmp_path, monkeypatch):
+    """With the priors of the parameters, into both results; without its package the command says
+    what to install.
+    """
+    path = prepared(tmp_path, mode="static_isotropic", pictures="false", chains=2, draws=50)
+    text = path.read_text().replace("D0 = { ", "D0 = { prior = [1e4, 50.0], ")
+    path.write_text(text.replace("D_offset = { ", "D_offset = { held = 500.0, "))
+    if importlib.util.find_spec("blackjax") is None:
+        assert command(monkeypatch, "fit", path, "--quiet") == 2
+
+    def normal(aim, key, start, warmup, draws):
+        del key, start, warmup
+        return Chain(np.random.default_rng(0).normal(size=(draws, aim.size)), 0)
+
+    monkeypatch.setattr(_posterior, "nuts", lambda: normal)
+    assert command(monkeypatch, "fit", path, "--quiet") == 0
+    found = result(tmp_path)
+    assert set(found["posterior"]["parameters"]) == {"D0", "alpha", "contrast", "offset"}
+    with importlib.import_module("h5py").File(tmp_path / "out" / "result.h5") as file:
+        assert file["posterior/draws"].shape == (2, 50, 4)
 
 
 @pytest.mark.rest

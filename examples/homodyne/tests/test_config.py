@@ -122,9 +122,11 @@ def test_angles_are_degrees_and_parameters_are_held_tied_and_freed(tmp_path):
     text = (
         "[parameters]\nphi0 = { start = 90.0, bounds = [-180.0, 180.0] }\nalpha = { held = true }\n"
         "beta = { held = -0.25 }\ngamma_offset = { tied = 'gamma0' }\noffset = { start = 1.0 }\n"
-        "'contrast[2]' = { bounds = [0.1, 0.2] }\n"
+        "'contrast[2]' = { bounds = [0.1, 0.2], prior = [0.15, 0.01] }\n"
     )
-    given = config(tmp_path, SMALL + text).parameters
+    found = config(tmp_path, SMALL + text)
+    given = found.parameters
+    assert found.priors == {"contrast[2]": (0.15, 0.01)}
     assert given["start"]["phi0"] == pytest.approx(np.pi / 2)
     assert given["bounds"]["phi0"] == pytest.approx((-np.pi, np.pi))
     assert given["held"] == {"alpha": -0.3, "beta": -0.25}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from examples.homodyne._fit import Journal
 from examples.homodyne._mode_fit import fit_mode
 from examples.homodyne._synthetic import synthetic
 
@@ -111,3 +112,30 @@ def test_a_start_where_the_model_is_not_finite_is_named():
             bounds={"D_offset": (-1e13, 1e5)},
         )
     assert "D_offset = -1e+12" in str(raised.value)
+
+
+@pytest.mark.rest
+def test_a_fit_that_breaks_off_goes_on(tmp_path):
+    """From its journal, to the bits of an unbroken one, and nothing is evaluated twice."""
+    data = synthetic("static_isotropic", frames=20, angles=3)
+    seen = []
+
+    def breaking(at):
+        def around(evaluate):
+            def counted(z):
+                if len(seen) == at:
+                    raise KeyboardInterrupt
+                seen.append(z.tobytes())
+                return evaluate(z)
+
+            return Journal(tmp_path / "fit.npz", "set 0").surroundings(counted)
+
+        return around
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_mode("static_isotropic", data, around=breaking(4))
+    got = fit_mode("static_isotropic", data, around=breaking(-1))
+    want = fit_mode("static_isotropic", data)
+    assert got.x.tobytes() == want.x.tobytes()
+    assert len(seen) == len(set(seen)) == want.evaluations
+    assert got.evaluations == want.evaluations - 4

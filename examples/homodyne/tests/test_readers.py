@@ -212,13 +212,55 @@ def test_a_half_is_enough(tmp_path, half):
     stored = {"upper": np.triu, "lower": np.tril}.get(half, lambda each: each)(maps)
     if half == "unlike":
         stored = maps.copy()
-        stored[:, 2, 5] += 0.2
+        stored[:, 2, 5] += 0.02
     path = written(tmp_path, "npz", stored)
     data = prepare(choice(path), tmp_path / "data")
     i, j = np.triu_indices(FRAMES, 1)
-    expected = maps[:, i, j] + np.where((i == 2) & (j == 5) & (half == "unlike"), 0.1, 0)
+    expected = maps[:, i, j] + np.where((i == 2) & (j == 5) & (half == "unlike"), 0.01, 0)
     np.testing.assert_allclose(data.mapped("measured"), expected, rtol=1e-6)
     assert any("not symmetric" in note for note in data.notes) == (half == "unlike")
+
+
+@pytest.mark.rest
+def test_halves_of_unlike_things_are_refused(tmp_path):
+    """As where time begins at another corner than is said; one half may be asked for."""
+    maps, _ = truth()
+    turned = np.ascontiguousarray(maps[:, ::-1])
+    path = written(tmp_path, "npz", turned)
+    with pytest.raises(ReadError, match="is not symmetric: its halves differ by up to"):
+        prepare(choice(path), tmp_path / "data")
+    data = prepare(choice(path, half="upper"), tmp_path / "data")
+    i, j = np.triu_indices(FRAMES, 1)
+    np.testing.assert_array_equal(data.mapped("measured"), turned[:, i, j])
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("ranges", "phi"),
+    [
+        (((295.0, 305.0),), [-60.0]),
+        (((-10.0, 10.0), (415.0, 425.0)), [0.0, 60.0]),
+        (((-60.0, -60.0),), [-60.0]),
+        (((0.0, 360.0),), [-60.0, 0.0, 60.0]),
+    ],
+)
+def test_angles_are_the_same_a_turn_further(tmp_path, ranges, phi):
+    """Files count from -180 or from 0."""
+    data = prepare(choice(written(tmp_path, "npz"), angles=ranges), tmp_path / "data")
+    assert data.phi.tolist() == phi
+
+
+@pytest.mark.rest
+def test_bins_of_a_q_that_is_not_quite_the_same_are_told(tmp_path, h5py):
+    """Which q is fitted, and how many bins a wider tolerance would take."""
+    path = written(tmp_path, "aps-8idi-before")
+    with h5py.File(path, "a") as file:
+        file["xpcs/dqlist"][0] = Q * np.array([1.0, 1.0004, 1.03])
+    data = prepare(choice(path, q=Q), tmp_path / "data")
+    assert data.angles == 2
+    assert data.q == pytest.approx(Q * 1.0002)
+    assert any("is 0.0054 to 0.00540216" in note for note in data.notes)
+    assert any("1 more bins are within 10%" in note for note in data.notes)
 
 
 @pytest.mark.core("frames")
