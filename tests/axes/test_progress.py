@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import _console
+from jitney._text import console
 
 X = np.linspace(0.0, 1.0, 103, dtype=np.float32)
 
@@ -30,7 +30,7 @@ def bars(monkeypatch):
         yield advance
         own["is_open"] = False
 
-    monkeypatch.setattr(_console, "bar", bar)
+    monkeypatch.setattr(console, "bar", bar)
     return seen
 
 

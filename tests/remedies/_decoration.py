@@ -190,7 +190,7 @@ CASES = [
         )
     ),
     Remedy(
-        "_switches.py:read_settings",
+        "_host/switches.py:read_settings",
         "correct or remove `…`",
         lambda: jitney.configure(compiler="O3"),
         lambda: with_setting(compiler="default"),
@@ -204,7 +204,7 @@ CASES = [
         plainly(0),
     ),
     Remedy(
-        "_switches.py:_of_text",
+        "_host/switches.py:_of_text",
         "correct …, or unset it",
         lambda: with_variable("slow"),
         lambda: with_variable("fast"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.evaluation import (
+from .._jax.programs.evaluation import (
     Const,
     Ref,
     as_const,
@@ -24,7 +24,7 @@ from .._jax.evaluation import (
     number_results,
     values_at,
 )
-from .._jax.jaxprs import (
+from .._jax.programs.jaxprs import (
     draws_jointly,
     equations,
     maps_jointly,
@@ -33,7 +33,7 @@ from .._jax.jaxprs import (
     runs,
     source_of,
 )
-from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.programs.primitives import CALLBACKS, HOLDERS
 from .._jax.ticks import Ticks
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits

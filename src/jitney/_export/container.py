@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from .._errors import ExportError, format_error
+from .._host.atomic_files import replace_file
 from .header import Header, is_members, made_of_header
 
 FORMAT = 1
@@ -103,7 +103,8 @@ def write(
     line = _MAGIC + f"{_format_of(cast(Header, header)):04}\n".encode()
     body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
     try:
-        _replace(path, line + hashlib.sha256(line + body).digest() + body)
+        # For all users, since others may use the program.
+        replace_file(path, line + hashlib.sha256(line + body).digest() + body, durable=True)
     except OSError as error:
         raise ExportError(
             f"{where}",
@@ -119,21 +120,6 @@ def _format_of(header: Header) -> int:
         return OF_ROWS
     has_buckets = any("padding" in program for program in header.get("programs", ()))
     return OF_BUCKETS if has_buckets else FORMAT
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished-{secrets.token_hex(8)}")
-    try:
-        # default permissions, since others may use the program
-        with unfinished.open("xb") as file:
-            file.write(content)
-            file.flush()
-            # The content must be on disk before the rename is.
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def read(path: Path) -> Content:
@@ -176,7 +162,12 @@ def read(path: Path) -> Content:
             "copy or export it again.",
             code="J290",
         )
-    return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
+    return _split_members(
+        body,
+        digest.hex(),
+        _LINE + len(digest) + len(body),
+        where,
+    )
 
 
 def _check_line(line: bytes, where: str) -> None:

@@ -15,13 +15,13 @@ import numpy as np
 from .._contract.contract import check_arguments
 from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
+from .._jax.xla.lapack import look_up
 from .._owners import public, shorten
 from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in
-from .._shown import Shown
 from .._signature.binding import Binder
+from .._text.shown import Shown
 from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
@@ -296,8 +296,8 @@ class Loaded(Shown, metaclass=CompletedType):
         }
 
     def __rich__(self) -> Table:
-        from .._console import table
-        from .._jax.memory import text
+        from .._jax.xla.memory import text
+        from .._text.console import table
 
         rows: list[list[tuple[str, str]]] = [
             [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]

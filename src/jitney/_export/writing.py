@@ -15,6 +15,7 @@ import jax
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ExportError, Where
+from .._host.switches import OF_PROGRAMS, Settings
 from .._jax.settings import settings, x64_is_on
 from .._jax.typed import Array
 from .._program.entry import Specialization
@@ -24,7 +25,6 @@ from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
 from .._report.plan_report import PlanLine, Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
-from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
 from .container import path_of, write

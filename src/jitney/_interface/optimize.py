@@ -18,15 +18,15 @@ import numpy as np
 
 from .._body.plain import plain_options
 from .._errors import OptionError
+from .._host.switches import SETTINGS, read_disabled
 from .._jax.mesh import Mesh
 from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
-from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
 from .._signature.renamed import with_present_names
-from .._switches import SETTINGS, read_disabled
+from .._values.mutable_objects import is_plain
 from .program import Program
 
 P = ParamSpec("P")

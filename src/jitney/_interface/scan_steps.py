@@ -20,8 +20,8 @@ from .._jax.trees import Path, keystr, tree_flatten_with_path
 from .._jax.typed import Array
 from .._owners import public
 from .._signature.binding import signature_of
-from .._signature.static_values import Unkeyed, static_key
-from .._signature.strict_keys import are_one
+from .._values.static_values import Unkeyed, static_key
+from .._values.strict_keys import are_one
 from .optimize import optimize
 from .program import Program
 

@@ -48,7 +48,7 @@ class Ticks:
         )
 
     def _tick(self) -> None:
-        from .._console import bar
+        from .._text.console import bar
 
         # Callbacks may run in several threads at once.
         with self._lock:

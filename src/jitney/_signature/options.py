@@ -20,11 +20,11 @@ import jax
 from .._errors import OptionError, Where, name_fix
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
-from .._jax.compiler import CompilerOptions
+from .._host.switches import OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
+from .._jax.xla.compiler import CompilerOptions
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .buckets import Bucket
 from .compiler_options import read_compiler
 from .paths import Steps, root_of, stem_of, steps_of

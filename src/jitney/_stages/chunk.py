@@ -20,10 +20,10 @@ import jax
 from .. import _axes
 from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, OptionError, Where
-from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from .._jax.primitives import public_name
+from .._host.own_time import OWN_TIME
+from .._jax.programs.primitives import public_name
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._signature.options import AUTO, is_measured
 from .._view.named_axes import (
     clash_of,
@@ -505,7 +505,12 @@ class Chunk(Stage):
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
-            return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
+            return Cut(
+                self.axis,
+                None,
+                self.size,
+                Fit(self.size, None, whole, budget),
+            )
 
         # Try the axes from the longest on; the first that can be cut and fits is taken.
         failed: AxisError | None = None

@@ -22,8 +22,8 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ..._jax.evaluation import Const, Ref
-from ..._jax.jaxprs import scan_parts
+from ..._jax.programs.evaluation import Const, Ref
+from ..._jax.programs.jaxprs import scan_parts
 from ..._jax.ticks import Ticks
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
