@@ -100,7 +100,7 @@ def speeds() -> tuple[DeviceSpeed, ...]:
     return tuple(_speed(device) for device in _one_of_each())
 
 
-class _Device(Protocol):
+class _LocalDevice(Protocol):
     """One of JAX's devices."""
 
     platform: str
@@ -109,18 +109,18 @@ class _Device(Protocol):
     def memory_stats(self) -> Mapping[str, int] | None: ...
 
 
-def _one_of_each() -> list[_Device]:
-    found: dict[tuple[str, str], _Device] = {}
+def _one_of_each() -> list[_LocalDevice]:
+    found: dict[tuple[str, str], _LocalDevice] = {}
     listed: list[object] = [*jax.local_devices()]
     # Where `jax_platforms` leaves the CPU out, JAX has none.
     with suppress(RuntimeError):
         listed += jax.local_devices(backend="cpu")
-    for device in cast("list[_Device]", listed):
+    for device in cast("list[_LocalDevice]", listed):
         found.setdefault((device.platform, device.device_kind), device)
     return list(found.values())
 
 
-def _speed(device: _Device) -> DeviceSpeed:
+def _speed(device: _LocalDevice) -> DeviceSpeed:
     with jax.default_device(device):
         products: dict[str, float] = {}
         for name, (dtype, precision) in _PRODUCTS.items():
@@ -136,7 +136,7 @@ def _speed(device: _Device) -> DeviceSpeed:
         )
 
 
-def _bandwidth(device: _Device) -> float:
+def _bandwidth(device: _LocalDevice) -> float:
     size = _ON_CPU if device.platform == "cpu" else _ARRAY
     stats = device.memory_stats() or {}
     size = min(size, stats.get("bytes_limit", 8 * size) // 8)
