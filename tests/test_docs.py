@@ -47,6 +47,7 @@ SURE = [
     "devices",
     "exporting",
     "inference",
+    "warming-up",
     "simulate",
     "watching",
     "cluster",

@@ -42,7 +42,7 @@ API = {
         "CompiledProgram Faster Temporaries assert_faster assert_memory assert_no_recompile"
     ),
     "jitney.types": (
-        "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts"
+        "AxisFacts CacheFacts Cause Collective Communication Derivative Deviation DeviceFacts DeviceSpeed"
         " ExportedProgram Fetch Frontier Loaded Machine Measurement MemoryCourse MemoryPeak Mesh NoCompiles PaddedRows"
         " Pipeline Placement PrecisionReport Product Profile Ragged Report Saving Schedule Stacked"
         " Static Stats Strategy"

@@ -12,6 +12,7 @@ if _typing.TYPE_CHECKING:
     from ._devices.machine import Machine as Machine
     from ._devices.pipeline import Pipeline as Pipeline
     from ._devices.pipeline import Schedule as Schedule
+    from ._devices.speeds import DeviceSpeed as DeviceSpeed
     from ._devices.visualize import Placement as Placement
     from ._diagnosis.cause import Cause as Cause
     from ._diagnosis.counters import Stats as Stats
@@ -53,6 +54,7 @@ else:
             "Fetch": "_devices.host",
             "DeviceFacts": "_devices.machine",
             "Machine": "_devices.machine",
+            "DeviceSpeed": "_devices.speeds",
             "Pipeline": "_devices.pipeline",
             "Schedule": "_devices.pipeline",
             "Placement": "_devices.visualize",

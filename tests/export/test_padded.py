@@ -186,6 +186,24 @@ def test_gradients_of_a_bucket(tmp_path):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+def product(x: Float[Array, "t"]):
+    return jnp.cumprod(1 + x / 8)
+
+
+def test_a_derivative_that_cannot_be_padded_is_exported_at_its_size(tmp_path):
+    """With a warning; without derivatives the same function has its bucket."""
+    f = padded(product, "t")
+    assert dict(saved(tmp_path, f, row(6)).programs[0].sizes) == {"t": [5, 8]}
+    with pytest.warns(PaddingWarning, match="cumprod"):
+        loaded = saved(tmp_path, f, row(6), vjp_order=1)
+    ours, theirs = (
+        jax.grad(lambda x, g=g: jnp.sum(g(x)))(np.ones(6, np.float32)) for g in (loaded, product)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    with pytest.raises(ContractError, match="no exported program takes"):
+        loaded(row(5))
+
+
 @pytest.mark.rest
 def test_two_derivatives_are_those_of_exact_sizes(tmp_path):
     """As under `jax.grad` of `jax.grad`, where a call is not padded."""

@@ -249,7 +249,25 @@ def at_each_size(*sizes):
     return jitney.load("f.jitney")(NINE[:6])
 
 
+def products_of_rows(*sizes, **options):
+    """Of a function whose derivative cannot be padded, from a file."""
+
+    @jitney.optimize(vmap="row", pad={"n": "pow2"})
+    def f(x: Float[Array, "n"]):
+        return jnp.prod(jnp.cumprod(1 + x)[-1:])
+
+    f.export("f.jitney", [NINE[:size] for size in sizes], **options)
+    return jitney.load("f.jitney")([NINE[:size] for size in sizes])
+
+
 CASES = [
+    Remedy(
+        "_export/writing.py:_Writer._serialize_rows",
+        "export rows without vjp_order",
+        lambda: products_of_rows(3, 4, vjp_order=1),
+        lambda: products_of_rows(3, 4),
+        np.array([6.0, 24.0], np.float32),
+    ),
     Remedy(
         "_export/loaded.py:Loaded._without_numbers",
         "export it for that size too",

@@ -7,6 +7,7 @@ created starts a backend. Without them importing jitney changes nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -26,6 +27,7 @@ from .._jax.trees import is_number, is_whole
 from .._jax.xla.memory import MOST
 from .._owners import public, users_level
 from .attach import read_port, read_signal, report_at, serve
+from .speeds import device_of, fastest, speeds
 
 _THREADS = "PJRT_NPROC"
 """Variable that XLA's CPU client reads for the number of threads in each of its two pools (tried
@@ -35,6 +37,9 @@ _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 _PLATFORMS = "jax_platforms"
 _OPTIONS = {_THREADS: "`threads`", _FRACTION: "`memory`", _PLATFORMS: "`platform`"}
 _PROBE = "jax_num_cpu_devices"
+FASTEST = "fastest"
+"""Value of `platform`: the default device is chosen by measuring."""
+_LOG = logging.getLogger("jitney")
 _LOCK = threading.Lock()
 
 
@@ -101,7 +106,9 @@ def configure(
             next plan on; `"auto"` removes the limit. A fraction like `0.5` is the part of each GPU
             that XLA reserves for itself: only before a backend starts.
         platform: Platform that JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order,
-            `"gpu,cpu"`. Only before a backend starts.
+            `"gpu,cpu"`. Only before a backend starts. `"fastest"` starts the backend, measures one
+            device of each kind in a few seconds, and makes the one with the fastest products of
+            float32 JAX's default device; the figures go to the logger `jitney`, at level INFO.
         profiler_port: Port on which JAX's profiler server listens from now on, for
             `python -m jitney profile HOST:PORT`. It starts JAX's backend. Whoever reaches the port
             can take a profile.
@@ -111,7 +118,8 @@ def configure(
         OptionError: If a value is malformed, or comes too late.
     """
     # Read and refuse first, so that an error leaves all settings as they were.
-    asked = _read("jitney.configure()", threads, memory, platform)
+    is_fastest = platform == FASTEST
+    asked = _read("jitney.configure()", threads, memory, None if is_fastest else platform)
     if asked.late:
         raise OptionError(
             "jitney.configure()",
@@ -132,8 +140,19 @@ def configure(
     asked.set()
     SETTINGS.configure(settings)
     report_at(wanted)
-    # Last, since it starts the backend, which reads the others.
+    # Last, since both start the backend, which reads the others.
     serve(port)
+    if is_fastest:
+        _use_fastest()
+
+
+def _use_fastest() -> None:
+    """Make the fastest device JAX's default one."""
+    measured = speeds()
+    best = fastest(measured)
+    lines = ["  ".join(row) for each in measured for row in each.rows]
+    _LOG.info("the default device is %s:\n%s", best.name, "\n".join(lines))
+    jax.config.update("jax_default_device", device_of(best))
 
 
 _ONCE = "It is read once, when the first array is made or a device is asked for."
@@ -210,7 +229,7 @@ def _threads(where: str, threads: Any) -> int:
 
 def _platform(where: str, platform: object) -> str:
     if isinstance(platform, str) and all(
-        name.strip().isidentifier() for name in platform.split(",")
+        name.strip().isidentifier() and name.strip() != FASTEST for name in platform.split(",")
     ):
         return platform.strip()
     raise OptionError(

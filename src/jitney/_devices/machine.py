@@ -14,6 +14,7 @@ from .._owners import public
 from .._public import public_in
 from .._text.shown import Shown
 from .configure import requested_threads
+from .speeds import DeviceSpeed, speeds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +63,7 @@ class Machine(Shown):
         host_bytes: Memory of the host that this process may use.
         host_free: Free part of it.
         most_bytes: Limit of `memory="auto"`, if set by `jitney.configure(memory=...)`.
+        speeds: Measured speed of one device of each kind, with `benchmark=True`.
     """
 
     devices: tuple[DeviceFacts, ...]
@@ -70,6 +72,7 @@ class Machine(Shown):
     host_bytes: int
     host_free: int
     most_bytes: int | None
+    speeds: tuple[DeviceSpeed, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as data, for JSON."""
@@ -77,6 +80,7 @@ class Machine(Shown):
             **vars(self),
             "devices": [vars(each) for each in self.devices],
             "cores": [vars(limit) for limit in self.cores],
+            "speeds": [each.to_dict() for each in self.speeds],
         }
 
     @property
@@ -114,6 +118,7 @@ class Machine(Shown):
                 "of XLA on the CPU",
                 f"{self.threads if self.threads is not None else seen}",
             ),
+            *(row for each in self.speeds for row in each.rows),
         ]
         title = f"{len(self.devices)} devices; {limit.value} cores, by {limit.by}"
         if (self.threads if self.threads is not None else seen) > limit.value:
@@ -125,12 +130,16 @@ class Machine(Shown):
 
 
 @public
-def devices() -> Machine:
+def devices(*, benchmark: bool = False) -> Machine:
     """Devices with their memory, and the cores and memory of the machine that this process may use.
     It starts JAX's backend.
 
     Cores are counted by the machine, the affinity of the process, the quota of its cgroup,
     SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. XLA itself sees the first two alone.
+
+    Args:
+        benchmark: Whether one device of each kind is measured, of all of JAX's platforms, in a few
+            seconds: bandwidth of its memory, products of matrices by type, cost of a call.
     """
     total, free = host_memory()
     return Machine(
@@ -140,6 +149,7 @@ def devices() -> Machine:
         total,
         free,
         MOST.bytes,
+        speeds() if benchmark else (),
     )
 
 

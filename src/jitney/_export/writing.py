@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 
+from .._axes import Refused
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ExportError, Where
@@ -22,6 +23,7 @@ from .._program.entry import Specialization
 from .._program.rows.lengths import LENGTHS
 from .._program.rows.row_calls import RowCall
 from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
+from .._program.runners.padded_calls import warn_refusal
 from .._report.plan_report import PlanLine, Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
@@ -230,9 +232,27 @@ class _Writer:
             self.where,
             self.bound,
             self.platforms,
-            lambda known: serialize_program(known, self.vjp_order, self.where),
+            self._serialize_rows,
             (plan.to_dict(), str(plan)),
         )
+
+    def _serialize_rows(self, known: ExportLowered) -> bytes:
+        """Serialise a program of rows.
+
+        Raises:
+            ExportError: Its derivative cannot be padded.
+        """
+        try:
+            return serialize_program(known, self.vjp_order, self.where)
+        except Refused as refusal:
+            raise ExportError(
+                self.where,
+                f"its derivative cannot be padded: {refusal.place or 'it'} {refusal.what}.",
+                f"With vjp_order={self.vjp_order} a file holds what `jax.grad` of the loaded"
+                " function is, for rows of all lengths of a bucket.",
+                "export rows without vjp_order, or change that line.",
+                code="J292",
+            ) from refusal
 
     def _refuse_parts(
         self,
@@ -288,6 +308,25 @@ class _Writer:
         examples: Sequence[Array | jax.ShapeDtypeStruct],
         at: ExportSizes,
     ) -> Part:
+        """Build the part of a bucket, or of exact sizes where its program or the derivative of that
+        cannot be padded.
+        """
+        try:
+            return self._lower_as(entry, examples, at, pads=True)
+        except Refused as refused:
+            refusal = refused
+        # JAX asks for the derivative when the program is written.
+        warn_refusal(self.program.core, refusal)
+        return self._lower_as(entry, examples, at, pads=False)
+
+    def _lower_as(
+        self,
+        entry: Specialization,
+        examples: Sequence[Array | jax.ShapeDtypeStruct],
+        at: ExportSizes,
+        *,
+        pads: bool,
+    ) -> Part:
         resized = resizing(
             entry,
             examples,
@@ -300,7 +339,7 @@ class _Writer:
             at.representative(),
             self.where,
         )
-        padded = self._padded(entry, arrays)
+        padded = self._padded(entry, arrays) if pads else None
         if padded is not None:
             trace = padded.trace
         elif at.ranges:
