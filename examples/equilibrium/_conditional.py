@@ -17,8 +17,8 @@ from ._linear import Linear, along
 from ._model import Model
 from ._moments import matrix
 from ._path import Path, vector
-from ._variables import named
 from ._persistence import later
+from ._variables import named
 
 SINGULAR = 1e-10  # of the largest response, for conditions that innovations cannot meet
 

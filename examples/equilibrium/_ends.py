@@ -14,8 +14,8 @@ from ._fail import ModelError, NotSettled, message
 from ._given import made_by
 from ._independence import singular
 from ._linear import UNIT, Linear
-from ._steady import Steady
 from ._persistence import largest
+from ._steady import Steady
 
 SAME = 1e-8  # two steady states are one if no parameter or variable is further apart
 SETTLED = 1e-3  # what a path may be off by at its end

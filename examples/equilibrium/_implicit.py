@@ -23,10 +23,10 @@ from ._linear import MOVING, UNIT, klein
 from ._local import Local
 from ._model import NAMES, Model
 from ._newton import CONVERGED
+from ._persistence import decay, full, largest
 from ._rolled import elements
 from ._sylvester import sylvester
 from ._variables import Layout, joined, named
-from ._persistence import decay, full, largest
 
 VERDICTS = ("determinate", "indeterminate", "no stable solution", "no steady state")
 

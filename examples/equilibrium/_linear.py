@@ -14,9 +14,9 @@ import numpy as np
 from ._fail import BlanchardKahn, ModelError, message
 from ._given import count, made_by, number
 from ._independence import dependent
+from ._persistence import decay, largest
 from ._steady import Steady
 from ._variables import named
-from ._persistence import decay, largest
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
 MOVING = ("u", "x", "u_next", "x_next")

@@ -18,9 +18,9 @@ from ._fail import ModelError, message
 from ._given import count, in_float64, made_by, number, real
 from ._implicit import Solution
 from ._model import Model
+from ._persistence import full
 from ._sylvester import sylvester
 from ._variables import named
-from ._persistence import full
 
 QUARTERLY = 1600.0
 

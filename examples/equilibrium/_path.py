@@ -24,10 +24,10 @@ from ._linear import Linear, along, verdict
 from ._local import Local
 from ._model import Model
 from ._newton import CONVERGED, newton, solve
+from ._persistence import decay, later
 from ._rolled import elements
 from ._steady import Steady
 from ._variables import Layout, named
-from ._persistence import decay, later
 
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 

@@ -21,10 +21,10 @@ from ._given import count, in_float64, made_by, real
 from ._implicit import Solution, vector
 from ._model import NAMES, Model
 from ._moments import Matrix, Moments, matrix, system, variance
+from ._persistence import full
 from ._rolled import elements
 from ._sylvester import sylvester
 from ._variables import named
-from ._persistence import full
 
 Vector = Float[Array, "size"]
 Cube = Float[Array, "rows s s"]

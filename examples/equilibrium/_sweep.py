@@ -23,8 +23,8 @@ from ._given import count, made_by, numbers
 from ._implicit import VERDICTS, Solution, solved
 from ._model import Model
 from ._newton import CONVERGED
-from ._variables import Layout
 from ._persistence import decay
+from ._variables import Layout
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from ._measurement import Measurement as Measurement
 from ._mode_fit import ModeFit as ModeFit
 from ._mode_fit import fit_mode as fit_mode
 from ._modes import MODES as MODES
+from ._posterior import Posterior as Posterior
+from ._posterior import posterior as posterior
 from ._synthetic import synthetic as synthetic
 from .model import NAMES as NAMES
 from .model import Parameters as Parameters
 from .model import Setup as Setup
-from ._posterior import Posterior as Posterior
-from ._posterior import posterior as posterior

@@ -17,9 +17,8 @@ import numpy as np
 
 from ..trf._fail import fail
 from ._modes import MODES, OPTICS, Mode
-from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, text
-from ._select import Choice
 from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, prior, text
+from ._select import Choice
 
 DEGREES = ("phi0",)  # parameters that are radians in the model
 ENTRIES = {

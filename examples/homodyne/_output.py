@@ -14,8 +14,8 @@ import jitney
 from ._compared import Compared
 from ._config import DEGREES, Config
 from ._mode_fit import ModeFit
-from ._prepare import Prepared
 from ._posterior import Posterior
+from ._prepare import Prepared
 
 UNITS = {
     "D0": "Angstrom^2/s^(1+alpha)",

@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..trf._fail import fail
 from ._diagnostics import effective_size, r_hat
 from ._measurement import Measurement
 from ._mode_fit import ModeFit
 from ._target import Target, target
-from ..trf._fail import fail
 
 MIXED = 1.01  # the largest R-hat of chains that have mixed
 ENOUGH = 100  # effective draws for each chain

@@ -20,10 +20,10 @@ from ._layout import Layout, layout
 from ._log import Log
 from ._measurement import Measurement
 from ._mode_fit import ModeFit, fit_mode
+from ._posterior import Posterior, posterior
 from ._prepare import Prepared, prepare
 from ._strategy import chosen
 from .model import Setup
-from ._posterior import Posterior, posterior
 
 USUAL = (10, 30)  # evaluations of a fit from a fair start
 PASS, MARK = "pass.checkpoint", "pass.of"  # of a pass from disk that broke off

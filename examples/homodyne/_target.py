@@ -19,12 +19,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+
+from ..trf._fail import fail
 from ._fit import CHUNK
 from ._layout import Layout
 from ._measurement import Measurement
 from ._modes import Mode
 from .model import Points, Scalar, Setup
-from ..trf._fail import fail
 
 
 def slopes(
