@@ -11,14 +11,16 @@ differ in their belief about graphs alone: the network's, the exact posterior's,
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from examples.surrogate import _enumerated
 from examples.surrogate._data import arrays_of
 from examples.surrogate._environment import GRID, Environment, drawn_noise
-from examples.surrogate._round import Worth, considered, imagined
+from examples.surrogate._round import PART, Worth, considered, imagined
 from examples.surrogate._worlds import Draws, Graphs
 from examples.surrogate.model import Surrogate
 
@@ -109,6 +111,7 @@ class Campaign:
         )
 
 
+Result = TypeVar("Result")
 Learner = Callable[[Campaign, Draws], Worth]
 
 
@@ -122,9 +125,9 @@ def by_network(model: Surrogate, weighed: bool = False) -> Learner:
     """The belief of the network; `weighed` by prior and evidence, as `imagine` has it."""
 
     def worth(campaign: Campaign, draws: Draws) -> Worth:
-        data = campaign.values, campaign.intervened
-        sets = tables(data[0].shape[2])
-        return imagined(model, *data, *sets, campaign.target, draws, weighed)
+        sets = tables(campaign.values.shape[2])
+        given = campaign.values, campaign.intervened, campaign.target, draws
+        return by_parts(lambda *g: imagined(model, *g[:2], *sets, *g[2:], weighed), *given)
 
     return worth
 
@@ -168,7 +171,21 @@ def _in(campaign: Campaign, order: np.ndarray, sets: np.ndarray, draws: Draws) -
     index, mask = _enumerated.as_steps(order, sets)
     even = np.zeros(order.shape[:2], np.float32)
     graphs = Graphs(order.astype(np.int32), index, mask, even)
-    return considered(graphs, campaign.values, campaign.intervened, campaign.target, draws)
+    given = campaign.values, campaign.intervened, campaign.target, draws
+    return by_parts(considered, graphs, *given)
+
+
+def by_parts(program: Callable[..., Result], *given: Any) -> Result:
+    """Call a program with so many tasks at a time, and put the results together.
+
+    Args:
+        program: What is called.
+        given: Arrays and trees of arrays, along an axis of tasks.
+    """
+    tasks = len(jax.tree.leaves(given)[0])
+    cuts = [slice(at, at + PART) for at in range(0, tasks, PART)]
+    parts = [program(*jax.tree.map(lambda x: x[cut], given)) for cut in cuts]  # noqa: B023
+    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
 def largest(worth: Float[np.ndarray, "task vars values"]) -> Int[np.ndarray, "task 2"]:
