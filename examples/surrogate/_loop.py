@@ -184,7 +184,11 @@ def by_parts(program: Callable[..., Result], *given: Any) -> Result:
     """
     tasks = len(jax.tree.leaves(given)[0])
     cuts = [slice(at, at + PART) for at in range(0, tasks, PART)]
-    parts = [program(*jax.tree.map(lambda x: x[cut], given)) for cut in cuts]  # noqa: B023
+    # one after the other, so that memory is that of one part
+    parts = [
+        jax.tree.map(np.asarray, program(*jax.tree.map(lambda x: x[cut], given)))  # noqa: B023
+        for cut in cuts
+    ]
     return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 

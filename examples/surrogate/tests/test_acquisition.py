@@ -140,7 +140,7 @@ def test_weighed_graphs_have_the_posterior_whatever_they_are_drawn_from():
         found = mechanisms(graphs, jnp.asarray(values[0]), jnp.asarray(flags[0]), draws)
         return graphs, found.evidence
 
-    graphs, evidence = weighed(draws)
+    graphs, evidence = jax.tree.map(np.asarray, weighed(draws))
     chance = jax.nn.softmax(graphs.log_weight + evidence)
     found, differs = {}, []
     place = {tuple(row): at for at, row in enumerate(sets.tolist())}
