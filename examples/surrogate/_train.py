@@ -17,7 +17,7 @@ import jitney
 from examples.surrogate import _checkpoint
 from examples.surrogate._data import Batch
 from examples.surrogate._expert import batch
-from examples.surrogate._step import Recipe, start, step_of
+from examples.surrogate._step import PAD, Recipe, start, step_of
 from examples.surrogate.model import Surrogate
 
 AHEAD = 2  # batches that are made while a step runs
@@ -50,6 +50,11 @@ class Run:
     precision: str | None = None
     remat: str | None = None
 
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Of numbers of samples, where batches differ in it."""
+        return ()
+
     def model(self) -> Surrogate:
         """The network before training."""
         return Surrogate(self.hidden, self.depth, key=jax.random.key(self.seed))
@@ -75,10 +80,15 @@ class Trained:
 
 @functools.cache
 def program(
-    recipe: Recipe, precision: str | None = None, remat: str | None = None, fsdp: bool = False
+    recipe: Recipe,
+    precision: str | None = None,
+    remat: str | None = None,
+    fsdp: bool = False,
+    buckets: tuple[int, ...] = (),
 ) -> Any:
     """The step, made once for each recipe."""
-    return step_of(recipe, precision, remat, fsdp=fsdp)
+    pad = {**PAD, "samples": list(buckets)} if buckets else PAD
+    return step_of(recipe, precision, remat, pad, fsdp)
 
 
 def train(
@@ -103,7 +113,8 @@ def train(
     Raises:
         ValueError: The checkpoint is damaged or of another run.
     """
-    step, model = program(run.recipe, run.precision, run.remat, fsdp), run.model()
+    step = program(run.recipe, run.precision, run.remat, fsdp, run.buckets)
+    model = run.model()
     virtual = jax.device_count() > 1 and jax.default_backend() == "cpu"
     key = dataclasses.asdict(run)
     done, history, state = 0, [], (model, start(run.recipe, model))
