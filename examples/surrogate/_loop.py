@@ -11,7 +11,9 @@ differ in their belief about graphs alone: the network's, the exact posterior's,
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -21,6 +23,7 @@ from ._environment import GRID, Environment, drawn_noise
 from ._round import Worth, considered, imagined
 from ._worlds import Draws, Graphs
 from .model import Surrogate
+from ._round import PART, Worth, considered, imagined
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Campaign:
         )
 
 
+Result = TypeVar("Result")
 Learner = Callable[[Campaign, Draws], Worth]
 
 
@@ -122,9 +126,9 @@ def by_network(model: Surrogate, weighed: bool = False) -> Learner:
     """The belief of the network; `weighed` by prior and evidence, as `imagine` has it."""
 
     def worth(campaign: Campaign, draws: Draws) -> Worth:
-        data = campaign.values, campaign.intervened
-        sets = tables(data[0].shape[2])
-        return imagined(model, *data, *sets, campaign.target, draws, weighed)
+        sets = tables(campaign.values.shape[2])
+        given = campaign.values, campaign.intervened, campaign.target, draws
+        return by_parts(lambda *g: imagined(model, *g[:2], *sets, *g[2:], weighed), *given)
 
     return worth
 
@@ -168,7 +172,25 @@ def _in(campaign: Campaign, order: np.ndarray, sets: np.ndarray, draws: Draws) -
     index, mask = _enumerated.as_steps(order, sets)
     even = np.zeros(order.shape[:2], np.float32)
     graphs = Graphs(order.astype(np.int32), index, mask, even)
-    return considered(graphs, campaign.values, campaign.intervened, campaign.target, draws)
+    given = campaign.values, campaign.intervened, campaign.target, draws
+    return by_parts(considered, graphs, *given)
+
+
+def by_parts(program: Callable[..., Result], *given: Any) -> Result:
+    """Call a program with so many tasks at a time, and put the results together.
+
+    Args:
+        program: What is called.
+        given: Arrays and trees of arrays, along an axis of tasks.
+    """
+    tasks = len(jax.tree.leaves(given)[0])
+    cuts = [slice(at, at + PART) for at in range(0, tasks, PART)]
+    # one after the other, so that memory is that of one part
+    parts = [
+        jax.tree.map(np.asarray, program(*jax.tree.map(lambda x: x[cut], given)))  # noqa: B023
+        for cut in cuts
+    ]
+    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
 def largest(worth: Float[np.ndarray, "task vars values"]) -> Int[np.ndarray, "task 2"]:

@@ -1,8 +1,7 @@
 """One round of the loop as one program: data and a belief in, the worth of each intervention out.
 
 A function for one task, with the names of its axes. `vmap` maps it over tasks, `pad` lets numbers
-of variables, of parent sets and of samples share programs, `chunk` bounds how many tasks are in
-memory at a time.
+of variables, of parent sets, of samples and of tasks share programs.
 """
 
 import equinox as eqx
@@ -115,12 +114,13 @@ def imagine(
     return consider(graphs, values, intervened, target, draws, weighed)
 
 
+# Tasks run in parts of up to 32 (`_loop.by_parts`): memory does not grow with their number.
+PART = 32
 DATA = {"values": 0, "intervened": 0}
-GRAPH_PAD = {name: ROUND_PAD[name] for name in ("vars", "samples")}
-believed = jitney.optimize(vmap={"task": DATA}, pad=ROUND_PAD)(belief)
+LOOP_PAD = {**ROUND_PAD, "task": [8, PART]}
+GRAPH_PAD = {name: LOOP_PAD[name] for name in ("vars", "samples", "task")}
+believed = jitney.optimize(vmap={"task": DATA}, pad=LOOP_PAD)(belief)
 considered = jitney.optimize(
-    vmap={"task": {**DATA, "graphs": 0, "target": 0, "draws": 0}}, pad=GRAPH_PAD, chunk={"task": 8}
+    vmap={"task": {**DATA, "graphs": 0, "target": 0, "draws": 0}}, pad=GRAPH_PAD
 )(consider)
-imagined = jitney.optimize(
-    vmap={"task": {**DATA, "target": 0, "draws": 0}}, pad=ROUND_PAD, chunk={"task": 8}
-)(imagine)
+imagined = jitney.optimize(vmap={"task": {**DATA, "target": 0, "draws": 0}}, pad=LOOP_PAD)(imagine)

@@ -20,6 +20,7 @@ from ._data import Batch
 from ._expert import batch
 from ._step import Recipe, start, step_of
 from .model import Surrogate
+from ._step import PAD, Recipe, start, step_of
 
 AHEAD = 2  # batches that are made while a step runs
 HELD_OUT = 2**32 - 1  # the seed of a test is one that no training has
@@ -51,6 +52,11 @@ class Run:
     precision: str | None = None
     remat: str | None = None
 
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Of numbers of samples, where batches differ in it."""
+        return ()
+
     def model(self) -> Surrogate:
         """The network before training."""
         return Surrogate(self.hidden, self.depth, key=jax.random.key(self.seed))
@@ -76,10 +82,15 @@ class Trained:
 
 @functools.cache
 def program(
-    recipe: Recipe, precision: str | None = None, remat: str | None = None, fsdp: bool = False
+    recipe: Recipe,
+    precision: str | None = None,
+    remat: str | None = None,
+    fsdp: bool = False,
+    buckets: tuple[int, ...] = (),
 ) -> Any:
     """The step, made once for each recipe."""
-    return step_of(recipe, precision, remat, fsdp=fsdp)
+    pad = {**PAD, "samples": list(buckets)} if buckets else PAD
+    return step_of(recipe, precision, remat, pad, fsdp)
 
 
 def train(
@@ -104,7 +115,8 @@ def train(
     Raises:
         ValueError: The checkpoint is damaged or of another run.
     """
-    step, model = program(run.recipe, run.precision, run.remat, fsdp), run.model()
+    step = program(run.recipe, run.precision, run.remat, fsdp, run.buckets)
+    model = run.model()
     virtual = jax.device_count() > 1 and jax.default_backend() == "cpu"
     key = dataclasses.asdict(run)
     done, history, state = 0, [], (model, start(run.recipe, model))

@@ -178,15 +178,45 @@ def regression(
     """
     design = jnp.where(used, design, 0.0)
     gram = (design * free[:, None]).T @ design + jnp.eye(TERMS) / SPREAD
-    factor = jnp.linalg.cholesky(gram)
-    half = jax.scipy.linalg.solve_triangular(factor, (design * free[:, None]).T @ y, lower=True)
+    factor, diagonal = cholesky(gram)
+    half = solved(factor, diagonal, (design * free[:, None]).T @ y)
     shape = A0 + jnp.sum(free) / 2
     rate = B0 + jnp.maximum(jnp.sum(free * y * y) - jnp.sum(half * half), 0.0) / 2
-    evidence = -jnp.sum(jnp.log(jnp.diagonal(factor))) - shape * jnp.log(rate)
+    evidence = -jnp.sum(jnp.log(diagonal)) - shape * jnp.log(rate)
     gamma = shape * (1 - 1 / (9 * shape) + spread / (3 * jnp.sqrt(shape))) ** 3
     deviation = jnp.sqrt(rate / gamma)
-    drawn = jax.scipy.linalg.solve_triangular(factor.T, half + deviation * weight)
+    drawn = solved(factor.T, diagonal, half + deviation * weight, upper=True)
     return evidence, jnp.where(used, drawn, 0.0), deviation
+
+
+def cholesky(
+    gram: Float[Array, "terms terms"],
+) -> tuple[Float[Array, "terms terms"], Float[Array, "terms"]]:
+    """The lower factor and its diagonal, column by column.
+
+    There are thousands of these small matrices, and no LAPACK: XLA divides it over threads that may
+    wait for each other for ever on a CPU of two cores (seen with jax 0.10.2).
+    """
+    at, lower, roots = jnp.arange(TERMS), jnp.zeros_like(gram), []
+    for j in range(TERMS):
+        column = gram[:, j] - jnp.sum(lower * lower[j], axis=1)
+        roots.append(jnp.sqrt(column[j]))
+        column = jnp.where(at >= j, column / roots[-1], 0.0)
+        lower = lower + jnp.where(at == j, column[:, None], 0.0)
+    return lower, jnp.stack(roots)
+
+
+def solved(
+    factor: Float[Array, "terms terms"],
+    diagonal: Float[Array, "terms"],
+    right: Float[Array, "terms"],
+    upper: bool = False,
+) -> Float[Array, "terms"]:
+    """The solution of a triangular system, element by element."""
+    at, x = jnp.arange(TERMS), jnp.zeros_like(right)
+    for j in reversed(range(TERMS)) if upper else range(TERMS):
+        x = x + jnp.where(at == j, (right[j] - jnp.sum(factor[j] * x)) / diagonal[j], 0.0)
+    return x
 
 
 def simulated(

@@ -7,13 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import logsumexp
 from scipy.stats import norm, qmc
 
+from examples.surrogate import _enumerated
 from examples.surrogate._acquisition import improvement, information
-from examples.surrogate._data import SPREAD, WIDTH
-from examples.surrogate._expert import A0, B0
+from examples.surrogate._data import SPREAD, WIDTH, parent_sets
+from examples.surrogate._environment import environment
+from examples.surrogate._expert import A0, B0, scores
 from examples.surrogate._loop import tables
-from examples.surrogate._worlds import TERMS, Draws, drawn, regression
+from examples.surrogate._worlds import TERMS, Draws, drawn, mechanisms, regression
 
 
 def test_improvement_over_normal_worlds_is_the_closed_form():
@@ -112,3 +115,45 @@ def test_a_mechanism_is_drawn_from_its_posterior():
     np.testing.assert_allclose(np.cov(weight[:, :3].T), covariance, atol=0.08 * covariance.max())
     np.testing.assert_allclose(np.mean(1 / spread**2), shape / rate, rtol=0.02)
     np.testing.assert_allclose(np.var(1 / spread**2), shape / rate**2, rtol=0.1)
+
+
+@pytest.mark.rest
+def test_weighed_graphs_have_the_posterior_whatever_they_are_drawn_from():
+    """Enumerated for three variables, by a prior with equal chances for each size of a parent set,
+    and the evidence of `_expert` in float64.
+    """
+    rng, worlds = np.random.default_rng(1), 4000
+    models = environment(rng, 1, 3)
+    values = models.observed(rng, 6).astype(np.float32)
+    flags, (index, mask) = np.zeros(values.shape, bool), tables(3)
+    sets, _, _ = _enumerated.graphs(3)
+    local = scores(values.astype(float), flags)[0] - np.log([1, 2, 2, 1])
+    joint = sum(local[v, sets[:, v]] for v in range(3))
+    truth = np.exp(joint - logsumexp(joint))
+    q = rng.dirichlet(np.full(4, 3.0), size=3)
+    draws = Draws.of(rng, worlds, 3, 2)
+    given = [jnp.asarray(part) for part in (np.log(q).astype(np.float32), index, mask)]
+
+    @jax.jit
+    def weighed(draws):
+        graphs = drawn(*given, draws, weighed=True)
+        found = mechanisms(graphs, jnp.asarray(values[0]), jnp.asarray(flags[0]), draws)
+        return graphs, found.evidence
+
+    graphs, evidence = jax.tree.map(np.asarray, weighed(draws))
+    chance = jax.nn.softmax(graphs.log_weight + evidence)
+    found, differs = {}, []
+    place = {tuple(row): at for at, row in enumerate(sets.tolist())}
+    whole = scores(values.astype(float), flags)[0]
+    for at in range(worlds):
+        key = [0, 0, 0]
+        for step in range(3):
+            members = set(graphs.index[at, step][graphs.mask[at, step]].tolist())
+            variable = int(graphs.order[at, step])
+            key[variable] = parent_sets(3, variable).index(frozenset(members))
+        row = place[tuple(key)]
+        found[row] = found.get(row, 0.0) + float(chance[at])
+        differs.append(float(evidence[at]) - sum(whole[v, key[v]] for v in range(3)))
+    assert np.ptp(differs) < 1e-3  # a constant apart
+    away = [abs(found.get(row, 0.0) - expected) for row, expected in enumerate(truth)]
+    assert sum(away) / 2 < 0.12

@@ -56,16 +56,20 @@ def test_variables_have_mean_0_and_variance_1_and_every_target_a_parent():
 
 @pytest.mark.rest
 def test_a_campaign_compiles_once_for_each_bucket():
-    """After the first round of a bucket there is no trace, whatever the number of variables and of
-    samples; the rounds of 3 and of 4 variables share one program.
+    """After the first round of a bucket there is no trace and no compile, whatever the number of
+    variables and of samples; the rounds of 3 and of 4 variables share one program.
     """
-    model, traces = RUN.model(), []
+    model, counts = RUN.model(), []
+
+    def count(*_):
+        stats = imagined.stats
+        counts.append((stats.traces, stats.compiles + stats.persistent_hits))
+
     for variables in (4, 3):
         models = environment(np.random.default_rng(variables), 2, variables)
-        count = lambda *_: traces.append(imagined.stats.traces)
         done = run(models, by_network(model), SMALL, after=count)
         assert done.values.shape == (2, 9, variables)
-    assert traces == [traces[0]] * 6
+    assert counts == [counts[0]] * 6
 
 
 @pytest.mark.rest
