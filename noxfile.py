@@ -231,10 +231,12 @@ def libraries(session: nox.Session) -> None:
     """Run the pages about other libraries with the newest release of each; `-- torch` installs
     that too.
     """
-    session.install("-e", ".[examples,tests]", *LIBRARIES, *session.posargs)
+    session.install("-e", ".[examples,sampling,tests]", *LIBRARIES, *session.posargs)
     session.run(
         "pytest", "tests/test_docs.py", "tests/test_libraries.py", "-k", "docs/with or libraries"
     )
+    # Chains by blackjax are skipped where it is not installed.
+    session.run("pytest", "examples/equilibrium", "examples/homodyne", "-k", "chains or posterior")
 
 
 @nox.session(python=DEFAULT, name="tests-cpu")

@@ -1,11 +1,13 @@
 """Write the pictures of the pages anew: `python docs/pictures.py`, in the root of the project.
 
 Those of `docs/in-pictures.md` are what its blocks write, and one more of its functions on eight virtual devices. The chart of sizes is
-drawn from the table in `docs/axes.md`, which `python -m tests.perf.sizes` measures. Tests compare the files with what is drawn.
+drawn from the table in `docs/axes.md`, which `python -m tests.perf.sizes` measures, that of batches from the table in
+`docs/options/auto.md`, by `python -m tests.perf.auto`. Tests compare the files with what is drawn.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from html import escape
@@ -57,7 +59,7 @@ def shards(names: dict[str, object]) -> str:
 
 def sizes() -> str:
     """The table of `docs/axes.md` as bars: seconds of a thousand calls, each of a size of its own."""
-    from jitney._svg import A, B, C, box, picture, words
+    from jitney._text.svg import A, B, C, box, picture, words
 
     rows = re.findall(
         r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",
@@ -80,11 +82,56 @@ def sizes() -> str:
     return picture("jitney-chart", escape("seconds of a thousand sizes"), WIDE, y + 12, parts, 680)
 
 
+def batches() -> str:
+    """The table of `docs/options/auto.md` as lines: how many times as fast as plain each program is."""
+    from jitney._text.svg import FRAME, A, B, picture, words
+
+    text = (ROOT / "docs" / "options" / "auto.md").read_text()
+    cells = re.findall(
+        r"^\| ([\w -]+) \| ([\d.]+) \| ([\d.]+), [^|]+\| ([\d.]+), [^|]+\| [\d.]+ \(",
+        text,
+        flags=re.MULTILINE,
+    )
+    gains = [
+        (name, float(plain) / float(hand), float(plain) / float(ours))
+        for name, plain, hand, ours in cells
+    ]
+    gains.sort(key=lambda each: -each[1])
+
+    def at(gain: float) -> float:
+        return 150 + 280 * math.log(gain / 0.8) / math.log(20 / 0.8)
+
+    low = 46 + len(gains) * 15
+    parts = [
+        words(8, 20, "24 batches: times as fast as jax.jit(jax.vmap(f))", "name"),
+        *[
+            f'<circle cx="{x}" cy="33" r="4" fill="{colour}"/>'
+            for x, colour in ((154, B), (254, A))
+        ],
+        words(162, 37, "best by hand", "soft"),
+        words(262, 37, "auto=True", "soft"),
+    ]
+    for tick in (1, 2, 4, 8, 16):
+        parts.append(f'<path d="M{at(tick):.1f} 44V{low}" {FRAME} stroke-width="0.5"/>')
+        parts.append(words(at(tick), low + 14, f"{tick}", "soft", "middle"))
+    for i, (name, hand, ours) in enumerate(gains):
+        y = 54 + i * 15
+        parts.append(words(142, y + 4, name, "", "end"))
+        parts.append(f'<path d="M{at(hand):.1f} {y}H{at(ours):.1f}" {FRAME}/>')
+        for gain, colour in ((hand, B), (ours, A)):
+            parts.append(f'<circle cx="{at(gain):.1f}" cy="{y}" r="4" fill="{colour}"/>')
+    parts.append(
+        words(8, low + 32, "python -m tests.perf.auto, two idle cores, jax 0.10.2", "code")
+    )
+    return picture("jitney-chart", "gains of 24 batches", WIDE, low + 40, parts, 680)
+
+
 def main() -> None:
     """Write all of them."""
     names = written(PICTURES)
     (PICTURES / "shards.svg").write_text(shards(names))
     (PICTURES / "sizes.svg").write_text(sizes())
+    (PICTURES / "batches.svg").write_text(batches())
 
 
 if __name__ == "__main__":

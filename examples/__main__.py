@@ -17,10 +17,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from rich.console import Console
 
-from examples._page import machine, page
-from examples._tables import NOT_GAINED, baselines, figure, gains, jobs, warm
-from examples.gains import NAMES, TAKES
-from examples.gains._gain import Gain
+from ._page import machine, page
+from ._tables import NOT_GAINED, baselines, figure, gains, jobs, warm
+from .gains import NAMES, TAKES
+from .gains._gain import Gain
 
 FILE = "summary.json"
 RAN = ("trf", "homodyne", "equilibrium", "surrogate")
@@ -76,7 +76,7 @@ def measure(names: tuple[str, ...], folder: Path, console: Console) -> None:
             f"{i + 1} of {len(names)}, {name}: {TAKES[name]}", highlight=False, soft_wrap=True
         )
         began = time.perf_counter()
-        gain = importlib.import_module(f"examples.gains.{name}").measure()
+        gain = importlib.import_module(f"{__package__}.gains.{name}").measure()
         gain = replace(gain, machine=machine())
         gain.write(folder / "gains")
         first = gain.lines[0]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from examples._tables import JOBS, NOT_GAINED, WARM, figure, job, warm_rows
-from examples.gains._gain import Gain
+from ._tables import JOBS, NOT_GAINED, WARM, figure, job, warm_rows
+from .gains._gain import Gain
 
 ROOT = Path(__file__).parents[1]
 READ_ON = {

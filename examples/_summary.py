@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from examples._timing import assert_equal, in_turn
+from ._timing import assert_equal, in_turn
 
 FILE = "summary.json"
 SECONDS = 0.5  # of a comparison

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from examples.gains._gain import Gain
+from .gains._gain import Gain
 
 NOT_GAINED = (
     'A figure is what a side took: less is better. "8 x" is 8 times what jitney took, "0.5 x" half'

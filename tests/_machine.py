@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jitney._limits import HostLimit
+from jitney._host.limits import HostLimit
 from jitney._program.auto import auto_calls, call_times, trials
 from jitney._program.auto.search import WHOLE
 from jitney._program.runners import worker_calls

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jitney
-from jitney._switches import SETTINGS
+from jitney._host.switches import SETTINGS
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import jitney
-from jitney._jax.memory import free_bytes
+from jitney._jax.xla.memory import free_bytes
 from jitney.errors import OptionError
 
 SCRIPT = """

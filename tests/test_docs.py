@@ -46,6 +46,7 @@ SURE = [
     "depth",
     "devices",
     "exporting",
+    "inference",
     "simulate",
     "watching",
     "cluster",
@@ -95,6 +96,14 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
         yield block[1], block[2], page.read_text()[: block.start(2)].count("\n")
 
 
+@pytest.fixture(autouse=True)
+def installed_examples(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    """The examples under the name that they have where jitney is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "jitney_examples").symlink_to(ROOT / "examples", target_is_directory=True)
+    monkeypatch.syspath_prepend(folder)
+
+
 def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """What a block prints. It is compiled so that a traceback and inspect find the page's own
     lines.
@@ -104,7 +113,7 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     loose = (
         page.parent.parent.name == "examples"
         or page.parent == WITH
-        or re.search("import optax|from examples", page.read_text())
+        or re.search("import optax|from jitney_examples", page.read_text())
     )
     with (
         contextlib.redirect_stdout(out),
@@ -270,12 +279,11 @@ def reads(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
     )
 
 
-def test_the_chart_is_that_of_the_table():
-    """Of sizes: its bars are the figures that `docs/axes.md` has, with their command."""
-    assert (
-        runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]()
-        == (PICTURES / "sizes.svg").read_text()
-    ), DRAW
+@pytest.mark.parametrize("name", ["sizes", "batches"])
+def test_the_chart_is_that_of_the_table(name):
+    """It shows the figures that a page has, with their command."""
+    drawn = runpy.run_path(str(ROOT / "docs" / "pictures.py"))[name]()
+    assert drawn == (PICTURES / f"{name}.svg").read_text(), DRAW
 
 
 def test_the_pictures_of_the_pages_are_there():

@@ -145,16 +145,28 @@ def test_wheel_ships_the_marker_of_typed_packages(wheel: list[str]):
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: list[str]):
-    """Tests and examples stay in the source tree: as top-level packages they would collide with the
+    """Tests stay in the source tree, and the examples have a name that does not collide with the
     user's own.
 
     The plugin of pytest stands beside the package, since what it uses there imports JAX.
     """
     assert {name.split("/")[0] for name in wheel} == {
         "jitney",
+        "jitney_examples",
         "pytest_jitney.py",
         f"jitney-{PROJECT['version']}.dist-info",
     }
+
+
+def test_wheel_ships_the_examples_with_their_data(wheel: list[str]):
+    """And without their tests. Their modules import one another by relative names, since the
+    folder has one name in a clone and another where it is installed.
+    """
+    assert {"jitney_examples/trf/drop_in.py", "jitney_examples/trf/data/Misra1a.dat"} <= set(wheel)
+    assert [name for name in wheel if "/tests/" in name] == []
+    absolute = re.compile(r"^\s*(from|import) examples\b", flags=re.MULTILINE)
+    sources = (path for path in SOURCES if "tests" not in path.parts)
+    assert [str(path) for path in sources if absolute.search(path.read_text())] == []
 
 
 def test_wheel_ships_the_licence(wheel: list[str]):

@@ -1,5 +1,5 @@
 """Which cases a run of the tests takes, how they are compiled, and what it prints: `_selection.py`,
-`_compiles.py`, `_console.py`.
+`_compiles.py`, `_text/console.py`.
 """
 
 import re

@@ -21,15 +21,16 @@ from rich.console import Console
 from rich.table import Table
 
 import jitney
-from examples._steps import steps
-from examples._summary import Watch
-from examples.equilibrium._calibration import calibration
-from examples.equilibrium._checks import Result, jobs
-from examples.equilibrium._linear import linearise
-from examples.equilibrium._path import perfect_foresight
-from examples.equilibrium._steady import program, steady_state
-from examples.equilibrium._sweep import sweep
-from examples.equilibrium.models import brock_mirman, scalars, sectors
+
+from .._steps import steps
+from .._summary import Watch
+from ._calibration import calibration
+from ._checks import Result, jobs
+from ._linear import linearise
+from ._path import perfect_foresight
+from ._steady import program, steady_state
+from ._sweep import sweep
+from .models import brock_mirman, scalars, sectors
 
 DATES = 60  # of a draw: what is left of the shock after them is 0.0002
 
@@ -186,7 +187,7 @@ def main() -> int:
         console.print("Interrupted.")
         return 130
     console.print("Drawing, and timing warm calls beside plain jax.jit ...")
-    from examples.equilibrium._picture import draw, draw_sectors
+    from ._picture import draw, draw_sectors
 
     for each in found:
         draw(each, chosen.out / f"{each.name}.png")

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import number, shown
-from examples.equilibrium._independence import unmatched
-from examples.equilibrium._model import Model
+from ._fail import ModelError, message
+from ._given import number, shown
+from ._independence import unmatched
+from ._model import Model
 
 TARGETS = "Targets are a dict from the parameter that is freed to a variable and its value."
 

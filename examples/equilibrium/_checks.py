@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from examples.equilibrium._linear import Linear, impulse_response, linearise
-from examples.equilibrium._path import perfect_foresight
-from examples.equilibrium._reference import apart, load, policy, renamed, responses
-from examples.equilibrium._steady import at, steady_state
-from examples.equilibrium.models import an_schorfheide, brock_mirman, gali, rbc
+from ._linear import Linear, impulse_response, linearise
+from ._path import perfect_foresight
+from ._reference import apart, load, policy, renamed, responses
+from ._steady import at, steady_state
+from .models import an_schorfheide, brock_mirman, gali, rbc
 
 Curves = dict[str, tuple[np.ndarray, np.ndarray]]  # by panel: ours, and the reference
 

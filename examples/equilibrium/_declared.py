@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import count, shown
-from examples.equilibrium._variables import Layout, Point, members
+from ._fail import ModelError, message
+from ._given import count, shown
+from ._variables import Layout, Point, members
 
 
 def check(model: Any) -> None:

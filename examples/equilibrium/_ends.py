@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.equilibrium._calibration import unknowns
-from examples.equilibrium._fail import ModelError, NotSettled, message
-from examples.equilibrium._given import made_by
-from examples.equilibrium._independence import singular
-from examples.equilibrium._linear import UNIT, Linear
-from examples.equilibrium._steady import Steady
+from ._calibration import unknowns
+from ._fail import ModelError, NotSettled, message
+from ._given import made_by
+from ._independence import singular
+from ._linear import UNIT, Linear
+from ._steady import Steady
 
 SAME = 1e-8  # two steady states are one if no parameter or variable is further apart
 SETTLED = 1e-3  # what a path may be off by at its end

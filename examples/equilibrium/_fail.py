@@ -17,6 +17,10 @@ class NoPath(ValueError):
     """Newton's method did not end at a perfect-foresight path."""
 
 
+class NoMode(ValueError):
+    """The search for the mode of a posterior did not end at one."""
+
+
 class BlanchardKahn(ValueError):
     """The linear model has no stable solution, or more than one."""
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.equilibrium._fail import ModelError, UnknownName, message
+from ._fail import ModelError, UnknownName, message
 
 FINITE = "Parameters, starting points, targets and shocks are finite real numbers."
 # What equations and persistence raise where they do not fit the model; all else is the user's own

@@ -16,16 +16,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
-from examples.equilibrium import _path, _steady
-from examples.equilibrium._calibration import Calibration, calibration
-from examples.equilibrium._given import count, in_float64, made_by, one_of, real
-from examples.equilibrium._linear import MOVING, UNIT, klein
-from examples.equilibrium._local import Local
-from examples.equilibrium._model import NAMES, Model
-from examples.equilibrium._newton import CONVERGED
-from examples.equilibrium._rolled import elements
-from examples.equilibrium._sylvester import sylvester
-from examples.equilibrium._variables import Layout, joined, named
+from . import _path, _steady
+from ._calibration import Calibration, calibration
+from ._given import count, in_float64, made_by, one_of, real
+from ._linear import MOVING, UNIT, klein
+from ._local import Local
+from ._model import NAMES, Model
+from ._newton import CONVERGED
+from ._rolled import elements
+from ._sylvester import sylvester
+from ._variables import Layout, joined, named
 
 VERDICTS = ("determinate", "indeterminate", "no stable solution", "no steady state")
 

@@ -10,12 +10,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import in_float64, made_by, real, shown
-from examples.equilibrium._implicit import Solution
-from examples.equilibrium._model import Model
-from examples.equilibrium._moments import Matrix, matrix, system
-from examples.equilibrium._sylvester import sylvester
+from ._fail import ModelError, message
+from ._given import in_float64, made_by, real, shown
+from ._implicit import Solution
+from ._model import Model
+from ._moments import Matrix, matrix, system
+from ._sylvester import sylvester
 
 Vector = Float[Array, "size"]
 

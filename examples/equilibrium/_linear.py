@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from examples.equilibrium._fail import BlanchardKahn, ModelError, message
-from examples.equilibrium._given import count, made_by, number
-from examples.equilibrium._independence import dependent
-from examples.equilibrium._steady import Steady
-from examples.equilibrium._variables import named
+from ._fail import BlanchardKahn, ModelError, message
+from ._given import count, made_by, number
+from ._independence import dependent
+from ._steady import Steady
+from ._variables import named
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
 MOVING = ("u", "x", "u_next", "x_next")
@@ -256,8 +256,16 @@ def simulate(
     linear: Linear, x0: np.ndarray, z0: np.ndarray, periods: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Deviations of controls, states and shocks at `periods` dates without further shocks."""
-    z = z0 * linear.steady.rho ** np.arange(periods)[:, None]
-    x = np.empty((periods, x0.size))
-    for t in range(periods):
+    return along(linear, x0, z0 * linear.steady.rho ** np.arange(periods)[:, None])
+
+
+def along(
+    linear: Linear, x0: np.ndarray, z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Deviations of controls, states and shocks, where nobody knows the shocks before their
+    dates.
+    """
+    x = np.empty((len(z), x0.size))
+    for t in range(len(z)):
         x[t] = x0 if t == 0 else linear.H_x @ x[t - 1] + linear.H_z @ z[t - 1]
     return x @ linear.G_x.T + z @ linear.G_z.T, x, z

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.equilibrium._graph import Graph, NotScalar, Partials, read
-from examples.equilibrium._rolled import Rolled
+from ._graph import Graph, NotScalar, Partials, read
+from ._rolled import Rolled
 
 Inputs = Float[Array, "inputs periods"]
 Entries = Float[Array, "entries periods"]

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.equilibrium._declared import check
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import called, real
-from examples.equilibrium._graph import reached
-from examples.equilibrium._local import Local, graph_of
-from examples.equilibrium._variables import Layout, Point, joined
+from ._declared import check
+from ._fail import ModelError, message
+from ._given import called, real
+from ._graph import reached
+from ._local import Local, graph_of
+from ._variables import Layout, Point, joined
 
 Vector = Float[Array, "size"]
 NAMES = ("theta", "u", "x", "z", "u_next", "x_next", "z_next")

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, PyTree
 
-from examples.equilibrium._fail import ModelError, message
-from examples.equilibrium._given import count, in_float64, made_by, number, real
-from examples.equilibrium._implicit import Solution
-from examples.equilibrium._model import Model
-from examples.equilibrium._sylvester import sylvester
-from examples.equilibrium._variables import named
+from ._fail import ModelError, message
+from ._given import count, in_float64, made_by, number, real
+from ._implicit import Solution
+from ._model import Model
+from ._sylvester import sylvester
+from ._variables import named
 
 QUARTERLY = 1600.0
 
@@ -82,7 +82,7 @@ def moments(
     A, B, C = system(model, found, of)
     shocks = B @ _root(matrix(model, covariance, where))
     if filtered is None:
-        each = jax.vmap(lambda column: _variance(A, jnp.outer(column, column)), 1)(shocks)
+        each = jax.vmap(lambda column: variance(A, jnp.outer(column, column)), 1)(shocks)
         total, powers = jnp.sum(each, 0), [C]
         for _ in range(lags):
             powers.append(powers[-1] @ A)
@@ -169,7 +169,7 @@ def _root(covariance: Matrix) -> Matrix:
     return jnp.linalg.cholesky(covariance + jnp.diag(1.0 * still)) * ~still
 
 
-def _variance(A: Matrix, noise: Matrix) -> Matrix:
+def variance(A: Matrix, noise: Matrix) -> Matrix:
     """The stationary variance of s' = A s + e."""
     return sylvester(jnp.eye(len(A)), -A, A.T, noise)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.equilibrium._rolled import taken
+from ._rolled import taken
 
 ROUNDING = 1e-7  # a step below this that does not help any more is rounding, not failure
 # how a search ended; one that was going on reached its limit

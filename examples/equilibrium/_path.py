@@ -6,6 +6,7 @@ same relation a period earlier: block elimination, one `lax.scan` backward. A se
 from dx_0 = 0 reads off the step.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -16,16 +17,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.equilibrium._ends import check_linear, check_shocks, warn_unless_settled
-from examples.equilibrium._fail import ModelError, NoPath, message
-from examples.equilibrium._given import count, made_by, numbers, one_of
-from examples.equilibrium._linear import Linear, simulate, verdict
-from examples.equilibrium._local import Local
-from examples.equilibrium._model import Model
-from examples.equilibrium._newton import CONVERGED, newton, solve
-from examples.equilibrium._rolled import elements
-from examples.equilibrium._steady import Steady
-from examples.equilibrium._variables import Layout, named
+from ._ends import check_linear, check_shocks, warn_unless_settled
+from ._fail import ModelError, NoPath, message
+from ._given import count, made_by, numbers, one_of, shown
+from ._linear import Linear, along, verdict
+from ._local import Local
+from ._model import Model
+from ._newton import CONVERGED, newton, solve
+from ._rolled import elements
+from ._steady import Steady
+from ._variables import Layout, named
 
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 
@@ -197,6 +198,7 @@ def perfect_foresight(
     dates: int = 41,
     terminal: Literal["steady", "stable"] = "steady",
     linear: Linear | None = None,
+    announced: Mapping[str, Any] | None = None,
 ) -> Path:
     """The path from given states and shocks on which everybody foresees everything.
 
@@ -210,6 +212,8 @@ def perfect_foresight(
         terminal: At the last date controls are those of the steady state, or on the linear policy
             `linear`.
         linear: The linear solution, which is also the first guess if it is given.
+        announced: From names of shocks to their innovations at each date, or at the first ones of
+            them, which everybody knows from the first date on.
 
     Raises:
         NoPath: The search did not converge. The message names the equation and the period with the
@@ -241,19 +245,21 @@ def perfect_foresight(
         vector(x_layout, x0, steady.x, f"{where}, states"),
         vector(z_layout, z0, 0.0, f"{where}, shocks"),
     )
-    check_shocks(steady, z0)
-    moved, residual, turns, status = _found(steady, x0, z0, dates, terminal, linear)
+    z = announcements(steady, z0, announced, dates)
+    check_shocks(steady, np.max(np.abs(z), 0))
+    moved, residual, turns, status = _found(steady, x0, z, terminal, linear)
     if status != CONVERGED:
         raise NoPath(_why(model, residual, int(turns)))
-    path = _path_of(steady, moved, x0, z0, terminal, linear, int(turns))
+    path = _path_of(steady, moved, x0, z, terminal, linear, int(turns))
 
     def longer() -> Path | None:
         # where there is a unit root the steady state is a wrong end at any date
         policy = verdict(steady) if linear is None else linear
         end = "stable" if policy.verdict == "determinate" else terminal
-        again, _, turns, status = _found(steady, x0, z0, 2 * dates, end, policy.or_none)
+        further = np.vstack([z, z[-1] * steady.rho ** np.arange(1, dates + 1)[:, None]])
+        again, _, turns, status = _found(steady, x0, further, end, policy.or_none)
         return (
-            _path_of(steady, again, x0, z0, end, policy.or_none, int(turns))
+            _path_of(steady, again, x0, further, end, policy.or_none, int(turns))
             if status == CONVERGED
             else None
         )
@@ -269,19 +275,48 @@ def _ends(steady: Steady, terminal: str, linear: Linear | None) -> tuple[np.ndar
     return np.zeros((steady.u.size, steady.x.size)), np.zeros((steady.u.size, steady.rho.size))
 
 
-def _found(
-    steady: Steady, x0: Any, z0: Any, dates: int, terminal: str, linear: Linear | None
-) -> Any:
+def announcements(
+    steady: Steady, z0: np.ndarray, announced: Mapping[str, Any] | None, dates: int
+) -> np.ndarray:
+    """Shocks at each date, from those of the first one and innovations that are known."""
+    layout, where = steady.model.layouts[2], f"{steady.model.name}, path, announced"
+    e = np.zeros((dates, z0.size))
+    e[0] = z0
+    if announced is not None and not isinstance(announced, Mapping):
+        raise ModelError(
+            message(
+                where,
+                f"it is {shown(announced)}.",
+                "It is a dict from names of shocks to innovations at dates.",
+                f"pass {{{(layout.names or ('e',))[0]!r}: [0.0, 0.0, 0.01]}}.",
+            )
+        )
+    for name, given in (announced or {}).items():
+        column, row = layout.index(where, name), numbers(where, str(name), given)
+        if row.ndim != 1 or len(row) > dates:
+            raise ModelError(
+                message(
+                    where,
+                    f"{name!r} has shape {row.shape}.",
+                    f"Innovations are one number for each of the {dates} dates, or for the first"
+                    " ones.",
+                    "pass such a list, or take more dates.",
+                )
+            )
+        e[: len(row), column] += row
+    for date in range(1, dates):
+        e[date] += steady.rho * e[date - 1]
+    return e
+
+
+def _found(steady: Steady, x0: Any, z: np.ndarray, terminal: str, linear: Linear | None) -> Any:
     """What the search comes to."""
     if linear is None:
-        u, x = np.tile(steady.u, (dates, 1)), np.tile(steady.x, (dates, 1))
+        u, x = np.tile(steady.u, (len(z), 1)), np.tile(steady.x, (len(z), 1))
     else:
-        du, dx, _ = simulate(linear, x0 - steady.x, z0, dates)
+        du, dx, _ = along(linear, x0 - steady.x, z)
         u, x = steady.u + du, steady.x + dx
-    end, z = (
-        (steady.u, steady.x, *_ends(steady, terminal, linear)),
-        z0 * steady.rho ** np.arange(dates)[:, None],
-    )
+    end = (steady.u, steady.x, *_ends(steady, terminal, linear))
     with jax.enable_x64(True):
         return jax.device_get(
             program(steady.model)(steady.theta, end, x0, z, np.hstack([u[:-1], x[1:]]))
@@ -289,12 +324,17 @@ def _found(
 
 
 def _path_of(
-    steady: Steady, moved: Any, x0: Any, z0: Any, terminal: str, linear: Linear | None, turns: int
+    steady: Steady,
+    moved: Any,
+    x0: Any,
+    z: np.ndarray,
+    terminal: str,
+    linear: Linear | None,
+    turns: int,
 ) -> Path:
     """The path with its first and its last date."""
     G_x, G_z = _ends(steady, terminal, linear)
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
-    z = z0 * steady.rho ** np.arange(len(x))[:, None]
     u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
     return Path(steady.model, np.vstack([u, u_last]), x, z, turns, terminal)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from examples.equilibrium._checks import Result
+from ._checks import Result
 
 INK, REFERENCE = "#1f4e79", "#d98b2b"
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.equilibrium._graph import arguments, reached
+from ._graph import arguments, reached
 
 Values = Float[Array, "nodes periods"]
 WIDTH, TERMS = 64, 4

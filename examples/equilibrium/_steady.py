@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.equilibrium._calibration import Calibration, calibration, unknowns
-from examples.equilibrium._fail import ModelError, NoSteadyState, message
-from examples.equilibrium._given import made_by, number
-from examples.equilibrium._local import Local
-from examples.equilibrium._model import Model, Persistence
-from examples.equilibrium._newton import CONVERGED, newton, solve
-from examples.equilibrium._rolled import elements
-from examples.equilibrium._unfound import undetermined, warn_if_degenerate, why
-from examples.equilibrium._variables import named
+from ._calibration import Calibration, calibration, unknowns
+from ._fail import ModelError, NoSteadyState, message
+from ._given import made_by, number
+from ._local import Local
+from ._model import Model, Persistence
+from ._newton import CONVERGED, newton, solve
+from ._rolled import elements
+from ._unfound import undetermined, warn_if_degenerate, why
+from ._variables import named
 
 TOLERANCE = 1e-12
 # residuals of a steady state from elsewhere: published ones are printed with some seven digits

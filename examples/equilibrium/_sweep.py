@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from examples.equilibrium import _path, _steady
-from examples.equilibrium._calibration import Calibration, calibration
-from examples.equilibrium._ends import SETTLED, off
-from examples.equilibrium._fail import ModelError, NotSettled, message
-from examples.equilibrium._given import count, made_by, numbers
-from examples.equilibrium._implicit import VERDICTS, Solution, solved
-from examples.equilibrium._model import Model
-from examples.equilibrium._newton import CONVERGED
-from examples.equilibrium._variables import Layout
+from . import _path, _steady
+from ._calibration import Calibration, calibration
+from ._ends import SETTLED, off
+from ._fail import ModelError, NotSettled, message
+from ._given import count, made_by, numbers
+from ._implicit import VERDICTS, Solution, solved
+from ._model import Model
+from ._newton import CONVERGED
+from ._variables import Layout
 
 
 @dataclass(frozen=True, eq=False)

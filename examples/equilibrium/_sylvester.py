@@ -1,10 +1,13 @@
-"""The linear equation of policies and their derivatives, M Y + N Y H = C.
+"""The linear equation of policies and their derivatives, M Y + N Y H = C, and that of second
+derivatives, where H is applied to both axes of Y.
 
 Its solution is a sum over the future, Y = C' + A Y H with A = -M^-1 N and C' = M^-1 C, which a
 doubling sums: each turn adds as many terms as all before it (Smith 1968). The roots of A are the
 inverses of the explosive ones, those of H the stable ones, so the sum converges wherever there is
 one stable solution, with unit roots and with repeated ones.
 """
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +20,15 @@ TURNS = 40
 CLOSE = 1e-17  # of the largest element, for a term that no longer counts
 
 Square = Float[Array, "n n"]
-Columns = Float[Array, "n m"]
+Columns = Float[Array, "n m"] | Float[Array, "n m m"]
 State = tuple[Square, Columns, Columns, Columns, Array]
 
 
 def sylvester(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Columns:
-    """Y with M Y + N Y H = C; linear in C, and differentiable in all to any order."""
+    """Y with M Y + N Y H = C, or N Y(H, H); linear in C, and differentiable in all to any order."""
 
     def left(Y: Columns) -> Columns:
-        return M @ Y + N @ Y @ H
+        return _times(M, Y) + _after(_times(N, Y), H)
 
     def solve(_: object, side: Columns) -> Columns:
         return _doubled(M, N, H, side)
@@ -39,14 +42,28 @@ def sylvester(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Colum
 def _doubled(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Columns:
     factors = jax.scipy.linalg.lu_factor(M)
     A = -jax.scipy.linalg.lu_solve(factors, N)
-    first = _summed(A, H, jax.scipy.linalg.lu_solve(factors, C))
+
+    def summed(C: Columns) -> Columns:
+        flat = jax.scipy.linalg.lu_solve(factors, C.reshape(len(C), math.prod(C.shape[1:])))
+        return _summed(A, H, flat.reshape(C.shape))
+
+    first = summed(C)
     # what rounding left is summed once more
-    left = C - M @ first - N @ first @ H
-    return first + _summed(A, H, jax.scipy.linalg.lu_solve(factors, left))
+    return first + summed(C - _times(M, first) - _after(_times(N, first), H))
+
+
+def _times(A: Square, Y: Columns) -> Columns:
+    """A matrix times the first axis."""
+    return jnp.tensordot(A, Y, 1)
+
+
+def _after(Y: Columns, H: Float[Array, "m m"]) -> Columns:
+    """A matrix behind each further axis."""
+    return Y @ H if Y.ndim == 2 else jnp.einsum("ncd,ca,db->nab", Y, H, H)
 
 
 def _summed(A: Square, H: Float[Array, "m m"], Y: Columns) -> Columns:
-    """The sum of A^k Y H^k."""
+    """The sum of A^k Y H^k, or A^k Y(H^k, H^k)."""
 
     def counts(Y: Columns, term: Columns) -> Array:
         # of NaN nothing is larger, so they end it
@@ -58,7 +75,7 @@ def _summed(A: Square, H: Float[Array, "m m"], Y: Columns) -> Columns:
 
     def double(state: State) -> State:
         A, H, Y, _, turn = state
-        term = A @ Y @ H
+        term = _after(_times(A, Y), H)
         return A @ A, H @ H, Y + term, term, turn + 1
 
     first = (A, H, Y, Y, jnp.zeros((), jnp.int32))

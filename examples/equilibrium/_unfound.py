@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from examples.equilibrium._calibration import Calibration, unknowns
-from examples.equilibrium._fail import DegenerateRoot, message
-from examples.equilibrium._independence import dependent, listed, singular
-from examples.equilibrium._model import Model
-from examples.equilibrium._newton import STUCK
+from ._calibration import Calibration, unknowns
+from ._fail import DegenerateRoot, message
+from ._independence import dependent, listed, singular
+from ._model import Model
+from ._newton import STUCK
 
 HOLDS = 1e-10  # equations whose residuals are below this hold
 NOTHING = 1e-10  # a variable of this size is zero

@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.equilibrium._fail import ModelError, UnknownName, message
-from examples.equilibrium._given import called, numbers, shown
+from ._fail import ModelError, UnknownName, message
+from ._given import called, numbers, shown
 
 # An intermediate: declared once in a `Point`, computed once where it is read, and not at all where
 # it is not.

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.equilibrium._model import NAMES, Model
-from examples.equilibrium._variables import joined
+from ._model import NAMES, Model
+from ._variables import joined
 
 STEADY = ("theta", "u", "x", "u_next", "x_next")
 MOVING = ("u", "x", "u_next", "x_next")

@@ -21,7 +21,7 @@ import tempfile
 import time
 from typing import Any
 
-from examples._figures import record
+from .._figures import record
 
 FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "before")
 AGREE = 1e-8
@@ -93,7 +93,7 @@ def timed(form: str, way: str) -> tuple[float, float, dict[str, Any]]:
             command = [
                 sys.executable,
                 "-m",
-                "examples.equilibrium.benchmark",
+                f"{__package__}.benchmark",
                 "--one",
                 form,
                 way,
@@ -157,7 +157,7 @@ def workflow(form: str, way: str, began: str) -> dict[str, Any]:
     import jax
     import numpy as np
 
-    from examples.equilibrium.models import scalars, sectors
+    from .models import scalars, sectors
 
     if way != "before":
         import jitney  # noqa: F401
@@ -199,9 +199,9 @@ def _changed(model: Any) -> Any:
 def _with_jitney(model: Any, first: str) -> tuple[Any, ...]:
     import numpy as np
 
-    from examples.equilibrium import linearise, perfect_foresight, steady_state
-    from examples.equilibrium._path import program as path_program
-    from examples.equilibrium._steady import program as steady_program
+    from . import linearise, perfect_foresight, steady_state
+    from ._path import program as path_program
+    from ._steady import program as steady_program
 
     calibrated = steady_state(model, model.params, {"beta": (first, float(np.log(1.5)))})
     linearise(calibrated)
@@ -225,9 +225,9 @@ def _before(model: Any, first: str) -> tuple[Any, ...]:
     import jax
     import numpy as np
 
-    from examples.equilibrium import Steady, linearise
-    from examples.equilibrium._linear import simulate
-    from examples.equilibrium.before import Before
+    from . import Steady, linearise
+    from ._linear import simulate
+    from .before import Before
 
     ours, known = Before(model), (*model.layouts[0].names, *model.layouts[1].names)
     free, pick = np.zeros(model.sizes["theta"]), np.zeros(len(known))

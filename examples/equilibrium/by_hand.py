@@ -10,8 +10,8 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._sweep import one_draw
+from ._model import Model
+from ._sweep import one_draw
 
 
 @lru_cache(maxsize=64)

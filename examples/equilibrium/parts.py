@@ -20,7 +20,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from examples.equilibrium.models import scalars, sectors
+from .models import scalars, sectors
 
 PERIODS = 40
 

@@ -13,7 +13,7 @@ def run(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
     Raises:
         RuntimeError: It failed; the message has what it said.
     """
-    command = [sys.executable, "-m", f"examples.gains.{module}", *arguments]
+    command = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
     # Each process has the cache that it is given, and no other.
     own = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     env = own | environment

@@ -13,12 +13,12 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float
 
-from examples._timing import assert_equal, in_turn, seconds_of
-from examples.gains._gain import Gain, Line
-from examples.trf import curve_fit
-from examples.trf._curve import Residual
-from examples.trf._problem import Data, Setup
-from examples.trf._program import SCALARS, fitted
+from .._timing import assert_equal, in_turn, seconds_of
+from ..trf import curve_fit
+from ..trf._curve import Residual
+from ..trf._problem import Data, Setup
+from ..trf._program import SCALARS, fitted
+from ._gain import Gain, Line
 
 FITS, POINTS = 1000, 100
 START = np.array([1.0, 1.0, 0.1])
@@ -40,7 +40,7 @@ def measured() -> tuple[np.ndarray, np.ndarray]:
 def one_fit(t: np.ndarray, y: Array) -> Array:
     """The parameters of one fit, a function of JAX."""
     setup = Setup(
-        Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None
+        Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=True, records=None
     )
     data = Data(None, None, None, CONTROLS, None, (t, y, None), {})
     return fitted(setup, jnp.asarray(START), data)[0][FOUND]

@@ -13,8 +13,9 @@ from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float
 
 import jitney
-from examples._timing import assert_equal, in_turn, seconds_of
-from examples.gains._gain import Gain, Line
+
+from .._timing import assert_equal, in_turn, seconds_of
+from ._gain import Gain, Line
 
 UNKNOWNS = 2000
 

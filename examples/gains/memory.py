@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples._summary import peak
-from examples._timing import assert_equal, in_turn
-from examples.gains._gain import Gain, Line
-from examples.gains._process import run
+
+from .._summary import peak
+from .._timing import assert_equal, in_turn
+from ._gain import Gain, Line
+from ._process import run
 
 PLACES, POINTS, CHUNK = 20_000, 2_000, 250
 

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jitney
-from examples._summary import counted
-from examples._timing import assert_equal, in_turn, seconds_of
-from examples.gains._gain import Gain, Line
-from examples.gallery.gaussian_process import START, kernel, misfit, survey
+
+from .._summary import counted
+from .._timing import assert_equal, in_turn, seconds_of
+from ..gallery.gaussian_process import START, kernel, misfit, survey
+from ._gain import Gain, Line
 
 SIZES = range(57, 73)  # each that comes: two buckets, 64 and 128
 

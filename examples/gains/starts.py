@@ -25,9 +25,9 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.experimental import serialize_executable  # noqa: E402
 
-from examples._timing import assert_equal  # noqa: E402
-from examples.gains._gain import Gain, Line  # noqa: E402
-from examples.gains._process import run  # noqa: E402
+from .._timing import assert_equal  # noqa: E402
+from ._gain import Gain, Line  # noqa: E402
+from ._process import run  # noqa: E402
 
 
 class Field(eqx.Module):

@@ -17,8 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples._timing import assert_equal, in_turn, seconds_of
-from examples.gains._gain import Gain, Line
+
+from .._timing import assert_equal, in_turn, seconds_of
+from ._gain import Gain, Line
 
 FITS, POINTS = 4096, 200
 T = np.linspace(0, 4, POINTS, dtype=np.float32)

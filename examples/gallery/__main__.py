@@ -10,7 +10,8 @@ from html import escape
 from pathlib import Path
 
 import jitney
-from examples.gallery._card import NAMES, Card, example, kept, run, title
+
+from ._card import NAMES, Card, example, kept, run, title
 
 DEVICES = "--xla_force_host_platform_device_count=8"
 
@@ -45,7 +46,7 @@ def in_its_own_process(name: str, out: Path, *, full: bool) -> int:
     command = [
         sys.executable,
         "-m",
-        "examples.gallery",
+        str(__package__),
         name,
         "--out",
         str(out),

@@ -66,7 +66,7 @@ class Card:
 
 def example(name: str) -> ModuleType:
     """The module of an example."""
-    return importlib.import_module(f"examples.gallery.{name}")
+    return importlib.import_module(f"{__package__}.{name}")
 
 
 def title(module: ModuleType) -> str:

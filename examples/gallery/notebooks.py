@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from examples.gallery._card import NAMES
+from ._card import NAMES
 
 HERE = Path(__file__).parent
 SHOWN = """\

@@ -18,18 +18,24 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import jitney
-from examples._summary import Watch
-from examples.homodyne._data import TRUTH, Data
-from examples.homodyne._fit import START, Fit, Journal, at_once, chunked, fit, in_memory, streamed
-from examples.homodyne._picture import draw
-from examples.homodyne.model import NAMES, Setup, gram
+
+from .._summary import Watch
+from . import _command
+from ._data import TRUTH, Data
+from ._fit import START, Fit, Journal, at_once, chunked, fit, in_memory, streamed
+from ._picture import draw
+from .model import NAMES, Setup, gram
 
 AGREE = 1e-10
 
 
 def options() -> argparse.Namespace:
     """The command line, checked."""
-    parser = argparse.ArgumentParser(prog="python -m examples.homodyne", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.homodyne",
+        description=__doc__,
+        epilog=f"With measured data: {', '.join(_command.COMMANDS)}; `fit --help`, for one.",
+    )
     parser.add_argument(
         "--points", type=float, default=1e6, help="about how many in all (default: %(default)g)"
     )
@@ -142,6 +148,13 @@ def apart(found: list[Fit]) -> np.ndarray:
 
 
 def main() -> int:
+    """A command of `_command.py`, or the demonstration."""
+    if sys.argv[1:2] and sys.argv[1] in _command.COMMANDS:
+        return _command.main(sys.argv[1:])
+    return demonstrate()
+
+
+def demonstrate() -> int:
     """Make the data, fit, compare and draw; the exit code says whether all ways agree, 130 that it
     was interrupted.
     """

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.homodyne.model import Parameters, Points, Scalar, Setup, c2
 from jitney import optimize
+
+from .model import Parameters, Points, Scalar, Setup, c2
 
 TRUTH = np.array([1e4, -0.4, 500.0, 3e-4, -0.3, 3e-5, 0.15, 0.3, 1.0])
 FRAME = 0.1  # seconds between frames

@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 import jitney
-from examples.homodyne._data import Data
-from examples.homodyne.model import Setup, gram
-from examples.trf import ProductsResult, least_squares_by_products
+
+from ..trf import ProductsResult, least_squares_by_products
+from ._data import Data
+from .model import Setup, gram
 
 START = np.array([1.3e4, -0.3, 250.0, 4e-4, -0.2, 2e-5, 0.05, 0.33, 1.01])
 BOUNDS = (
@@ -92,12 +93,16 @@ class Journal:
 
     Args:
         path: Where.
-        data: What is fitted, or words for it; a file of other data is put aside.
+        data: What is fitted, with the folder of a `data.json`, or words for it; a file of other
+            data is put aside.
+        also: What else the products depend on.
+        every: The file is written after so many evaluations.
     """
 
-    def __init__(self, path: Path, data: Data | str):
-        self.path = path
+    def __init__(self, path: Path, data: Any, also: str = "", every: int = 1):
+        self.path, self.every, self.added = path, every, 0
         described = data if isinstance(data, str) else (data.folder / "data.json").read_text()
+        described += also
         self.key = np.frombuffer(hashlib.sha256(described.encode()).digest(), np.uint8)
         self.known: dict[bytes, np.ndarray] = {}
         if path.exists():
@@ -115,13 +120,18 @@ class Journal:
             found = self.known.get(vector.tobytes())
             if found is None:
                 found = self.known[vector.tobytes()] = products(vector)
-                self._write(vector.size)
+                self.added += 1
+                if self.added % self.every == 0:
+                    self.write()
             return found
 
         return kept
 
-    def _write(self, size: int) -> None:
-        x = np.frombuffer(b"".join(self.known)).reshape(-1, size)
+    def write(self) -> None:
+        """All that is known, as one file that is replaced as a whole."""
+        if not self.known:
+            return
+        x = np.frombuffer(b"".join(self.known)).reshape(len(self.known), -1)
         buffer = io.BytesIO()
         np.savez(buffer, key=self.key, x=x, products=np.stack(list(self.known.values())))
         new = self.path.with_suffix(".new")

@@ -21,7 +21,7 @@ to phi; here it is the angle of the flow, in radians, as in `model.py`.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.homodyne.model import Points, Scalar, Setup, power_integral
+from .model import Points, Scalar, Setup, power_integral
 
 NAMES = (
     "D0_ref",

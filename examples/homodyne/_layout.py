@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne._modes import OPTICS, Mode
-from examples.trf._fail import fail
+from ..trf._fail import fail
+from ._modes import OPTICS, Mode
 
 OPTICAL = {"contrast": (0.3, 0.0, 1.0), "offset": (1.0, 0.5, 1.5)}  # start and bounds
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne.model import Setup
-from examples.trf._fail import fail
+from ..trf._fail import fail
+from .model import Setup
 
 _BLOCK = 2**20  # pairs that are looked at at a time
 _SECOND = np.sqrt(6.0)  # standard deviation of a - 2 b + c, in that of one of them

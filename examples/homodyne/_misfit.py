@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from examples.homodyne import _heterodyne
-from examples.homodyne._layout import Layout
-from examples.homodyne._measurement import Measurement
-from examples.trf import ProductsResult
+from ..trf import ProductsResult
+from . import _heterodyne
+from ._layout import Layout
+from ._measurement import Measurement
 
 if TYPE_CHECKING:
-    from examples.homodyne._modes import Mode
+    from ._modes import Mode
 
 SIGNIFICANT = 5.0  # standard deviations of chi squared
 NOTABLE = 1.02  # of chi squared by degree of freedom, which noise is never known better than

@@ -8,6 +8,7 @@ are, and the sum of their residuals.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.homodyne import _misfit
-from examples.homodyne._fit import CHUNK, TIGHT
-from examples.homodyne._layout import Layout, layout
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._modes import MODES, Mode, Physical
-from examples.homodyne.model import Points, Scalar, Setup
-from examples.trf import least_squares_by_products
-from examples.trf._fail import fail
+
+from ..trf import least_squares_by_products
+from ..trf._fail import fail
+from . import _misfit
+from ._fit import CHUNK, TIGHT
+from ._layout import Layout, layout
+from ._measurement import Measurement
+from ._modes import MODES, Mode, Physical
+from .model import Points, Scalar, Setup
 
 WAYS = ("whole", "chunked", "streamed")
 _RIDGE = 1e-9  # of a column's length squared, where columns depend on each other
@@ -62,7 +64,12 @@ def products(
 
 
 at_once = jitney.optimize(vmap="phi", precision="f64")(products)
-in_chunks = jitney.optimize(vmap="phi", precision="f64", chunk={"points": CHUNK})(products)
+
+
+@cache
+def in_chunks(points: int) -> Any:
+    """The same products, of so many points at a time."""
+    return jitney.optimize(vmap="phi", precision="f64", chunk={"points": points})(products)
 
 
 @dataclass
@@ -172,6 +179,7 @@ def fit_mode(
     chunk: int = 4 * CHUNK,
     retries: int = 2,
     checkpoint: Path | None = None,
+    checkpoint_every: int | str | None = None,
     around: Callable[[Any], Any] = lambda evaluate: evaluate,
     progress: Callable[[int, float], None] | None = None,
     tolerances: dict[str, Any] | None = None,
@@ -184,9 +192,11 @@ def fit_mode(
         data: The measurement.
         way: `"whole"`, `"chunked"` or `"streamed"`.
         nan: `"mask"` leaves out points that are not finite; `"refuse"` names the first.
-        chunk: Points that are read at a time, of a fit from disk.
+        chunk: Points that are read at a time, of a fit from disk; and of one in chunks, if fewer
+            than `CHUNK`.
         retries: How often a chunk whose reading failed is read again; then the error names it.
         checkpoint: File from which an evaluation from disk that broke off goes on.
+        checkpoint_every: How often it is written, as of `jitney.stream`.
         around: Takes the function that evaluates the products of all angles at z, and gives one
             like it, as `Journal(path, key).surroundings` does.
         progress: Called after each evaluation, with their number and the cost.
@@ -202,7 +212,15 @@ def fit_mode(
     sigma = data.noise()
     account = Account()
     evaluate = evaluation(
-        way, data, plan, sigma, account, chunk=chunk, retries=retries, checkpoint=checkpoint
+        way,
+        data,
+        plan,
+        sigma,
+        account,
+        chunk=chunk,
+        retries=retries,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
     )
     known: dict[bytes, np.ndarray] = {}
     kept = around(evaluate)
@@ -281,6 +299,7 @@ def evaluation(
     chunk: int = 4 * CHUNK,
     retries: int = 2,
     checkpoint: Path | None = None,
+    checkpoint_every: int | str | None = None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The products of all angles as a function of z."""
     if way not in WAYS:
@@ -288,9 +307,10 @@ def evaluation(
     source = data if way == "streamed" else data.opened()
     arrays = (source.t1, source.t2, source.measured)
     if way != "streamed":
-        arrays = jax.device_put(tuple(np.array(array) for array in arrays))
+        with jax.enable_x64(True):  # times are float64 where lags are short for their age
+            arrays = jax.device_put(tuple(np.array(array) for array in arrays))
     phi = np.asarray(data.phi, np.float64)
-    program: Any = in_chunks if way == "chunked" else at_once
+    program: Any = in_chunks(min(chunk, CHUNK)) if way == "chunked" else at_once
 
     def evaluate(z: np.ndarray) -> np.ndarray:
         x = plan.full(z)
@@ -306,6 +326,7 @@ def evaluation(
                 chunk={"points": chunk},
                 retries=retries,
                 checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every if checkpoint else None,
                 progress=False,
             )
         account.chunks += stats.chunks

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.homodyne import _heterodyne
-from examples.homodyne.model import Parameters, Points, Scalar, Setup, c2, power_integral
+from . import _heterodyne
+from .model import Parameters, Points, Scalar, Setup, c2, power_integral
 
 Physical = Float[Array, "p"]
 Shape = Callable[[Physical, Setup, Scalar, Points, Points], Points]

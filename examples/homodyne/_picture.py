@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from examples.homodyne._data import FRAME, NOISE, Data, at, place
+from ._data import FRAME, NOISE, Data, at, place
 
 SHOWN, SIDE = 4, 300  # angles, frames a side
 

@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.homodyne._diagnostics import effective_size, r_hat
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._mode_fit import ModeFit
-from examples.homodyne._target import Target, target
-from examples.trf._fail import fail
+from ..trf._fail import fail
+from ._diagnostics import effective_size, r_hat
+from ._measurement import Measurement
+from ._mode_fit import ModeFit
+from ._target import Target, target
 
 MIXED = 1.01  # the largest R-hat of chains that have mixed
 ENOUGH = 100  # effective draws for each chain

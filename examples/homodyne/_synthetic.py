@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._modes import MODES, Mode, Physical
-from examples.homodyne.model import Points, Scalar, Setup
 from jitney import optimize
+
+from ._measurement import Measurement
+from ._modes import MODES, Mode, Physical
+from .model import Points, Scalar, Setup
 
 TRUTH: dict[str, dict[str, float]] = {
     "static_isotropic": {"D0": 1e4, "alpha": -0.4, "D_offset": 500.0},

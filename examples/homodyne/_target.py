@@ -19,12 +19,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.homodyne._fit import CHUNK
-from examples.homodyne._layout import Layout
-from examples.homodyne._measurement import Measurement
-from examples.homodyne._modes import Mode
-from examples.homodyne.model import Points, Scalar, Setup
-from examples.trf._fail import fail
+
+from ..trf._fail import fail
+from ._fit import CHUNK
+from ._layout import Layout
+from ._measurement import Measurement
+from ._modes import Mode
+from .model import Points, Scalar, Setup
 
 
 def slopes(

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.homodyne._data import Data
-from examples.homodyne.model import Setup, residual
+from ._data import Data
+from .model import Setup, residual
 
 
 def products(data: Data) -> Any:

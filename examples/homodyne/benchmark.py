@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from examples._figures import record
-from examples.homodyne import before
-from examples.homodyne._data import Data
-from examples.homodyne._fit import chunked, fit, in_memory, streamed
+from .._figures import record
+from . import before
+from ._data import Data
+from ._fit import chunked, fit, in_memory, streamed
 
 WAYS = {
     "before": before.products,
@@ -68,7 +68,7 @@ def main() -> None:
                 command = [
                     sys.executable,
                     "-m",
-                    "examples.homodyne.benchmark",
+                    f"{__package__}.benchmark",
                     "--one",
                     way,
                     str(data.folder),

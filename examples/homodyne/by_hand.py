@@ -15,9 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from examples.homodyne._data import Data
-from examples.homodyne._fit import CHUNK
-from examples.homodyne.model import NAMES, Setup, gram
+from ._data import Data
+from ._fit import CHUNK
+from .model import NAMES, Setup, gram
 
 UPPER = np.triu_indices(len(NAMES) + 1)  # the products are symmetric
 CUTS = (P("points"), P("points"), P(None, "points"))  # of the two times and of what was measured

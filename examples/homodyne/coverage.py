@@ -13,9 +13,9 @@ import sys
 
 import numpy as np
 
-from examples.homodyne._mode_fit import fit_mode
-from examples.homodyne._posterior import Posterior, posterior
-from examples.homodyne._synthetic import TRUTH, synthetic
+from ._mode_fit import fit_mode
+from ._posterior import Posterior, posterior
+from ._synthetic import TRUTH, synthetic
 
 LEVELS = (0.68, 0.95)
 LIMIT = 4.0

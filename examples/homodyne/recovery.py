@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from examples.homodyne._mode_fit import ModeFit, fit_mode
-from examples.homodyne._modes import MODES
-from examples.homodyne._synthetic import TRUTH, synthetic
+from ._mode_fit import ModeFit, fit_mode
+from ._modes import MODES
+from ._synthetic import TRUTH, synthetic
 
 SPREAD = 0.15  # of the contrasts of angles, where each has its own
 LIMIT = 4.0

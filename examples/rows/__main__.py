@@ -12,8 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 
-from examples.rows import NAMES
-from examples.rows._sides import compare, shared_lines
+from . import NAMES
+from ._sides import compare, shared_lines
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
         jax.config.update("jax_enable_compilation_cache", False)
     print(f"jax {jax.__version__}; {shared_lines()} lines that all sides by hand share")
     for name in [chosen.name] if chosen.name else NAMES:
-        for work in importlib.import_module(f"examples.rows.{name}").works(full=chosen.full):
+        for work in importlib.import_module(f"{__package__}.{name}").works(full=chosen.full):
             print(f"\n{compare(work, full=chosen.full)}", flush=True)
     return 0
 

@@ -24,9 +24,10 @@ import jax
 import numpy as np
 
 import jitney
-from examples._timing import assert_equal, in_turn
-from examples.gallery.notebooks import cells
-from examples.rows import _by_hand
+
+from .._timing import assert_equal, in_turn
+from ..gallery.notebooks import cells
+from . import _by_hand
 
 JITNEY, BY_HAND, ONE_GRAPH, A_LENGTH = "jitney", "by hand", "one graph", "a length"
 HEADINGS = {

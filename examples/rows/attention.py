@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.rows._by_hand import blocks, in_order, in_order_cut
-from examples.rows._sides import SMALL, Lengths, Work
+
+from ._by_hand import blocks, in_order, in_order_cut
+from ._sides import SMALL, Lengths, Work
 
 WIDTH = 32
 

@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.rows._by_hand import blocks, in_order
-from examples.rows._sides import SMALL, Lengths, Work
-from examples.trf._curve import Residual
-from examples.trf._problem import Data, Setup
-from examples.trf._solve import solve
+
+from ..trf._curve import Residual
+from ..trf._problem import Data, Setup
+from ..trf._solve import solve
+from ._by_hand import blocks, in_order
+from ._sides import SMALL, Lengths, Work
 
 START = (1.0, 1.0, 0.0)
 

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 import jitney
-from examples.rows._by_hand import blocks, in_order
-from examples.rows._sides import SMALL, Lengths, Work
+
+from ._by_hand import blocks, in_order
+from ._sides import SMALL, Lengths, Work
 
 WIDTH, STEPS = 16, 2
 

@@ -10,8 +10,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 import jitney
-from examples.rows._by_hand import blocks, in_order
-from examples.rows._sides import SMALL, Lengths, Work
+
+from ._by_hand import blocks, in_order
+from ._sides import SMALL, Lengths, Work
 
 
 # %% The function of one row: of hazard

@@ -10,8 +10,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 import jitney
-from examples.rows._by_hand import blocks
-from examples.rows._sides import SMALL, Lengths, Work
+
+from ._by_hand import blocks
+from ._sides import SMALL, Lengths, Work
 
 STATES, SYMBOLS = 8, 16
 

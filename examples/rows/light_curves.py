@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from examples.rows._by_hand import blocks, in_order
-from examples.rows._sides import SMALL, Lengths, Work
+
+from ._by_hand import blocks, in_order
+from ._sides import SMALL, Lengths, Work
 
 
 # %% The function of one row: of periodogram

@@ -2,10 +2,10 @@
 parents of one of them.
 """
 
-from examples.surrogate._expert import batch as batch
-from examples.surrogate._step import PAD as PAD
-from examples.surrogate._step import Recipe as Recipe
-from examples.surrogate._step import loss_of as loss_of
-from examples.surrogate._step import start as start
-from examples.surrogate._step import step_of as step_of
-from examples.surrogate.model import Surrogate as Surrogate
+from ._expert import batch as batch
+from ._step import PAD as PAD
+from ._step import Recipe as Recipe
+from ._step import loss_of as loss_of
+from ._step import start as start
+from ._step import step_of as step_of
+from .model import Surrogate as Surrogate

@@ -26,15 +26,16 @@ from rich.progress import (
 from rich.table import Table
 
 import jitney
-from examples._summary import Watch
-from examples.surrogate._data import EXACT, Batch
-from examples.surrogate._expert import batch
-from examples.surrogate._losses import LOSSES
-from examples.surrogate._picture import draw, draw_posterior
-from examples.surrogate._step import Recipe, loss_of, start
-from examples.surrogate._train import HELD_OUT, Run, Trained, program, train
-from examples.surrogate._validate import Score, calibration, compare, hits, probabilities
-from examples.surrogate.model import parameters
+
+from .._summary import Watch
+from ._data import EXACT, Batch
+from ._expert import batch
+from ._losses import LOSSES
+from ._picture import draw, draw_posterior
+from ._step import Recipe, loss_of, start
+from ._train import HELD_OUT, Run, Trained, program, train
+from ._validate import Score, calibration, compare, hits, probabilities
+from .model import parameters
 
 LOOK = Path("out/surrogate/look.png")
 # numbers of variables in the tables, as far as they were trained on

@@ -9,7 +9,7 @@ from math import comb
 
 import numpy as np
 
-from examples.surrogate._data import Batch, most_parents
+from ._data import Batch, most_parents
 
 Chosen = list[frozenset[int]]
 

@@ -18,9 +18,7 @@ import equinox as eqx
 _MAGIC = b"surrogate checkpoint 1\n"
 
 
-def save(
-    path: Path, key: Mapping[str, Any], step: int, history: list[list[float]], state: Any
-) -> None:
+def save(path: Path, key: Mapping[str, Any], step: int, history: list[Any], state: Any) -> None:
     """Write the file.
 
     Args:
@@ -47,9 +45,7 @@ def save(
             raise
 
 
-def load(
-    path: Path, key: Mapping[str, Any], like: Any
-) -> tuple[int, list[list[float]], Any] | None:
+def load(path: Path, key: Mapping[str, Any], like: Any) -> tuple[int, list[Any], Any] | None:
     """Steps done, history and state; None if there is no file.
 
     Args:
@@ -60,6 +56,20 @@ def load(
     Raises:
         ValueError: The file is damaged, or of another run.
     """
+    opened = _opened(path, key)
+    if opened is None:
+        return None
+    found, arrays = opened
+    return found["step"], found["history"], eqx.tree_deserialise_leaves(io.BytesIO(arrays), like)
+
+
+def history(path: Path, key: Mapping[str, Any]) -> list[Any] | None:
+    """The history alone, as `load` returns it; it needs no state that looks alike."""
+    opened = _opened(path, key)
+    return None if opened is None else opened[0]["history"]
+
+
+def _opened(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], bytes] | None:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -78,4 +88,4 @@ def load(
             f"{path} is of a run with other options: give these again, remove it, or give another"
             " folder with --out."
         )
-    return found["step"], found["history"], eqx.tree_deserialise_leaves(io.BytesIO(arrays), like)
+    return found, arrays

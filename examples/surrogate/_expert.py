@@ -21,7 +21,8 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln
 
 import jitney
-from examples.surrogate._data import (
+
+from ._data import (
     EXACT,
     OMEGA,
     SPREAD,

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.surrogate.model import Surrogate
+from .model import Surrogate
 
 # the weight of an example of which the expert knows nothing; it is 1 where the expert is certain
 FLOOR = 0.5

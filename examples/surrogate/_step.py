@@ -20,8 +20,9 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 import jitney
-from examples.surrogate._losses import LOSSES
-from examples.surrogate.model import Surrogate
+
+from ._losses import LOSSES
+from .model import Surrogate
 
 # 3 and 4 variables, 5 and 6, 7 and 8, 9 to 12, 13 to 20
 PAD = {"vars": [4, 6, 8, 12, 20], "sets": [8, 29, 67, 191]}

@@ -14,11 +14,12 @@ import jax
 import numpy as np
 
 import jitney
-from examples.surrogate import _checkpoint
-from examples.surrogate._data import Batch
-from examples.surrogate._expert import batch
-from examples.surrogate._step import Recipe, start, step_of
-from examples.surrogate.model import Surrogate
+
+from . import _checkpoint
+from ._data import Batch
+from ._expert import batch
+from ._step import Recipe, start, step_of
+from .model import Surrogate
 
 AHEAD = 2  # batches that are made while a step runs
 HELD_OUT = 2**32 - 1  # the seed of a test is one that no training has

@@ -10,10 +10,11 @@ import numpy as np
 from scipy.special import xlogy
 
 import jitney
-from examples.surrogate import _baselines
-from examples.surrogate._data import Batch
-from examples.surrogate._step import PAD
-from examples.surrogate.model import Surrogate
+
+from . import _baselines
+from ._data import Batch
+from ._step import PAD
+from .model import Surrogate
 
 BINS = 10
 THRESHOLDS = tuple(np.round(np.arange(0.05, 0.8, 0.05), 2))

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from examples.surrogate._data import Batch
-from examples.surrogate._losses import FLOOR, certainty, kl
-from examples.surrogate._step import Recipe, updated
-from examples.surrogate.model import Surrogate
+from ._data import Batch
+from ._losses import FLOOR, certainty, kl
+from ._step import Recipe, updated
+from .model import Surrogate
 
 Sets = Sequence[frozenset[int]]
 

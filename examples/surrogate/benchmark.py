@@ -39,14 +39,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from examples._figures import record
-from examples.surrogate import before
-from examples.surrogate._data import Batch
-from examples.surrogate._expert import batch
-from examples.surrogate._losses import LOSSES
-from examples.surrogate._step import PAD, Recipe, start, step_of, updated
-from examples.surrogate._train import Run
-from examples.surrogate.model import Surrogate
+from .._figures import record
+from . import before
+from ._data import Batch
+from ._expert import batch
+from ._losses import LOSSES
+from ._step import PAD, Recipe, start, step_of, updated
+from ._train import Run
+from .model import Surrogate
 
 WAYS = ("eager loop", "eager vmap", "filter_jit loop", "filter_jit vmap", "jitney", "jitney padded")
 QUICK = ((16, 8, 5), (16, 32, 5), (128, 8, 5))
@@ -197,7 +197,7 @@ def fresh(cell: tuple[int, ...]) -> list[tuple[str, float, float]]:
             command = [
                 sys.executable,
                 "-m",
-                "examples.surrogate.benchmark",
+                f"{__package__}.benchmark",
                 "--one",
                 way,
                 *map(str, cell),

@@ -19,9 +19,9 @@ import optax
 from jax.scipy.special import xlogy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from examples.surrogate._losses import FLOOR
-from examples.surrogate._step import Recipe, updated
-from examples.surrogate.model import Attention, Scorer, Surrogate
+from ._losses import FLOOR
+from ._step import Recipe, updated
+from .model import Attention, Scorer, Surrogate
 
 BUCKETS = {"example": (32, 256, 1024), "vars": (4, 6, 8, 12, 20), "sets": (8, 29, 67, 191)}
 

@@ -18,14 +18,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from examples._steps import steps
-from examples._summary import Watch
-from examples.trf import Result, curve_fit
-from examples.trf._curve import Residual
-from examples.trf._picture import draw
-from examples.trf._problem import Data, Setup
-from examples.trf._program import SCALARS, fitted, programs
-from examples.trf.nist import MODELS, Reference, load
+from .._steps import steps
+from .._summary import Watch
+from . import Result, curve_fit
+from ._curve import Residual
+from ._picture import draw
+from ._problem import Data, Setup
+from ._program import SCALARS, fitted, programs
+from .nist import MODELS, Reference, load
 
 TIGHT = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
 ENOUGH = 6.0  # digits
@@ -60,7 +60,7 @@ def fit(reference: Reference, start: int) -> Row:
     warm, result = timed(ours, repeats=3)
     fun, jac = for_scipy(reference)
     scipy_time, theirs = timed(
-        lambda: scipy.optimize.least_squares(fun, b0, jac=jac, **TIGHT), repeats=3
+        lambda: scipy.optimize.least_squares(fun, b0, jac=jac, x_scale="jac", **TIGHT), repeats=3
     )
     return Row(reference, start, result, first, warm, theirs.nfev, scipy_time)
 
@@ -105,7 +105,7 @@ def compared(watch: Watch, reference: Reference) -> None:
         None,
         "linear",
         bounded=False,
-        scale_by_jac=False,
+        scale_by_jac=True,  # as `curve_fit` has it
         records=None,
     )
     controls = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from examples.trf._curve import Residual, ResidualJacobian
-from examples.trf._fail import fail
-from examples.trf._held import Held, without_arrays
-from examples.trf._measured import measured, spread
-from examples.trf._result import Result
-from examples.trf._run import UNBOUNDED, Request, any_traced, run
+from ._curve import Residual, ResidualJacobian
+from ._fail import fail
+from ._held import Held, without_arrays
+from ._measured import measured, spread
+from ._result import Result
+from ._run import UNBOUNDED, Request, any_traced, run
 
 Loss = str | Callable[[Array], Array]
 

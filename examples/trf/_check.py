@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.trf._fail import fail
-from examples.trf._losses import EPS, LOSSES
+from ._fail import fail
+from ._losses import EPS, LOSSES
 
 TOLERANCES = ("ftol", "xtol", "gtol")
 NUMBERS = (*TOLERANCES, "f_scale", "max_nfev")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.trf._qr import product, triangularise
+from ._qr import product, triangularise
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
@@ -32,6 +32,10 @@ class Hat(eqx.Module):
     g: Vector
     R: Matrix
     c: Vector
+
+    def times(self, s: Vector) -> Vector:
+        """R s."""
+        return product(self.R, s)
 
 
 class Step(eqx.Module):
@@ -94,10 +98,10 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
     """Minimise the model over start + t s with low <= t <= high; the value is inf where low >
     high.
     """
-    Rs = product(hat.R, s)
+    Rs = hat.times(s)
     a, b, offset = 0.5 * (Rs @ Rs), hat.g @ s, jnp.zeros(())
     if start is not None:
-        Rstart = product(hat.R, start)
+        Rstart = hat.times(start)
         b = b + Rstart @ Rs
         offset = 0.5 * (Rstart @ Rstart) + hat.g @ start
     best = jnp.where(a > 0, -0.5 * b / jnp.where(a > 0, a, 1.0), low)
@@ -113,7 +117,7 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
 
 def model_value(hat: Hat, s: Vector) -> Scalar:
     """Change of the cost that the model predicts for a step."""
-    Rs = product(hat.R, s)
+    Rs = hat.times(s)
     return 0.5 * (Rs @ Rs) + hat.g @ s
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from examples.trf._fail import fail
+from ._fail import fail
 
 
 @dataclass(frozen=True)

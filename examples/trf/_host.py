@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.trf._coleman_li import Bounds
-from examples.trf._jit import optimize
-from examples.trf._losses import EPS
-from examples.trf._problem import Data, Model, Setup
-from examples.trf._solve import Proposal, Trial, advance, proposed, start
-from examples.trf._state import NOT_FINITE, RUNNING, State
+from ._coleman_li import Bounds
+from ._jit import optimize
+from ._losses import EPS
+from ._problem import Data, Model, Setup
+from ._solve import Proposal, Trial, advance, proposed, start
+from ._state import NOT_FINITE, RUNNING, State
 
 Vector = Float[np.ndarray, "k"]
 STOPPED = -2  # SciPy's code of a callback that stopped the fit

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.trf._coleman_li import Bounds, active
-from examples.trf._problem import Controls, Data, Setup, residuals_and_columns, weighted
+from ._coleman_li import Bounds, active
+from ._problem import Controls, Data, Setup, residuals_and_columns, weighted
 
 Vector = Float[Array, "k"]
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Float
 
-from examples.trf._fail import fail
+from ._fail import fail
 
 Points = Float[Array, "points"]
 Rho = Callable[[Points], tuple[Points, Points, Points]]

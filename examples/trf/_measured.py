@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.trf._check import numbers
-from examples.trf._fail import fail
+from ._check import numbers
+from ._fail import fail
 
 
 def measured(values: Any, name: str, kinds: str) -> Any:

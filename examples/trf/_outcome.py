@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from examples.trf._fail import fail
-from examples.trf._state import NOT_FINITE, TOO_FEW
+from ._fail import fail
+from ._state import NOT_FINITE, TOO_FEW
 
 LISTED = 5  # fits that a message names
 SMALL_PIVOT = 1e-6  # of a column's length

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from examples.trf._result import Result
-from examples.trf.nist import Reference
+from ._result import Result
+from .nist import Reference
 
 INK, FAINT = "#1b1b1b", "#9a9a9a"
 SERIES = ("#0b6e99", "#c2571a", "#4b7f2c", "#8a4fa3")

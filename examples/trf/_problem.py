@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._curve import Residual
-from examples.trf._fail import fail
-from examples.trf._losses import reweigh, rho_of
-from examples.trf._qr import WIDE, product, triangularise
+from ._curve import Residual
+from ._fail import fail
+from ._losses import reweigh, rho_of
+from ._qr import WIDE, product, triangularise
 
 Columns = Float[Array, "k points"]
 
@@ -78,6 +78,11 @@ class Model(eqx.Module):
     def c(self) -> Float[Array, "k"]:
         """The residuals' part in its span, Q^T r."""
         return self.triangle[:, -1]
+
+    @property
+    def lengths(self) -> Float[Array, "k"]:
+        """Lengths of the Jacobian's columns, which are those of its triangle."""
+        return jnp.linalg.norm(self.R, axis=0)
 
     @property
     def g(self) -> Float[Array, "k"]:

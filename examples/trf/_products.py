@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from examples.trf import _check
-from examples.trf._coleman_li import Bounds
-from examples.trf._fail import fail
-from examples.trf._jit import optimize
-from examples.trf._problem import Data, Model, Setup
-from examples.trf._result import MESSAGES
-from examples.trf._run import UNBOUNDED
-from examples.trf._solve import Proposal, Trial, advance, proposed, start
-from examples.trf._state import NOT_FINITE, RUNNING, State
+from . import _check
+from ._coleman_li import Bounds
+from ._fail import fail
+from ._jit import optimize
+from ._problem import Data, Model, Setup
+from ._result import MESSAGES
+from ._run import UNBOUNDED
+from ._solve import Proposal, Trial, advance, proposed, start
+from ._state import NOT_FINITE, RUNNING, State
 
 Gram = Float[Array, "k+1 k+1"]
 

@@ -12,10 +12,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.trf._coleman_li import Bounds, active
-from examples.trf._implicit import attach_derivative
-from examples.trf._jit import optimize
-from examples.trf._problem import (
+from ._coleman_li import Bounds, active
+from ._implicit import attach_derivative
+from ._jit import optimize
+from ._problem import (
     Controls,
     Data,
     Setup,
@@ -24,8 +24,8 @@ from examples.trf._problem import (
     residuals_and_columns,
     weighted,
 )
-from examples.trf._solve import solve
-from examples.trf._state import TOO_FEW, Records, State
+from ._solve import solve
+from ._state import TOO_FEW, Records, State
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution", "pivot")
 Packed = tuple[Float[Array, "packed"], Records | None]

@@ -14,12 +14,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._fail import fail
-from examples.trf._losses import EPS
-from examples.trf._outcome import listed
-from examples.trf._problem import Data
-from examples.trf._program import SCALARS, Programs
-from examples.trf._state import Records
+from ._fail import fail
+from ._losses import EPS
+from ._outcome import listed
+from ._problem import Data
+from ._program import SCALARS, Programs
+from ._state import Records
 
 MESSAGES = MappingProxyType(
     {

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from examples.trf import _check, _outcome
-from examples.trf._curve import Residual
-from examples.trf._fail import fail
-from examples.trf._held import argument_names, parameter_names
-from examples.trf._losses import EPS
-from examples.trf._problem import Data, Setup
-from examples.trf._program import SCALARS, Programs, programs
-from examples.trf._result import Result
+from . import _check, _outcome
+from ._curve import Residual
+from ._fail import fail
+from ._held import argument_names, parameter_names
+from ._losses import EPS
+from ._problem import Data, Setup
+from ._program import SCALARS, Programs, programs
+from ._result import Result
 
 UNBOUNDED = (-np.inf, np.inf)
 STATUS, RESOLUTION, PIVOT = map(SCALARS.index, ("status", "resolution", "pivot"))

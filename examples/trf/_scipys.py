@@ -15,18 +15,24 @@ import scipy.sparse
 from scipy.optimize import OptimizeResult
 from scipy.sparse.linalg import LinearOperator
 
-from examples.trf import _host, _outcome
-from examples.trf._coleman_li import Bounds, active, off_bounds
-from examples.trf._losses import EPS, LOSSES, rho_of
-from examples.trf._problem import Data, Setup
-from examples.trf._program import programs
-from examples.trf._result import MESSAGES
-from examples.trf._run import Request, run
-from examples.trf._traced import REFUSED, Traced, traced, whole
+from . import _host, _outcome, large
+from ._coleman_li import Bounds, active, off_bounds
+from ._jit import DerivativeError
+from ._losses import EPS, LOSSES, rho_of
+from ._problem import Data, Setup
+from ._program import programs
+from ._result import MESSAGES
+from ._run import Request, run
+from ._traced import REFUSED, Traced, positioned, traced, whole
 
 SCHEMES = ("2-point", "3-point", "cs")
+INNER = {"atol": 1e-6, "btol": 1e-6, "maxiter": None}
 LSMR = frozenset(("regularize", "damp", "atol", "btol", "conlim", "maxiter", "show", "x0"))
 STOPPED = "Stopped because `callback` function raised `StopIteration` or returned `True`"
+
+
+# x, nfev, njev, status, and the residuals with their Jacobian, without the weights of a loss
+End = tuple[np.ndarray, int, int, int, tuple[np.ndarray, Any]]
 
 
 class NotTraced(UserWarning):
@@ -166,6 +172,7 @@ class Functions:
     loss: str | Traced | None
     read: tuple[tuple[Any, ...], tuple[Any, ...]]
     why: str
+    products: bool  # a Jacobian that is sparse or an operator is that of the traced function
 
     @property
     def compiled(self) -> bool:
@@ -173,7 +180,7 @@ class Functions:
         return (
             self.fun is not None
             and self.loss is not None
-            and (self.host_jac is None or self.jac is not None)
+            and (self.host_jac is None or self.jac is not None or self.products)
         )
 
 
@@ -191,7 +198,8 @@ def fitted(call: Call, fun: Callable[..., Any], jac: Any) -> tuple[OptimizeResul
     on_host = call.callback is not None or call.verbose == 2 or not functions.compiled
     if functions.why:
         _outcome.warn(functions.why, NotTraced)
-    end = _by_host(call, functions, x0) if on_host else _by_program(call, functions, x0)
+    by = _by_host if on_host else _by_products if _is_large(call, functions) else _by_program
+    end = by(call, functions, x0)
     result = _result(call, functions, *end)
     if call.verbose:
         initial, _, _ = _weigh(call, functions, functions.f0, np.zeros((functions.f0.size, 0)))
@@ -236,7 +244,22 @@ def _functions(call: Call, x0: np.ndarray, fun: Callable[..., Any], jac: Any) ->
         if given.shape != (3, m):
             raise ValueError("The return value of `loss` callable has wrong shape.")
         loss = _tried_loss(loss, f0.size + rows, why)
-    return Functions(host, own, f0, made, own_jac, loss, (read, jac_read), "\n".join(why))
+    products = own is not None and not dense and made is not None and _agree(made, read, x0, J0, m)
+    reads = (read, jac_read)
+    return Functions(host, own, f0, made, own_jac, loss, reads, "\n".join(why), products)
+
+
+def _agree(made: Traced, read: tuple[Any, ...], x0: np.ndarray, J0: Any, m: int) -> bool:
+    """Tell whether a sparse Jacobian or an operator is the derivative of the traced function, by
+    its product with a direction.
+    """
+    along = 1.5 + np.cos(np.arange(x0.size))
+    of_x = lambda x: made(x, read, ())  # noqa: E731
+    _, expected = jax.jvp(of_x, (jnp.asarray(x0),), (jnp.asarray(along),))
+    expected, given = np.asarray(expected)[:m], np.asarray(J0 @ along)
+    return np.allclose(
+        given, expected, rtol=1e-5, atol=1e-5 * np.max(np.abs(expected), initial=0.0)
+    )
 
 
 def _last(fun: Callable[..., Any]) -> Callable[[np.ndarray], Any]:
@@ -342,9 +365,36 @@ def _not_traced(name: str, reason: str) -> str:
     )
 
 
-def _by_program(
-    call: Call, functions: Functions, x0: np.ndarray
-) -> tuple[np.ndarray, int, int, int, np.ndarray]:
+def _is_large(call: Call, functions: Functions) -> bool:
+    """Tell whether SciPy would take `lsmr`, with options that ours has."""
+    asked = call.tr_solver == "lsmr" or call.jac_sparsity is not None or functions.products
+    own = functions.jac is not None or call.method == "lm" or call.tr_solver == "exact"
+    return asked and not own and set(call.tr_options) <= set(INNER)
+
+
+def _by_products(call: Call, functions: Functions, x0: np.ndarray) -> End:
+    """One compiled program without a dense Jacobian, where the structure of a sparse one is known
+    from the function.
+    """
+    fun, floats = positioned(functions.fun, functions.read[0])
+    loss, bounded = functions.loss, call.bounded
+    setup = Setup(fun, None, loss, bounded, call.scale is None, None)
+    tolerances = tuple(tolerance or 0.0 for tolerance in call.tolerances)
+    box = (call.lower, call.upper) if bounded else (None, None)
+    atol, btol, turns = (call.tr_options.get(name) or value for name, value in INNER.items())
+    with jax.enable_x64(True):
+        controls = jnp.asarray((*tolerances, call.f_scale, float(call.max_nfev)))
+        data = Data(*box, call.scale, controls, None, (floats,), {})
+        try:
+            fit = large.run(setup, x0, data, (atol, btol, turns or x0.size))
+            J = fit.unweighted
+        except DerivativeError:  # positions that floats decide
+            return _by_program(call, functions, x0)
+    m = functions.f0.size
+    return fit.x, fit.nfev, fit.njev, fit.status, (fit.fun[:m], J[:m])
+
+
+def _by_program(call: Call, functions: Functions, x0: np.ndarray) -> End:
     """One compiled program."""
     numbers = (*call.tolerances, call.f_scale, call.max_nfev)
     scale = "jac" if call.scale is None else call.scale
@@ -356,23 +406,21 @@ def _by_program(
     return fit.x, fit.nfev, fit.njev, fit.status, _raw(call, functions, fit.x)
 
 
-def _raw(call: Call, functions: Functions, x: np.ndarray) -> np.ndarray:
-    """Residuals and their exact Jacobian as one array, without the weights of a loss."""
+def _raw(call: Call, functions: Functions, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals and their exact Jacobian, without the weights of a loss."""
     setup = Setup(functions.fun, functions.jac, "linear", call.bounded, False, None)
     data = _data(functions)
     with jax.enable_x64(True):
         f, J = jax.device_get(programs(setup).evaluate(x, data))
     m = functions.f0.size
-    return np.column_stack([f[:m], J[:m]])
+    return f[:m], J[:m]
 
 
 def _data(functions: Functions) -> Data:
     return Data(None, None, None, np.zeros(5), None, functions.read, {})
 
 
-def _by_host(
-    call: Call, functions: Functions, x0: np.ndarray
-) -> tuple[np.ndarray, int, int, int, np.ndarray]:
+def _by_host(call: Call, functions: Functions, x0: np.ndarray) -> End:
     """Step by step."""
 
     def fun(x: np.ndarray) -> np.ndarray:
@@ -394,7 +442,7 @@ def _by_host(
     if end.status == -1:
         raise ValueError("The Jacobian is not finite in the initial point.")
     f = fun(end.x)
-    return end.x, end.nfev, end.njev, end.status, np.column_stack([f, jacobian(end.x, f)])
+    return end.x, end.nfev, end.njev, end.status, (f, jacobian(end.x, f))
 
 
 def _jacobian(call: Call, functions: Functions) -> Callable[..., np.ndarray]:
@@ -403,7 +451,7 @@ def _jacobian(call: Call, functions: Functions) -> Callable[..., np.ndarray]:
     if own is not None:
         return lambda x, f: _dense(own(x), x.size)
     if functions.fun is not None:
-        return lambda x, f: _raw(call, functions, x)[:, 1:]
+        return lambda x, f: _raw(call, functions, x)[1]
     box = (call.lower, call.upper)
     return lambda x, f: np.asarray(
         _host.differences(
@@ -420,8 +468,8 @@ def _dense(J: Any, k: int) -> np.ndarray:
 
 
 def _weigh(
-    call: Call, functions: Functions, f: np.ndarray, J: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
+    call: Call, functions: Functions, f: np.ndarray, J: Any
+) -> tuple[float, np.ndarray, Any]:
     """Cost, and residuals and Jacobian with the weights of the loss, as SciPy has them."""
     if call.loss == "linear":
         return 0.5 * float(f @ f), f, J
@@ -436,7 +484,13 @@ def _weigh(
     weight = rho[1] + 2 * rho[2] * f**2
     weight[weight < EPS] = EPS
     weight **= 0.5
-    return 0.5 * float(np.sum(rho[0])), f * (rho[1] / weight), J * weight[:, None]
+    return 0.5 * float(np.sum(rho[0])), f * (rho[1] / weight), _rows_times(weight, J)
+
+
+def _rows_times(weight: np.ndarray, J: Any) -> Any:
+    if scipy.sparse.issparse(J):
+        return scipy.sparse.diags_array(weight) @ J
+    return J * weight[:, None]
 
 
 def _each(call: Call) -> Callable[[_host.Turn], bool]:
@@ -481,10 +535,10 @@ def _result(
     nfev: int,
     njev: int,
     status: int,
-    both: np.ndarray,
+    both: tuple[np.ndarray, Any],
 ) -> OptimizeResult:
     """SciPy's fields."""
-    f, raw = both[:, 0].copy(), both[:, 1:]
+    f, raw = np.array(both[0]), both[1]
     cost, weighted, J = _weigh(call, functions, f, raw)
     g = J.T @ weighted
     to_upper, to_lower = (g < 0) & np.isfinite(call.upper), (g > 0) & np.isfinite(call.lower)
@@ -517,4 +571,4 @@ def _as_given(call: Call, functions: Functions, x: np.ndarray, J: np.ndarray) ->
         return given
     if scipy.sparse.issparse(given) or (given is None and call.jac_sparsity is not None):
         return scipy.sparse.csr_array(J)
-    return J
+    return J.toarray() if scipy.sparse.issparse(J) else J

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.trf._curve import Residual
-from examples.trf._fail import fail
-from examples.trf._losses import rho_of
-from examples.trf._problem import Data, Setup, residual_type
+from ._curve import Residual
+from ._fail import fail
+from ._losses import rho_of
+from ._problem import Data, Setup, residual_type
 
 
 def check_shapes(setup: Setup, x: Float[Array, "k"], data: Data) -> None:

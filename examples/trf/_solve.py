@@ -7,6 +7,8 @@ are in the program once, and compiled once. The state is a few numbers a paramet
 Jacobian live within one turn, where XLA can fuse them away.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._coleman_li import (
+from ._coleman_li import (
     Bounds,
     Hat,
     choose_step,
@@ -25,11 +27,11 @@ from examples.trf._coleman_li import (
     rescaled,
     strictly_inside,
 )
-from examples.trf._implicit import without_derivative
-from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
-from examples.trf._shapes import check_shapes
-from examples.trf._state import NOT_FINITE, RUNNING, Carry, Records, State
-from examples.trf._subproblem import solve_subproblem
+from ._implicit import without_derivative
+from ._problem import Controls, Data, Model, Setup, model_at, points
+from ._shapes import check_shapes
+from ._state import NOT_FINITE, RUNNING, Carry, Records, State
+from ._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
@@ -66,29 +68,44 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     check_shapes(setup, x0, data)
     x0, data = without_derivative((x0, data))
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
-    limit = jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
+    limit = limit_of(data)
 
     def unfinished(carry: Carry) -> Bool[Array, ""]:
-        state = carry.state()
-        return (state.status == RUNNING) & (state.nfev < limit)
+        return unmet(carry.state(), limit)
 
     def turn(carry: Carry) -> Carry:
         state = carry.state()
         return Carry.of(advance(setup, data, state, attempt(setup, data, state, bounds), bounds))
 
     last = lax.while_loop(unfinished, turn, Carry.of(start(setup, x0, data, bounds))).state()
+    return ended(last)
+
+
+def limit_of(data: Data) -> Scalar:
+    """The limit of evaluations."""
+    return jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
+
+
+def unmet(state: State, limit: Scalar) -> Bool[Array, ""]:
+    """Tell whether the loop goes on."""
+    return (state.status == RUNNING) & (state.nfev < limit)
+
+
+def ended(last: State) -> State:
+    """The last state, with SciPy's status where the limit ended it."""
     return eqx.tree_at(
         lambda state: state.status, last, jnp.where(last.status == RUNNING, 0.0, last.status)
     )
 
 
-def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
+def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None, model: Any = None) -> State:
     """The state before the first trial, which is of the start itself: its model allows no step and
     its cost is infinite.
     """
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
     scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
-    model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
+    if model is None:
+        model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
     zero, one = jnp.zeros(()), jnp.ones(())
     blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
     return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
@@ -124,6 +141,13 @@ def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
     p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count)
+    return proposal_of(state, local, p, alpha, bounds)
+
+
+def proposal_of(
+    state: State, local: Any, p: Vector, alpha: Scalar, bounds: Bounds | None
+) -> Proposal:
+    """Where a step of the local model, a `Hat` or its like, leads inside the bounds."""
     if bounds is None:
         s, value = p, model_value(local, p)
         x = state.x + local.d * s
@@ -181,7 +205,7 @@ def longest(state: State, model: Model) -> Vector:
     """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the
     start.
     """
-    norms = jnp.linalg.norm(model.R, axis=0)  # which are those of its triangle
+    norms = model.lengths
     return jnp.where(
         state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms)
     )

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._problem import Model
+from ._problem import Model
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]

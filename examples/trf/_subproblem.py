@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, product, solved
+from ._losses import EPS
+from ._qr import back_substitute, product, solved
 
 # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 RTOL = 0.01

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 from jaxtyping import Array
 
-from examples.trf import _numpy
+from . import _numpy
 
 # All that functions raise that are given other values than they expect. What is the user's own
 # mistake is raised where the function is called with NumPy's arrays.
@@ -44,6 +44,31 @@ class Traced:
         """Run it, with other arrays in the place of those that it read."""
         own = read[self.i] if read else self.program.consts
         return core.jaxpr_as_fun(core.ClosedJaxpr(self.program.jaxpr, own))(x)[0]
+
+
+@dataclass(frozen=True)
+class Positioned:
+    """A program whose arrays of integers and truth values are part of it, so that the structure of
+    its Jacobian is known; those of floats are data.
+    """
+
+    made: Traced
+    key: Hashable
+    fixed: tuple[Any, ...] = field(compare=False, repr=False)  # `None` for those of floats
+
+    def __call__(self, x: Array, floats: tuple[Array, ...]) -> Array:
+        """Run it."""
+        rest = iter(floats)
+        read = tuple(next(rest) if one is None else one for one in self.fixed)
+        return self.made(x, *((),) * self.made.i, read)
+
+
+def positioned(made: Traced, read: tuple[Any, ...]) -> tuple[Positioned, tuple[Any, ...]]:
+    """A program with its positions, and the arrays of floats that it reads."""
+    fixed = tuple(None if one.dtype.kind == "f" else np.asarray(one) for one in read)
+    key = tuple(None if one is None else (one.shape, one.tobytes()) for one in fixed)
+    floats = tuple(one for one in read if one.dtype.kind == "f")
+    return Positioned(made, key, fixed), floats
 
 
 def traced(

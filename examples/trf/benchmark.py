@@ -3,10 +3,12 @@ examples.trf.benchmark [--quick]`.
 
 What is compared. Every solver gets the same data, start, tolerances (1e-8) and exact derivatives,
 and what it reaches is compared before anything is timed: fits that end more than 1e-6 above the
-best cost are counted as missed. `trf` is the whole call of `curve_fit`, checks and result included,
-from JAX arrays to the parameters in NumPy. `optx` is optimistix: one jitted function around
-`optimistix.least_squares`, likewise from JAX arrays to NumPy. SciPy's residuals and Jacobian are
-jitted; its method "lm" has no bounds. `loop` is `before.py`. Rounds alternate between solvers, so
+best cost are counted as missed. `trf` is the whole call of `curve_fit` with its defaults, checks
+and result included, from JAX arrays to the parameters in NumPy. `by hand` is `levenberg.py`, one
+`jax.jit`, likewise from JAX arrays to NumPy, and so is `optx`, optimistix. SciPy has its model and
+Jacobian in NumPy, as one writes them for SciPy, and once more jitted ("jit"), which is quicker at
+many points; the scale of its parameters is the Jacobian's, as that of `curve_fit` is. Its method
+"lm" has no bounds. `loop` is `before.py`, without a scale. Rounds alternate between solvers, so
 that a busy machine is busy for all. Times are medians; compile times are apart.
 """
 
@@ -29,27 +31,52 @@ from jaxtyping import Array, Float
 from rich.console import Console
 from rich.table import Table
 
-from examples._figures import record
-from examples.trf import before, curve_fit
-from examples.trf._jit import optimize
+from .._figures import record
+from . import before, curve_fit, levenberg
 
 Points = Float[Array, "points"]
 Scalar = Float[Array, ""]
 Solver = Callable[[], np.ndarray]
 
 
-@optimize
 def decay(t: Points, a: Scalar, b: Scalar, c: Scalar) -> Points:
     """Exponential decay to a constant."""
     return a * jnp.exp(-b * t) + c
 
 
-@optimize
 def peak(
     t: Points, height: Scalar, centre: Scalar, width: Scalar, slope: Scalar, offset: Scalar
 ) -> Points:
     """Gaussian on a line."""
     return height * jnp.exp(-0.5 * ((t - centre) / width) ** 2) + slope * t + offset
+
+
+def decay_in_numpy(t: np.ndarray, a: float, b: float, c: float) -> np.ndarray:
+    """The decay for SciPy."""
+    return a * np.exp(-b * t) + c
+
+
+def slopes_of_decay(t: np.ndarray, a: float, b: float, c: float) -> np.ndarray:
+    """Its Jacobian."""
+    falling = np.exp(-b * t)
+    return np.column_stack([falling, -a * t * falling, np.ones_like(t)])
+
+
+def peak_in_numpy(
+    t: np.ndarray, height: float, centre: float, width: float, slope: float, offset: float
+) -> np.ndarray:
+    """The peak for SciPy."""
+    return height * np.exp(-0.5 * ((t - centre) / width) ** 2) + slope * t + offset
+
+
+def slopes_of_peak(
+    t: np.ndarray, height: float, centre: float, width: float, slope: float, offset: float
+) -> np.ndarray:
+    """Its Jacobian."""
+    z = (t - centre) / width
+    bell = np.exp(-0.5 * z**2)
+    rise = height * bell * z / width
+    return np.column_stack([bell, rise, rise * z, t, np.ones_like(t)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +86,8 @@ class Case:
     """
 
     model: Callable[..., Array]
+    in_numpy: Callable[..., np.ndarray]
+    slopes: Callable[..., np.ndarray]
     truth: tuple[float, ...]
     start: tuple[float, ...]
     box: tuple[tuple[float, ...], tuple[float, ...]]
@@ -68,6 +97,8 @@ class Case:
 CASES = {
     "decay": Case(
         decay,
+        decay_in_numpy,
+        slopes_of_decay,
         (2.5, 1.3, 0.5),
         (1.0, 1.0, 0.1),
         ((0, 0, 0), (10, 10, 10)),
@@ -75,6 +106,8 @@ CASES = {
     ),
     "peak": Case(
         peak,
+        peak_in_numpy,
+        slopes_of_peak,
         (2.0, 1.8, 0.4, 0.3, 1.0),
         (1.0, 1.5, 0.6, 0.1, 0.5),
         ((0, 0, 0.05, -5, -5), (10, 4, 4, 5, 5)),
@@ -96,22 +129,31 @@ def measured(case: Case, n: int, fits: int | None = None) -> tuple[np.ndarray, n
 
 def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
     """Every solver that can fit the case, as a call without arguments that gives the parameters."""
-    t, y = map(jnp.asarray, measured(case, n))
+    times, values = measured(case, n)
+    t, y = map(jnp.asarray, (times, values))
     start = np.asarray(case.start)
-    value = jax.jit(lambda p: case.model(t, *p) - y)
-    slope = jax.jit(jax.jacfwd(value))
+    value = jax.jit(lambda p, t, y: case.model(t, *p) - y)
+    slope = jax.jit(jax.jacfwd(lambda p, t: case.model(t, *p)))
 
     def fun(p: np.ndarray) -> np.ndarray:
-        return np.asarray(value(p))
+        return np.asarray(value(p, t, y))
 
     def jac(p: np.ndarray) -> np.ndarray:
-        return np.asarray(slope(p))
+        return np.asarray(slope(p, t))
 
-    def by_scipy(method: str) -> Solver:
+    def by_scipy(method: str, *, jitted: bool) -> Solver:
         bounds = (-np.inf, np.inf) if box is None else box
-        return lambda: (
-            scipy.optimize.least_squares(fun, start, jac=jac, method=method, bounds=bounds).x
+        residual, slopes = (
+            (fun, jac)
+            if jitted
+            else (lambda p: case.in_numpy(times, *p) - values, lambda p: case.slopes(times, *p))
         )
+        options = {"jac": slopes, "method": method, "bounds": bounds, "x_scale": "jac"}
+        return lambda: scipy.optimize.least_squares(residual, start, **options).x
+
+    def by_hand() -> np.ndarray:
+        sides = (None, None) if box is None else tuple(np.asarray(side, float) for side in box)
+        return np.asarray(levenberg.fit(case.model, t, y, start, *sides))
 
     def by_optimistix(solver: Any) -> Solver:
         def one(p: Array, t: Array, y: Array) -> Array:
@@ -130,14 +172,19 @@ def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
     if box is not None:
         return {
             "trf": lambda: curve_fit(case.model, t, y, start, bounds=box).x,
-            "scipy trf": by_scipy("trf"),
+            "by hand": by_hand,
+            "scipy trf": by_scipy("trf", jitted=False),
+            "scipy trf, jit": by_scipy("trf", jitted=True),
         }
     return {
         "trf": lambda: curve_fit(case.model, t, y, start).x,
+        "by hand": by_hand,
         "optx LM": by_optimistix(optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8)),
         "optx Dogleg": by_optimistix(optimistix.Dogleg(rtol=1e-8, atol=1e-8)),
-        "scipy lm": by_scipy("lm"),
-        "scipy trf": by_scipy("trf"),
+        "scipy lm": by_scipy("lm", jitted=False),
+        "scipy lm, jit": by_scipy("lm", jitted=True),
+        "scipy trf": by_scipy("trf", jitted=False),
+        "scipy trf, jit": by_scipy("trf", jitted=True),
         "loop": lambda: before.least_squares(fun, start, jac).x,
     }
 
@@ -160,8 +207,11 @@ def batch_solvers(case: Case, fits: int, n: int) -> dict[str, Solver]:
         run = jax.jit(jax.vmap(one))
         return lambda: np.asarray(run(y).block_until_ready())
 
+    by_hand = jax.jit(jax.vmap(lambda row: levenberg.fit(case.model, t, row, start)))
+
     return {
         "trf": lambda: curve_fit(case.model, t, y, start).x,
+        "by hand": lambda: np.asarray(by_hand(y)),
         "optx LM": by_optimistix(optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8)),
         "optx Dogleg": by_optimistix(optimistix.Dogleg(rtol=1e-8, atol=1e-8)),
     }
@@ -234,7 +284,11 @@ def show(
         out.add_column(name, justify="right")
     for label, row in rows.items():
         fastest = min(timing.median for timing in row.values())
-        peers = [timing.median for name, timing in row.items() if name not in ("trf", "loop")]
+        peers = [
+            timing.median
+            for name, timing in row.items()
+            if name not in ("trf", "loop") and not timing.missed
+        ]
         cells = [
             _cell(row[name], unit, bold=row[name].median == fastest) if name in row else ""
             for name in names
@@ -260,7 +314,7 @@ def by_package(row: Mapping[str, Timing], unit: float) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, each in row.items():
         if not each.missed:
-            package = name.partition(" ")[0]
+            package = name if name == "by hand" else name.partition(" ")[0]
             found[package] = min(each.median / unit, found.get(package, np.inf))
     return found
 
@@ -280,7 +334,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["JITNEY_CACHE"] = "off"  # first calls compile, for every solver
     seconds = 0.1 if options.quick else 10.0 if options.full else 2.0
-    console = Console()
+    console = Console(width=150)  # also where there is no terminal
     console.print(
         f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__},"
         f" {os.cpu_count()} cores"

@@ -11,8 +11,8 @@ import equinox as eqx
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from examples.trf._problem import Data, Setup
-from examples.trf._program import Packed, fitted
+from ._problem import Data, Setup
+from ._program import Packed, fitted
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """SciPy's `curve_fit` and `least_squares`, by their own signatures: change the import, keep the
 script.
 
-    from examples.trf.drop_in import curve_fit, least_squares
+    from jitney_examples.trf.drop_in import curve_fit, least_squares  # in a clone: examples
 
 Functions in NumPy are traced by JAX (`_numpy.py`), so their derivatives are exact, `jac="2-point"`
 included, and the fit is one compiled program. What cannot be traced is called with NumPy's arrays
@@ -18,12 +18,12 @@ import numpy as np
 from scipy.linalg import cholesky, qr, solve_triangular
 from scipy.optimize import OptimizeResult, OptimizeWarning
 
-from examples.trf import _numpy
-from examples.trf._held import argument_names
-from examples.trf._losses import EPS
-from examples.trf._result import inverse_of
-from examples.trf._scipys import Call, box_of, fitted
-from examples.trf._scipys import NotTraced as NotTraced
+from . import _numpy
+from ._held import argument_names
+from ._losses import EPS
+from ._result import inverse_of
+from ._scipys import Call, box_of, fitted
+from ._scipys import NotTraced as NotTraced
 
 UNBOUNDED = (-np.inf, np.inf)
 MINPACKS = ("epsfcn", "factor", "col_deriv")  # of `leastsq`, without meaning here

@@ -56,9 +56,9 @@ if _typing.TYPE_CHECKING:
     from ._precision.loss_scale import LossScale as LossScale
     from ._program.rows.ragged import ragged as ragged
     from ._signature.buckets import Bucket as Bucket
-    from ._signature.static_once import static as static
     from ._stream.accumulate import accumulate as accumulate
     from ._stream.stream import stream as stream
+    from ._values.static_once import static as static
     from ._view.field_axes import register_axes as register_axes
 else:
     __getattr__, __dir__, __all__ = _names(
@@ -87,7 +87,7 @@ else:
             "LossScale": "_precision.loss_scale",
             "ragged": "_program.rows.ragged",
             "Bucket": "_signature.buckets",
-            "static": "_signature.static_once",
+            "static": "_values.static_once",
             "accumulate": "_stream.accumulate",
             "stream": "_stream.stream",
             "register_axes": "_view.field_axes",

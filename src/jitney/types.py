@@ -45,7 +45,7 @@ if _typing.TYPE_CHECKING:
     from ._report.strategy import Way as Way
     from ._report.streamed import Streamed as Streamed
     from ._report.streamed import StreamStats as StreamStats
-    from ._signature.static_once import Static as Static
+    from ._values.static_once import Static as Static
 else:
     __getattr__, __dir__, __all__ = _names(
         __name__,
@@ -87,7 +87,7 @@ else:
             "Strategy": "_report.strategy",
             "Way": "_report.strategy",
             "StreamStats": "_report.streamed",
-            "Static": "_signature.static_once",
+            "Static": "_values.static_once",
             "Streamed": "_report.streamed",
         },
         private=False,

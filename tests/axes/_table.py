@@ -24,8 +24,8 @@ from jitney._axes import Refused, trace, uses_of
 from jitney._axes.interpreter import Op
 from jitney._axes.rule import no_uses
 from jitney._axes.rules import RULES
-from jitney._jax.jaxprs import equations
-from jitney._jax.primitives import CALLS, REMATS, public_name
+from jitney._jax.programs.jaxprs import equations
+from jitney._jax.programs.primitives import CALLS, REMATS, public_name
 from tests.axes import _cases as cases
 
 PAGE = Path(__file__).parents[2] / "docs" / "axes.md"

@@ -73,7 +73,25 @@ def as_an_attribute(n):
     return made
 
 
+class Box:
+    """A slot whose name Python mangles."""
+
+    __slots__ = ("__n",)
+
+    def __init__(self, n):
+        self.__n = n
+
+    def is_five(self):
+        return self.__n == 5
+
+
+def in_a_private_slot(n):
+    box = Box(n)
+    return lambda s: np.asarray(s if box.is_five() else -s, np.float32)
+
+
 HOLDERS = [
+    in_a_private_slot,
     in_a_namespace,
     in_a_deque,
     in_an_array,

@@ -5,7 +5,7 @@ import pytest
 from jitney._axes import demand, trace
 from jitney._axes.interpreter import Op
 from jitney._axes.rules import RULES
-from jitney._jax.jaxprs import equations
+from jitney._jax.programs.jaxprs import equations
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import is_cut
 

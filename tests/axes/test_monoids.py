@@ -3,6 +3,7 @@ long sums against NumPy's float64.
 """
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from jax import lax
 
 from jitney._axes import Refused, demand, plan_passes, run_chunked, run_padded, trace
+from jitney._axes.rules.order import ordered_keys
 
 N, HIGH, CHUNK = 6, 8, 2
 LOW = [
@@ -172,6 +174,31 @@ def test_the_largest_are_found_in_chunks_beside_nan_of_either_sign(name):
     )
     for x in (odd, odd[::-1].copy(), np.arange(7).astype(dtype)):
         assert [*map(bits, run(x))] == [*map(bits, want(x))]
+
+
+@pytest.mark.core("float32")
+@pytest.mark.parametrize("name", ["float32", "float16"])
+def test_the_keys_of_top_k_on_a_gpu_have_its_order(name):
+    """That of CPUs, for any bits: of zeros and NaNs of both signs too."""
+    dtype = dtype_of(name)
+    unsigned = f"u{dtype.itemsize}"
+    bits_of = np.random.default_rng(0).integers(0, 2 ** (8 * dtype.itemsize), 3000, dtype=unsigned)
+    odd = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf] * 2, np.float32).astype(dtype)
+    x = np.concatenate([bits_of.view(dtype), odd])
+    _, want = lax.top_k(x, x.size)
+    keys = ordered_keys(jnp.asarray(x))
+    np.testing.assert_array_equal(lax.top_k(keys, x.size)[1], want)
+
+
+def test_padding_of_top_k_is_no_nan_on_a_gpu():
+    """Its kernel compares by `>`, so that a NaN spoils the numbers beside it."""
+    jaxpr, _ = traced(lambda x: lax.top_k(x, 2), np.dtype(np.float32), N - 1, HIGH)
+    made = jax.export.export(
+        jax.jit(lambda n, x: run_padded(jaxpr, [x], {"d0": HIGH}, {"d0": n})), platforms=("cuda",)
+    )(np.int32(N), np.ones(HIGH, np.float32))
+    text = made.mlir_module()
+    assert "tensor<8xui32>" in text
+    assert "0xFFFFFFFF" not in text
 
 
 @pytest.mark.rest

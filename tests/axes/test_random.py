@@ -12,7 +12,7 @@ from jitney._axes import Refused, demand, run_chunked, run_padded, trace
 from jitney._axes.interpreter import PaddedInterpreter
 from jitney._axes.rules import RULES
 from jitney._jax.equinox_checks import Insides
-from jitney._jax.jaxprs import draws_jointly
+from jitney._jax.programs.jaxprs import draws_jointly
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
 

@@ -313,6 +313,12 @@ REFUSED = {
         ),
         r"reads what is put together over all of it .*`gt`",
     ),
+    "for each mapped element": (
+        lambda x: jax.vmap(
+            lambda y: jax.lax.while_loop(lambda y: jnp.any(y < 30), lambda y: y + 1, y)
+        )(jnp.stack([x, x + 1])),
+        r"goes on, for each element of `vmap` by itself, .*`jax.lax.while_loop`",
+    ),
     "prints": (printing, r"calls back in its condition, .*`jax.lax.while_loop`"),
 }
 

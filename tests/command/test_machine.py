@@ -3,7 +3,7 @@
 import pytest
 
 from jitney._command.machine import memory, threads
-from jitney._limits import Host
+from jitney._host.limits import Host
 
 
 def machine(root, files, affinity=8, **environment):

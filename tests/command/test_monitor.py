@@ -7,7 +7,7 @@ import pytest
 
 from jitney._command import monitor
 from jitney._command.arguments import main
-from jitney._command.gpus import Installed, gpus
+from jitney._command.gpus import Installed, gpus, shadowing
 
 FITS = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 
@@ -71,8 +71,39 @@ def test_a_gpu_has_what_its_driver_gives():
     )
     figures = monitor._gpu(nvml, object())
     assert (figures["used"], figures["memory_bytes"], figures["celsius"]) == ("40%", 2**30, 61)
-    assert (figures["milliwatt"], figures["throttled"]) == (None, None)
+    assert (figures["watts"], figures["throttled"]) == (None, None)
     assert monitor._words(figures) == "used 40%, memory 1.00 GiB, of 16.00 GiB, celsius 61"
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [(0x1, "no"), (0x20, "heat"), (0x5, "power cap"), (0x44, "power cap, heat, by hardware")],
+)
+def test_an_idle_gpu_is_not_throttled(bits, words):
+    """NVML gives that it is idle among the reasons of slow clocks; power is in thousandths."""
+    nvml = SimpleNamespace(
+        NVMLError=Refused,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlDeviceGetUtilizationRates=lambda device: SimpleNamespace(gpu=0),
+        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(used=2**30, total=2**34),
+        nvmlDeviceGetTemperature=lambda device, kind: 41,
+        nvmlDeviceGetPowerUsage=lambda device: 79511,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda device: bits,
+    )
+    figures = monitor._gpu(nvml, object())
+    assert (figures["watts"], figures["throttled"]) == (80, words)
+
+
+@pytest.mark.rest
+def test_the_driver_on_the_library_path_shadows_nothing(tmp_path):
+    """Containers have it in a folder of NVIDIA's name."""
+    driver, toolkit = tmp_path / "nvidia", tmp_path / "cuda"
+    for folder, name in ((driver, "libcuda.so.1"), (toolkit, "libcudart.so.12")):
+        folder.mkdir()
+        (folder / name).touch()
+    assert shadowing(f"{driver}") == ()
+    assert shadowing(f"{driver}:{toolkit}:") == (str(toolkit / "libcudart.so.12"),)
 
 
 @pytest.mark.rest
@@ -114,9 +145,9 @@ def test_without_anything_all_is_named(monkeypatch, tmp_path):
             "python -m pip uninstall -y jax-cuda12-plugin jax-cuda12-pjrt",
         ),
         (
-            Installed("580.65", "0.10.2", FITS, "/usr/local/cuda/lib64"),
-            "LD_LIBRARY_PATH",
-            "unset LD_LIBRARY_PATH",
+            Installed("580.65", "0.10.2", FITS, ("/usr/local/cuda/lib64/libcudart.so.12",)),
+            "as /usr/local/cuda/lib64/libcudart.so.12",
+            "take /usr/local/cuda/lib64 off LD_LIBRARY_PATH",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from jitney._signature.static_values import static_key
+from jitney._values.static_values import static_key
 from tests._arrays import array
 
 

@@ -63,8 +63,10 @@ def test_what_is_no_file_of_jitney_is_a_sentence(tmp_path):
     (tmp_path / "text").write_text("jitney, a text")
     with pytest.raises(ExportError, match="it is not a program of jitney"):
         jitney.load(tmp_path / "text")
-    (tmp_path / "later").write_bytes(b"jitney program 0003\n" + bytes(64))
-    with pytest.raises(ExportError, match="it has format 3, and this jitney reads formats 1 and 2"):
+    (tmp_path / "later").write_bytes(b"jitney program 0004\n" + bytes(64))
+    with pytest.raises(
+        ExportError, match="it has format 4, and this jitney reads formats 1, 2 and 3"
+    ):
         jitney.load(tmp_path / "later")
 
 

@@ -453,12 +453,12 @@ def test_a_loaded_function_says_what_it_is(tmp_path):
     assert (loaded.__name__, loaded.__doc__) == ("residual", "Model minus data.")
     assert list(inspect.signature(loaded).parameters) == ["model", "t", "y", "scale"]
     assert loaded.versions["jax"] == jax.__version__
-    assert loaded.programs[0].sizes == {"points": 5}
-    assert "left behind: pad: sizes are those that were exported" in loaded.plan
+    assert loaded.programs[0].sizes == {"points": [5, 8]}
+    assert "left behind: pad" not in loaded.plan
     assert "left behind: donate" in loaded.plan
     assert "cache" not in loaded.plan
     for text in (str(loaded), loaded._repr_html_()):
-        assert "points=5" in text
+        assert "points=5 to 8" in text
         assert loaded.sha256 in text
     assert repr(loaded).startswith("<jitney loaded residual(model: Decay, t: Float[Array")
     assert loaded.to_dict()["programs"][0]["plan"]["axes"]["points"]["size"] == 5

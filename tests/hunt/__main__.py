@@ -27,6 +27,14 @@ FLAGS = (
     "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8"
     " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
+# On a GPU products of float32 are rounded to 10 bits unless they are asked to be whole, and trying
+# kernels takes most of a compile.
+ON_GPU = {
+    "XLA_FLAGS": "--xla_gpu_autotune_level=0",
+    "JAX_PLATFORMS": "cuda,cpu",
+    "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
 
 
 def main() -> int:
@@ -61,10 +69,13 @@ def main() -> int:
         action="store_true",
         help="print which operations are refused under pad and chunk, and stop",
     )
+    parser.add_argument("--gpu", action="store_true", help="on a GPU, which is one device")
     options = parser.parse_args()
     if options.table:
         return subprocess.run(
-            [sys.executable, "-m", "tests.hunt._table"], env=_environment(None), check=False
+            [sys.executable, "-m", "tests.hunt._table"],
+            env=_environment(None, gpu=options.gpu),
+            check=False,
         ).returncode
     seed = options.seed if options.seed is not None else int(time.time())
     if options.minutes is None and options.cases is None:
@@ -96,8 +107,9 @@ def _bound(options: argparse.Namespace) -> str:
     return ", at most ".join(filter(None, (minutes, cases)))
 
 
-def _environment(folder: str | None) -> dict[str, str]:
-    made = {**os.environ, "XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
+def _environment(folder: str | None, *, gpu: bool) -> dict[str, str]:
+    platform = ON_GPU if gpu else {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu"}
+    made = {**os.environ, **platform, "PYTHONWARNINGS": "ignore"}
     if folder is not None:
         made |= {"JITNEY_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
     return made
@@ -145,7 +157,7 @@ class _Crew:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=_environment(self.folder),
+            env=_environment(self.folder, gpu=self.options.gpu),
         )
         self.doing, self.at, self.current = "start", time.time(), -1
 

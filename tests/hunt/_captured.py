@@ -11,7 +11,7 @@ from unittest import mock
 import jax.numpy as jnp
 
 from jitney import optimize
-from jitney._jax import large_constants
+from jitney._jax.programs import large_constants
 
 from ._options import Arrays, Option, Way, plain
 from ._program import Program

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -120,6 +122,36 @@ def pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
         f'optimize(pad={{"n": {buckets!r}}})(f){first}',
         _filled(padded),
     )
+
+
+def pad_file(rng: Any, fn: Any, program: Program, n: int) -> Way:
+    """A padded program from a file, which was exported at another size of its bucket."""
+    buckets = pick(rng, ("pow2", [n + int(rng.integers(0, 5))] if n > 1 else "pow2"))
+    padded, theirs = optimize(pad={"n": buckets})(fn), plain(fn)
+    axes = {name: text.split() for name, text in program.takes}
+    is_cut = all(size == "n" or "n" not in size for each in axes.values() for size in each)
+    low = 2 if buckets != "pow2" else (1 << (n - 1).bit_length()) // 2 + 1
+    least = int(rng.integers(low, n)) if is_cut and n > low and rng.random() < 0.7 else n
+
+    def ours(arrays: Arrays) -> Any:
+        cut = {name: _cut(x, axes[name], least) for name, x in arrays.items()}
+        with TemporaryDirectory() as folder:
+            padded.export(Path(folder) / "f.jitney", **cut)
+            return jitney.load(Path(folder) / "f.jitney")(**arrays)
+
+    def refusal(arrays: Arrays) -> str | None:
+        try:
+            ours(arrays)
+        except jitney.errors.ExportError as error:
+            return str(error).splitlines()[0]
+        except jitney.errors.ContractError as error:
+            # Exported at exact size, or Python does something else at this one.
+            refused = ("no exported program takes", "its Python has not been looked at")
+            return str(error) if any(text in str(error) for text in refused) else None
+        return None
+
+    first = f" exported at n={least}"
+    return Way(ours, theirs, f'optimize(pad={{"n": {buckets!r}}})(f){first}', refusal)
 
 
 def _cut(x: Any, axes: list[str], size: int) -> Any:
@@ -683,6 +715,7 @@ class Option:
 
 OPTIONS: dict[str, Option] = {
     "pad": Option(pad, 4),
+    "file": Option(pad_file, 0.5, together=False),
     "outer pad": Option(outer_pad, 2, together=False),
     "outer chunk": Option(outer_chunk, 2, together=False),
     "chunk": Option(chunk, 3),

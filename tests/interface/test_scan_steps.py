@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize, scan_steps
-from jitney._interface.scan_steps import _Ticks
+from jitney._jax.ticks import Ticks
 from jitney.errors import ContractError, OptionError
 from tests._arrays import array
 
@@ -218,7 +218,7 @@ def test_a_bar_shows_how_far_it_is(capfd):
 @pytest.mark.parametrize("n", [1, 99, 100, 101, 199, 200, 250])
 def test_a_bar_moves_a_hundred_times_at_most(n):
     """And at least half as often, where there are as many steps."""
-    assert min(n, 50) <= n // _Ticks("run", n)._every <= 100
+    assert min(n, 50) <= n // Ticks("run", n)._every <= 100
 
 
 def test_it_has_the_name_of_the_step():

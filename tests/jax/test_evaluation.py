@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._jax.evaluation import (
+from jitney._jax.programs.evaluation import (
     CallStack,
     Const,
     as_const,
@@ -18,7 +18,7 @@ from jitney._jax.evaluation import (
     number_results,
     without_calls,
 )
-from jitney._jax.jaxprs import called_jaxpr, open_jaxpr, rebind
+from jitney._jax.programs.jaxprs import called_jaxpr, open_jaxpr, rebind
 
 TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 

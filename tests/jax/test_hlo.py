@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitney._jax.hlo import collectives
+from jitney._jax.xla.hlo import collectives
 
 pytestmark = pytest.mark.real_xla
 

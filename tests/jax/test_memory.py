@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, optimize
-from jitney._jax.memory import Fit, Misfit, fit, text
+from jitney._jax.xla.memory import Fit, Misfit, fit, text
 from jitney.errors import AxisError, ContractError
 from tests._examples import examples
 

@@ -6,6 +6,7 @@ from tests.mutations._mutation import Mutation
 
 _CONTAINER = "tests/export/test_container.py::test_"
 _LOADED = "tests/export/test_loaded.py::test_"
+_BUCKETS = "tests/export/test_padded.py::test_"
 _DERIVATIVES = "tests/interface/test_derivatives.py::test_"
 _SCAN_STEPS = "tests/interface/test_scan_steps.py::test_"
 _STATE = "tests/interface/test_state.py::test_"
@@ -258,10 +259,13 @@ FILES = [
         (
             "    if any(\n"
             '        str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"])\n'
-            "        for aval, shape, dtype, weak in pairs\n"
-            "    ):"
+            "        for i, (aval, shape, dtype, weak) in enumerate(pairs)\n"
         ),
-        '    if any(len(shape) != len(aval["shape"]) for aval, shape, dtype, weak in pairs):',
+        (
+            "    if any(\n"
+            '        len(shape) != len(aval["shape"])\n'
+            "        for i, (aval, shape, dtype, weak) in enumerate(pairs)\n"
+        ),
         ("tests/export/test_loaded.py",),
     ),
     Mutation(
@@ -277,6 +281,27 @@ FILES = [
         "if any(not low <= known.get(symbol, low) <= high for",
         "if any(not low <= known.get(symbol, low) for",
         (f"{_LOADED}one_program_takes_all_sizes_of_a_range",),
+    ),
+    Mutation(
+        "a loaded bucket takes a size at which Python does something else",
+        "src/jitney/_export/padded_loaded.py",
+        "    return next((values for at, values in numbers if at == own), None)",
+        "    return next((values for at, values in numbers if at == own), numbers[0][1])",
+        (f"{_BUCKETS}a_size_at_which_python_does_something_else_is_not_taken",),
+    ),
+    Mutation(
+        "a loaded bucket takes its own size for the true one",
+        "src/jitney/_export/padded_loaded.py",
+        "np.asarray(sizes[name], np.int32) for name",
+        "np.asarray(max(sizes[name], told['sizes'][name][1]), np.int32) for name",
+        (f"{_BUCKETS}a_bucket_is_right_without_jitney_too",),
+    ),
+    Mutation(
+        "an array that a bucket is bound to may have another size",
+        "src/jitney/_export/sizes.py",
+        "    return all(size == _at(told, known) for size, told in axes)",
+        "    return all(size == _at(told, known) for size, told in axes[-1:])",
+        (f"{_BUCKETS}what_a_program_is_bound_to_keeps_its_size",),
     ),
     Mutation(
         "a float64 program is loaded into float32",

@@ -14,14 +14,14 @@ _VMAP = "tests/stages/test_vmap.py::test_"
 MUTATIONS = [
     Mutation(
         "what offers its numbers is static like any other object",
-        "src/jitney/_signature/array_likes.py",
+        "src/jitney/_values/array_likes.py",
         "    if any(hasattr(kind, name) for name in _PROTOCOLS):\n        return True\n",
         "    if any(hasattr(kind, name) for name in _PROTOCOLS):\n        return False\n",
         (f"{_LIKES}what_looks_like_an_array_is_refused_wherever_it_is",),
     ),
     Mutation(
         "what can be indexed, with a shape and a dtype, is static",
-        "src/jitney/_signature/array_likes.py",
+        "src/jitney/_values/array_likes.py",
         (
             "    return by_identity and (\n"
             '        hasattr(kind, "__getitem__") or not (is_plain(kind) and owner_of_class(kind) == "user")\n'
@@ -32,7 +32,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an array-like in an attribute is read",
-        "src/jitney/_signature/attribute_reads.py",
+        "src/jitney/_values/attribute_reads.py",
         "        for found in array_likes(part):\n",
         "        for found in ():\n",
         (f"{_LIKES}an_attribute_that_looks_like_an_array_is_refused_where_it_is_read",),
@@ -60,16 +60,16 @@ MUTATIONS = [
     ),
     Mutation(
         "a dict is copied by its own update",
-        "src/jitney/_signature/copies.py",
+        "src/jitney/_values/copies.py",
         "            base.__setitem__(twin, _member(key, copies), snapshot(part, copies))\n",
         "            twin.update({key: snapshot(part, copies)})\n",
         (f"{_COPIES}a_copy_holds_what_the_original_holds",),
     ),
     Mutation(
         "slots are no attributes",
-        "src/jitney/_signature/attributes.py",
-        'if "__slots__" in base.__dict__',
-        "if False",
+        "src/jitney/_values/attributes.py",
+        'if "__slots__" not in base.__dict__:',
+        "if True:",
         (
             f"{_COPIES}a_copy_holds_what_the_original_holds",
             f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys",
@@ -77,7 +77,7 @@ MUTATIONS = [
     ),
     Mutation(
         "values of the standard library are what their == says",
-        "src/jitney/_signature/construction.py",
+        "src/jitney/_values/construction.py",
         "    return owner is not object and owner.__module__",
         "    return False and owner.__module__",
         (f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys",),
@@ -126,7 +126,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a scratch of the body's own is an update",
-        "src/jitney/_signature/attribute_reads.py",
+        "src/jitney/_values/attribute_reads.py",
         "            self._scratch.add((id(value), name))\n",
         "",
         (
@@ -151,7 +151,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the line of a library stands where the user's belongs",
-        "src/jitney/_jax/jaxprs.py",
+        "src/jitney/_jax/programs/jaxprs.py",
         'function.rpartition("<locals>.")[2], held_at)',
         'function.rpartition("<locals>.")[2])',
         ("tests/axes/test_lines_of_libraries.py",),

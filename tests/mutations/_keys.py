@@ -36,35 +36,35 @@ _LAYOUT = "tests/view/test_layout.py::test_"
 KEYS = [
     Mutation(
         "True, 1 and 1.0 are one static value",
-        "src/jitney/_signature/static_values.py",
+        "src/jitney/_values/static_values.py",
         "    if kind in PLAIN:\n        return kind, value\n",
         "    if kind in PLAIN:\n        return value\n",
         (f"{_STATIC_KEYS}values_that_a_body_can_tell_apart_have_different_keys",),
     ),
     Mutation(
         "minus zero is zero",
-        "src/jitney/_signature/static_values.py",
+        "src/jitney/_values/static_values.py",
         "        return kind, value.hex()\n",
         "        return kind, value\n",
         (f"{_STATIC_KEYS}values_that_a_body_can_tell_apart_have_different_keys",),
     ),
     Mutation(
         "the order of a dict is no part of its key",
-        "src/jitney/_signature/static_values.py",
+        "src/jitney/_values/static_values.py",
         "items = base_of(value).items(value)",
         "items = sorted(base_of(value).items(value), key=repr)",
         (f"{_STATIC_KEYS}values_that_a_body_can_tell_apart_have_different_keys",),
     ),
     Mutation(
         "fields that are not compared count",
-        "src/jitney/_signature/static_values.py",
+        "src/jitney/_values/static_values.py",
         "compared = [field.name for field in fields if field.compare]",
         "compared = [field.name for field in fields]",
         (f"{_STATIC_KEYS}a_field_that_is_not_compared_is_not_in_the_key",),
     ),
     Mutation(
         "a list is handed on as it is",
-        "src/jitney/_signature/copies.py",
+        "src/jitney/_values/copies.py",
         "parts = [snapshot(part, copies) for part in base.__iter__(value)]",
         "parts = [*base.__iter__(value)]",
         (
@@ -105,7 +105,7 @@ KEYS = [
         "src/jitney/_program/core.py",
         "under = tuple(getattr(options, name) for name in OF_PROGRAMS)",
         "under = ()",
-        ("tests/test_switches.py::test_a_change_between_calls_takes_another_program",),
+        ("tests/host/test_switches.py::test_a_change_between_calls_takes_another_program",),
     ),
     Mutation(
         "what an object holds is not asked again",
@@ -276,7 +276,7 @@ WORDS = [
     ),
     Mutation(
         "a captured array that was changed in place is not compared",
-        "src/jitney/_jax/large_constants.py",
+        "src/jitney/_jax/programs/large_constants.py",
         "        if not held.keys() <= found or are_changed():",
         "        if not held.keys() <= found:",
         (f"{_CAPTURED}traces_that_jax_has_dropped_are_captured_anew",),
@@ -297,7 +297,7 @@ WORDS = [
     ),
     Mutation(
         "each captured array is an argument",
-        "src/jitney/_jax/large_constants.py",
+        "src/jitney/_jax/programs/large_constants.py",
         "        if _nbytes(var.aval) > LARGE:",
         "        if _nbytes(var.aval) > 0:",
         (f"{_CAPTURED}array_below_a_megabyte_is_a_constant",),

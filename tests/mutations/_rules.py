@@ -163,7 +163,7 @@ REFUSALS = [
     ),
     Mutation(
         "a chunk draws from its own first key",
-        "src/jitney/_jax/jaxprs.py",
+        "src/jitney/_jax/programs/jaxprs.py",
         '"random_bits": ("key<fry>",),',
         '"random_bits": ("key<fry>", "key<rbg>"),',
         (f"{_RANDOM}keys_of_its_own_for_each_element[draw-rbg]",),
@@ -233,6 +233,20 @@ MOVES = [
         "masked = walk.keep(x, dims, [axis], last)",
         "masked = x",
         (f"{_PADDED}padded_equals_exact[largest]",),
+    ),
+    Mutation(
+        "padding of top_k is a NaN on GPUs",
+        "src/jitney/_axes/rules/order.py",
+        "return lax.platform_dependent(x, cpu=by_value, default=by_keys)",
+        "return by_value(x)",
+        ("tests/axes/test_monoids.py::test_padding_of_top_k_is_no_nan_on_a_gpu",),
+    ),
+    Mutation(
+        "negative numbers keep their order as bits",
+        "src/jitney/_axes/rules/order.py",
+        "lax.select(is_negative, lax.bitwise_not(bits), bits | sign)",
+        "lax.select(is_negative, bits, bits | sign)",
+        ("tests/axes/test_monoids.py::test_the_keys_of_top_k_on_a_gpu_have_its_order[float32]",),
     ),
     Mutation(
         "reversed from the end of the bucket",

@@ -25,14 +25,14 @@ MUTATIONS = [
     ),
     Mutation(
         "an array that begins with equal numbers has equal numbers",
-        "src/jitney/_axes/symbolic/unify_numbers.py",
+        "src/jitney/_axes/unified/unify_numbers.py",
         "all(equal_bits(row, np.repeat(first, len(row))) for row in rows)",
         "all(equal_bits(row[:1], first) for row in rows)",
         (f"{_LOOKS}[NumPy]",),
     ),
     Mutation(
         "functions that are made anew at each size are the same",
-        "src/jitney/_axes/symbolic/unify_numbers.py",
+        "src/jitney/_axes/unified/unify_numbers.py",
         "        if equal:\n",
         "        if equal or callable(first):\n",
         (
@@ -42,21 +42,21 @@ MUTATIONS = [
     ),
     Mutation(
         "a check tells the size of the first trace",
-        "src/jitney/_axes/symbolic/unify_numbers.py",
+        "src/jitney/_axes/unified/unify_numbers.py",
         "if not is_same(map(messages_of, eqns)):",
         "if False:",
         (f"{_UNIFY}a_check_whose_message_tells_a_size_is_refused",),
     ),
     Mutation(
         "primitives of other packages are not expanded",
-        "src/jitney/_axes/symbolic/unify_traces.py",
+        "src/jitney/_axes/unified/unify_traces.py",
         "if not any(map(is_closed, equations(jaxpr))):",
         "if True:",
         (f"{_UNIFY}linear_solves_along_the_axis[value-tridiagonal]",),
     ),
     Mutation(
         "positions that Python computed are moves that differ",
-        "src/jitney/_axes/symbolic/compare_traces.py",
+        "src/jitney/_axes/unified/compare_traces.py",
         "            elif below.base is a and not a.is_known:\n",
         "            elif False:\n",
         (f"{_LOOKS}[a shuffle of NumPy's]",),
@@ -70,7 +70,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a callback may hold a size",
-        "src/jitney/_axes/symbolic/compare_traces.py",
+        "src/jitney/_axes/unified/compare_traces.py",
         "    return contents(value.params.get(name))",
         "    return name",
         ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),

@@ -11,8 +11,8 @@ RUNS = {
     "scan_steps": "jitney.scan_steps(lambda x: x + 1, 40, progress=True)(jnp.float32(0))",
 }
 TOTAL = """\
-import jitney._console
-jitney._console._REDRAWN_AFTER = 0
+import jitney._text.console
+jitney._text.console._REDRAWN_AFTER = 0
 
 @jitney.optimize
 def total(x: Float[Array, "n"]) -> Float[Array, ""]:

@@ -21,7 +21,7 @@ from examples._figures import record
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
-from jitney._jax.memory import text
+from jitney._jax.xla.memory import text
 from jitney._remat import NoneFits, Problem, choose, flops_text
 from jitney._remat.option import EVERYTHING
 

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from examples._figures import record
-from jitney._jax.hlo import collectives
+from jitney._jax.xla.hlo import collectives
 
 ROUNDS, STEPS, WIDTH = 10, 5, 128
 BATCHES = {"strong": 2048, "weak": 128}  # of all, and of each

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from examples._figures import record
-from jitney._jax.hlo import collectives
+from jitney._jax.xla.hlo import collectives
 
 ROUNDS, CALLS = 15, 50
 

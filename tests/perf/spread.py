@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from examples._figures import record
-from jitney._jax.hlo import collectives
+from jitney._jax.xla.hlo import collectives
 
 ROWS, FEATURES, HIDDEN, CHUNK = 131_072, 32, 128, 256
 P, NamedSharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding

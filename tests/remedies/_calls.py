@@ -29,8 +29,8 @@ N = array([1, 2, 3], np.int32)
 CHECK, KINDS, SIZES = "_contract/check.py", "_contract/kinds.py", "_contract/sizes.py"
 EXAMPLES, LIKES, STATICS = (
     "_program/examples.py",
-    "_signature/array_likes.py:numbers_of",
-    "_signature/static_values.py",
+    "_values/array_likes.py:numbers_of",
+    "_values/static_values.py",
 )
 
 
@@ -567,7 +567,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        "_signature/static_once.py:Static.__init__",
+        "_values/static_once.py:Static.__init__",
         "pass the value as it is",
         lambda: optimize(factor)(X, jitney.static(Keyed(2.0))),
         lambda: optimize(factor)(X, Keyed(2.0)),

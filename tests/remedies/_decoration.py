@@ -190,7 +190,7 @@ CASES = [
         )
     ),
     Remedy(
-        "_switches.py:read_settings",
+        "_host/switches.py:read_settings",
         "correct or remove `…`",
         lambda: jitney.configure(compiler="O3"),
         lambda: with_setting(compiler="default"),
@@ -204,7 +204,7 @@ CASES = [
         plainly(0),
     ),
     Remedy(
-        "_switches.py:_of_text",
+        "_host/switches.py:_of_text",
         "correct …, or unset it",
         lambda: with_variable("slow"),
         lambda: with_variable("fast"),
@@ -297,6 +297,12 @@ CASES = [
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),
     of_unit("", "keep one: the whole", {**TWO, "donate": "x"}, TWO),
     of_unit("", "keep one of the two", {**TWO, "memory": "1GiB"}, {"vmap": "b", "memory": "1GiB"}),
+    of_energy(
+        "",
+        "jitney.scan_steps(progress=True)` shows",
+        {"progress": True},
+        {"progress": True, "chunk": {"points": 2}},
+    ),
     # Against the signature.
     Remedy(
         "_program/core.py:_check_names",

@@ -9,6 +9,7 @@ import hashlib
 import json
 import pathlib
 import sys
+import warnings
 from unittest.mock import patch
 
 import equinox as eqx
@@ -235,7 +236,27 @@ def now():
     return loaded(total, X)(X)
 
 
+def at_each_size(*sizes):
+    """A function whose Python looks at its size, from a file of these sizes, at 6."""
+
+    @jitney.optimize(pad={"n": "pow2"})
+    def f(x: Float[Array, "n"]):
+        return x * 2 if x.shape[0] == 6 else x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jitney.errors.PaddingWarning)
+        f.export("f.jitney", sizes={"n": sizes})
+    return jitney.load("f.jitney")(NINE[:6])
+
+
 CASES = [
+    Remedy(
+        "_export/loaded.py:Loaded._without_numbers",
+        "export it for that size too",
+        lambda: at_each_size(5),
+        lambda: at_each_size(5, 6),
+        2 * NINE[:6],
+    ),
     Remedy(
         ASKED,
         "pass no example of that array",

@@ -223,7 +223,7 @@ CASES = [
         HOST**2,
     ),
     Remedy(
-        "_signature/static_values.py:_numbers",
+        "_values/static_values.py:_numbers",
         "pass `.to_numpy()` of it",
         lambda: optimize(scaled)(X, Table([1, 2])),
         lambda: optimize(scaled)(X, Table([1, 2]).to_numpy()),

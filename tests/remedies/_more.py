@@ -17,7 +17,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 import jitney
 import jitney.testing
-from jitney import _memory_samples, optimize, scan_steps
+from jitney import optimize, scan_steps
+from jitney._host import memory_samples
 from jitney._measured import call_peak
 from jitney.states import derived
 from tests._arrays import array
@@ -667,21 +668,21 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "write linear({...})",
         lambda: optimize(mean_square).linearize(X, ROWS)[1](X),
         lambda: optimize(mean_square).linearize(X, ROWS)[1]({"w": X, "x": ROWS}),
         lambda: jax.jvp(mean_square, (X, ROWS), (X, ROWS))[1],
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "or take the derivative with respect to one argument",
         lambda: optimize(mean_square).linearize(X, ROWS)[1](X),
         lambda: optimize(mean_square).linearize(X, ROWS, wrt="w")[1](X),
         lambda: jax.jvp(lambda w: mean_square(w, ROWS), (X,), (X,))[1],
     ),
     Remedy(
-        "_jax/linearized.py:Linear.__call__",
+        "_jax/programs/linearized.py:Linear.__call__",
         "map it with its directions: jax.vmap(lambda linear, x: linear(x))(linear, xs)",
         lambda: mapped_squares.linearize(ROWS, wrt="x")[1](ROWS),
         lambda: jax.vmap(lambda linear, x: linear(x))(
@@ -816,7 +817,7 @@ def after_a_higher_peak():
 def held_by_sources(count):
     """With the first sources alone."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_memory_samples, "_SOURCES", _memory_samples._SOURCES[:count])
+        patched.setattr(memory_samples, "_SOURCES", memory_samples._SOURCES[:count])
         jitney.testing.assert_memory(ten_megabytes, peak_mb=100)
 
 

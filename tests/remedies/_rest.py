@@ -465,7 +465,7 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_signature/array_likes.py:array_like_error",
+        "_values/array_likes.py:array_like_error",
         "name its argument in `static`",
         lambda: optimize(lambda x, s: x * s.factor)(X, Factor(2.0)),
         lambda: optimize(static="s")(lambda x, s: x * s.factor)(X, Factor(2.0)),
@@ -479,7 +479,7 @@ CASES = [
         2 * np.maximum(HOST, 0),
     ),
     Remedy(
-        "_signature/attribute_reads.py:AttributeReads.refuse_unreadable",
+        "_values/attribute_reads.py:AttributeReads.refuse_unreadable",
         "keep a list, a tuple or an array there",
         lambda: optimize(lambda x, r: x * next(r.numbers))(X, Reading(iter([2.0]))),
         lambda: optimize(lambda x, r: x * r.numbers[0])(X, Reading([2.0])),
@@ -539,7 +539,7 @@ CASES = [
         (ROWS**2).sum(0),
     ),
     Remedy(
-        "_switches.py:read_disabled",
+        "_host/switches.py:read_disabled",
         "correct or unset it",
         lambda: under_switch("perhaps"),
         lambda: under_switch("1"),
@@ -619,21 +619,21 @@ CASES = [
         4.0,
     ),
     Remedy(
-        "_signature/copies.py:_copied_object",
+        "_values/copies.py:_copied_object",
         "return arrays",
         lambda: optimize(lambda x: (2 * x, Bare()))(X),
         lambda: optimize(DOUBLE)(X),
         2 * HOST,
     ),
     Remedy(
-        "_signature/copies.py:_copied_object",
+        "_values/copies.py:_copied_object",
         "or a class that has a `__copy__`",
         lambda: optimize(lambda x: (2 * x, Bare()))(X),
         lambda: optimize(lambda x: (2 * x, Copied()))(X)[0],
         2 * HOST,
     ),
     Remedy(
-        "_signature/copies.py:_new",
+        "_values/copies.py:_new",
         "make it a … of its items",
         lambda: optimize(lambda x, date: x * date[0][0])(X, DATE),
         lambda: optimize(lambda x, date: x * date[0][0])(X, tuple(DATE)),

@@ -652,14 +652,14 @@ CASES = [
     ),
     # Directions.
     Remedy(
-        "_jax/linearized.py:fitting",
+        "_jax/programs/linearized.py:fitting",
         "build it with jax.tree.map",
         lambda: optimize(untyped).jvp(X, tangents={"x": [X]}),
         lambda: optimize(untyped).jvp(X, tangents={"x": jax.tree.map(jnp.ones_like, X)})[1],
         2 * HOST.sum(),
     ),
     Remedy(
-        "_jax/linearized.py:fitting",
+        "_jax/programs/linearized.py:fitting",
         "convert or reshape it",
         lambda: optimize(untyped).jvp(X, tangents={"x": X[:2]}),
         lambda: optimize(untyped).jvp(X, tangents={"x": jnp.resize(X[:2], 3)})[1],
@@ -769,7 +769,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        "_jax/memory.py:budget_of",
+        "_jax/xla/memory.py:budget_of",
         'write memory="2GiB"',
         lambda: jitney.analysis.strategy(optimize(total), X, memory="much"),
         lambda: jitney.analysis.strategy(optimize(total), X, memory="2GiB").axis[:0],

@@ -14,11 +14,12 @@ from jaxtyping import Array, Float
 
 import jitney
 from examples.gallery._card import SCHEME
-from jitney import _console, _svg
 from jitney._command.bench.growth import growths
 from jitney._command.bench.measuring import ProgramMemory, SizeRun
 from jitney._command.bench.plot import svg
-from jitney._console import html_of
+from jitney._text import console
+from jitney._text import svg as drawing
+from jitney._text.console import html_of
 from tests._arrays import array
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -61,7 +62,7 @@ THEMES = {
     "VS Code dark": (colour("#cccccc"), colour("#1f1f1f")),
     **{
         f"file, {name}": tuple(map(colour, re.findall(r"#\w+", css)))
-        for name, css in (("light", _svg._LIGHT), ("dark", _svg._DARK))
+        for name, css in (("light", drawing._LIGHT), ("dark", drawing._DARK))
     },
 }
 
@@ -150,7 +151,7 @@ def test_the_text_of_a_picture_can_be_read(drawn, kind, theme):
     for text in root.iter(f"{SVG}text"):
         soft = text.get("class") in ("soft", "code")
         below = ground_of(text, root, ground)
-        seen = over(ink, _svg.SOFT if soft else 1.0, below)
+        seen = over(ink, drawing.SOFT if soft else 1.0, below)
         if contrast(seen, below) < 4.5:
             poor.append((text.text, contrast(seen, below)))
     assert poor == []
@@ -165,7 +166,7 @@ def test_the_lines_of_a_picture_can_be_seen(drawn, kind, theme):
     poor = []
     for element, what in product(ElementTree.fromstring(drawn[kind]).iter(), ("fill", "stroke")):
         found = paint(element, what, ink)
-        is_area = what == "fill" and element.get("fill-opacity") == str(_svg.AREA)
+        is_area = what == "fill" and element.get("fill-opacity") == str(drawing.AREA)
         if found is not None and not is_area:
             ratio = contrast(over(*found, ground), ground)
             poor += [(element.tag, what, ratio)] if ratio < 3 else []
@@ -177,10 +178,10 @@ def test_the_coloured_text_of_a_table_can_be_read(theme):
     """Half of it is the colour of the page's text."""
     ink, ground = THEMES[theme]
     mixed = re.findall(r"\.(\w+) { color: color-mix\(in srgb, currentColor (\d+)%, (#\w+)\)", CSS)
-    assert len(mixed) == len(_console._MIXED)
+    assert len(mixed) == len(console._MIXED)
     for _, percent, text in mixed:
         assert contrast(over(ink, int(percent) / 100, colour(text)), ground) >= 4.5
-    assert contrast(over(ink, _svg.SOFT, ground), ground) >= 4.5
+    assert contrast(over(ink, drawing.SOFT, ground), ground) >= 4.5
 
 
 CSS = html_of("")

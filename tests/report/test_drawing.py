@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._svg import A
+from jitney._text.svg import A
 from tests._arrays import array
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 from rich.console import Console
 
 import jitney
-from jitney import JitneyWarning, _console, optimize, stream
+from jitney import JitneyWarning, optimize, stream
 from jitney._command.arguments import main
+from jitney._text import console
 from jitney.errors import ContractError
 from tests._arrays import array
 
@@ -228,7 +229,7 @@ def test_a_notebook_has_a_bar_that_is_empty_in_the_end(displayed, monkeypatch):
         return types.SimpleNamespace(update=update)
 
     monkeypatch.setattr(sys.modules["IPython.display"], "display", display)
-    monkeypatch.setattr(_console, "_REDRAWN_AFTER", 0)
+    monkeypatch.setattr(console, "_REDRAWN_AFTER", 0)
 
     @optimize
     def total(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -245,7 +246,7 @@ def test_a_notebook_has_a_bar_that_is_empty_in_the_end(displayed, monkeypatch):
     assert updates[-1]["text/html"] == ""
 
     displayed.clear()
-    monkeypatch.setattr(_console, "_REDRAWN_AFTER", 1e9)
+    monkeypatch.setattr(console, "_REDRAWN_AFTER", 1e9)
     stream(total, np.ones(24, np.float32), chunk={"n": 8})
     assert displayed == []
 

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitney import optimize
-from jitney._signature.copies import snapshot
-from jitney._signature.static_values import static_key
+from jitney._values.copies import snapshot
+from jitney._values.static_values import static_key
 from jitney.errors import StaticError
 from tests._examples import examples
 

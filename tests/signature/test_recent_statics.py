@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._signature.copies import snapshot
-from jitney._signature.recent_statics import RecentStatics, is_alike
-from jitney._signature.static_values import Opaque, static_key
+from jitney._values.copies import snapshot
+from jitney._values.recent_statics import RecentStatics, is_alike
+from jitney._values.static_values import Opaque, static_key
 from tests._arrays import array
 
 from .._examples import examples

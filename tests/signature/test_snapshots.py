@@ -8,8 +8,8 @@ import math
 import numpy as np
 from hypothesis import given, settings
 
-from jitney._signature.copies import snapshot
-from jitney._signature.static_values import static_key
+from jitney._values.copies import snapshot
+from jitney._values.static_values import static_key
 from tests._arrays import array
 from tests._examples import examples
 from tests.signature._static_values import (

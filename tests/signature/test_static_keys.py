@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import jitney
-from jitney._signature.static_values import Opaque, keyer_of, static_key
+from jitney._values.static_values import Opaque, keyer_of, static_key
 from jitney.errors import StaticError
 from tests._arrays import array, random_key, weak
 from tests._examples import examples

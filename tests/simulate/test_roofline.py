@@ -4,7 +4,7 @@ program.
 
 import pytest
 
-from jitney._jax.hlo_work import ProgramCost
+from jitney._jax.xla.hlo_work import ProgramCost
 from jitney._simulate.roofline import Links, links, seconds_of
 from jitney.simulation import Device
 

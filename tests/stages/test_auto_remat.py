@@ -282,6 +282,16 @@ def test_mapped_layers_with_rules_that_do_the_same_are_made_a_loop():
     )
 
 
+@pytest.mark.rest
+def test_residuals_of_a_loop_are_not_moved_to_the_host(monkeypatch):
+    """XLA for GPUs fails on it."""
+    monkeypatch.setattr("jitney._remat.problem.offload_obstacle", lambda: None)
+    options = problem(loop)[0].options()
+    assert any(option.saved == "offloaded" for option in options)
+    assert any(option.rolled for option in options)
+    assert not any(option.rolled and option.saved == "offloaded" for option in options)
+
+
 @pytest.mark.parametrize("fn", [loop, scanned])
 def test_saving_nothing_of_the_whole_is_no_option(fn):
     """It would compute everything again and hold it all at once."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Key
 
 from jitney import optimize
-from jitney._jax.jaxprs import equations, inside
+from jitney._jax.programs.jaxprs import equations, inside
 from jitney._stages import MappedChunks
 from jitney.errors import AxisError
 from tests._arrays import array

@@ -427,6 +427,27 @@ def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
         np.testing.assert_allclose(jax.jit(jax.grad(f))(X), jax.grad(body)(X), rtol=1e-5)
 
 
+TRANSFORMS = {
+    "vmap": lambda f, x: jax.vmap(f)(np.stack([x, x])),
+    "jvp": lambda f, x: jax.jvp(f, (x,), (x,))[1],
+    "grads": lambda f, x: jax.vmap(jax.grad(f))(np.stack([x, x])),
+}
+
+
+@pytest.mark.core("vmap-pad")
+@pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}], ids=["bare", "pad"])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_f64_under_a_transform_takes_an_array_of_numpy(name, options):
+    """JAX keeps it as it is, float64, in a trace that says float32."""
+
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.exp(x))
+
+    x = np.linspace(-1, 1, 5)
+    got = TRANSFORMS[name](optimize(total, precision="f64", **options), x)
+    np.testing.assert_allclose(got, TRANSFORMS[name](total, x), rtol=1e-6)
+
+
 @pytest.mark.rest
 def test_f64_of_which_an_outer_jit_can_lower_the_forward_derivative_warns():
     """JAX's error of the gradient comes when the call is over; the derivative forward is right."""

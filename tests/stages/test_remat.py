@@ -8,7 +8,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._jax.memory import text
+from jitney._jax.xla.memory import text
 from jitney.errors import OptionError
 from tests._arrays import array
 

@@ -29,7 +29,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         synced(handle)
 
-    monkeypatch.setattr("jitney._stream.resume.os.fsync", full)
+    monkeypatch.setattr("jitney._host.atomic_files.os.fsync", full)
     with pytest.warns(
         JitneyWarning,
         match=r"could not be written \(No space left on device\); the one from before stays",
@@ -54,7 +54,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
     path, data = tmp_path / "run", {"x": rows(100)}
     (tmp_path / "run2.unfinished-0").write_text("")
     with monkeypatch.context() as patch:
-        patch.setattr("jitney._stream.resume.os.fsync", killed)
+        patch.setattr("jitney._host.atomic_files.os.fsync", killed)
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(Stops):
             stream(

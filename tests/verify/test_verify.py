@@ -16,12 +16,12 @@ from jitney import _axes, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
 from jitney._body.plain import ProgramChange
+from jitney._host.switches import SETTINGS
 from jitney._precision import low_products as _autocast
 from jitney._sparsity.directions import Linearized
 from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import CompiledSteps
-from jitney._switches import SETTINGS
 from jitney._verify.difference import Allowed, compare_results
 from jitney.errors import VerificationError
 from tests._arrays import array

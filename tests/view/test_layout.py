@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 import jitney._program.core
 import jitney._view.layout
 from jitney import optimize
-from jitney._signature.static_values import static_key
+from jitney._values.static_values import static_key
 from jitney._view.layout import aval_parts
 from tests._arrays import array, weak
 from tests._examples import examples

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._signature.copies import snapshot
+from jitney._values.copies import snapshot
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed
 from jitney._view.result_codegen import builder, holds_modules

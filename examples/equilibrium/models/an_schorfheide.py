@@ -5,8 +5,8 @@ it.
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point
+from .._model import Model
+from .._variables import Point
 
 Number = Float[Array, ""] | float
 

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point, derived
+from .._model import Model
+from .._variables import Point, derived
 
 
 class Params(eqx.Module):

@@ -5,8 +5,8 @@ Cycle", chapter 3), in deviations.
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point
+from .._model import Model
+from .._variables import Point
 
 Number = Float[Array, ""] | float
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point, derived
+from .._model import Model
+from .._variables import Point, derived
 
 Number = Float[Array, ""] | float
 

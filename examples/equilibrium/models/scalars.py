@@ -6,9 +6,9 @@ from typing import Any
 
 from jax.numpy import exp
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point, derived
-from examples.equilibrium.models.sectors import SECTORS
+from .._model import Model
+from .._variables import Point, derived
+from .sectors import SECTORS
 
 CONTROLS = {"inv": 0.15, "y": 0.75, "mp": 0.15, "q": 1.0, "ret": 1.04}
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from examples.equilibrium._model import Model
-from examples.equilibrium._variables import Point, derived
+from .._model import Model
+from .._variables import Point, derived
 
 SECTORS = 14
 Sector = Float[Array, "sector"] | Float[np.ndarray, "sector"]

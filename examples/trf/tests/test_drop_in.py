@@ -7,8 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
+import scipy.sparse.linalg
 
-from examples.trf import drop_in
+from examples.trf import _scipys, drop_in
 from examples.trf._program import programs
 
 T = np.linspace(0, 4, 40)
@@ -132,3 +134,46 @@ def test_random_numbers_in_a_model_are_not_frozen():
 
     with pytest.warns(drop_in.NotTraced, match="other numbers"):
         drop_in.least_squares(noisy, [0.0, 0.0], max_nfev=3)
+
+
+def broyden(x):
+    f = (3 - x) * x + 1
+    f[1:] -= x[:-1]
+    f[:-1] -= 2 * x[1:]
+    return f
+
+
+def its_jacobian(x):
+    ones = np.ones(x.size - 1)
+    return scipy.sparse.diags_array([-ones, 3 - 2 * x, -2 * ones], offsets=(-1, 0, 1)).tocsr()
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("given", ["sparse", "operator", "sparsity"])
+def test_a_sparse_problem_takes_scipys_steps(given, monkeypatch):
+    """By products, and no dense Jacobian on the way."""
+    monkeypatch.setattr(_scipys, "_raw", None)
+    monkeypatch.setattr(_scipys, "_dense", None)
+    options = {"tr_solver": "lsmr"}
+    if given == "sparsity":
+        options["jac_sparsity"] = its_jacobian(np.ones(200)) != 0
+    else:
+        loose = scipy.sparse.linalg.aslinearoperator if given == "operator" else (lambda J: J)
+        options["jac"] = lambda x: loose(its_jacobian(x))
+    got = drop_in.least_squares(broyden, np.full(200, -1.0), **options)
+    want = scipy.optimize.least_squares(broyden, np.full(200, -1.0), **options)
+    assert (got.nfev, got.status) == (want.nfev, want.status)
+    np.testing.assert_allclose(got.x, want.x, atol=1e-8)
+    np.testing.assert_allclose(got.grad, want.grad, atol=1e-8)
+    along = np.cos(np.arange(200))
+    np.testing.assert_allclose(got.jac @ along, want.jac @ along, atol=1e-6)
+
+
+@pytest.mark.rest
+def test_a_sparse_jacobian_that_is_not_the_derivative_is_taken_as_given():
+    """As SciPy takes it: more steps, the same end."""
+    options = {"jac": lambda x: 1.2 * its_jacobian(x), "tr_solver": "lsmr"}
+    got = drop_in.least_squares(broyden, np.full(30, -1.0), **options)
+    want = scipy.optimize.least_squares(broyden, np.full(30, -1.0), **options)
+    assert got.nfev > scipy.optimize.least_squares(broyden, np.full(30, -1.0)).nfev
+    np.testing.assert_allclose(got.x, want.x, atol=1e-6)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import OptionError
 from .._interface.derivatives import Derivative, program_of_call
-from .._jax.hlo import HloCollective, collectives
 from .._jax.mesh import mesh_text
+from .._jax.xla.hlo import HloCollective, collectives
 from .._owners import public
 from .._program.runners.padded_calls import PaddedCalls
 from .._program.tolerance import with_policy

@@ -10,7 +10,7 @@ import jax
 
 from .._errors import DerivativeError
 from .._interface.derivatives import Derivative, argument_names, check_names, program_of
-from .._jax.memory import budget_of
+from .._jax.xla.memory import budget_of
 from .._owners import public
 from .._remat import MeasuredOption, NoneFits, Problem, choose, frontier_of, offload_obstacle
 from .._report.frontier import Frontier, Saving

@@ -12,7 +12,7 @@ import jax
 
 from .._errors import AxisError, ContractError
 from .._interface.derivatives import Derivative, program_of_call
-from .._jax.memory import Fit, Misfit, budget_of, fit, text
+from .._jax.xla.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
 from .._report.strategy import Strategy, Way
 from .._signature.options import AUTO

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from .refusal import Refused as Refused
     from .rule import Use as Use
     from .sequential_vmap import map_sequentially as map_sequentially
-    from .symbolic.choices import Choices as Choices
-    from .symbolic.choices import shared_choice as shared_choice
     from .symbolic.scope import at_any_size as at_any_size
     from .symbolic.scope import ranges_at_hand as ranges_at_hand
     from .symbolic.symbolic_trace import SymbolicProgram as SymbolicProgram
     from .symbolic.symbolic_trace import trace as trace
+    from .unified.choices import Choices as Choices
+    from .unified.choices import shared_choice as shared_choice
     from .uses import demand as demand
     from .uses import uses_of as uses_of
     from .x64 import is_wide as is_wide
@@ -102,10 +102,10 @@ else:
             "demand": "uses",
             "uses_of": "uses",
             "is_wide": "x64",
-            "Choices": "symbolic.choices",
+            "Choices": "unified.choices",
             "SymbolicProgram": "symbolic.symbolic_trace",
             "at_any_size": "symbolic.scope",
-            "shared_choice": "symbolic.choices",
+            "shared_choice": "unified.choices",
             "ranges_at_hand": "symbolic.scope",
             "trace": "symbolic.symbolic_trace",
         },

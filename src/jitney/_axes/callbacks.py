@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import jax
 
 from .._jax.equinox_checks import Insides, is_callback, is_of_check
-from .._jax.jaxprs import effectful_equations, open_jaxpr, programs, source_of
-from .._jax.primitives import CALLBACKS
+from .._jax.programs.jaxprs import effectful_equations, open_jaxpr, programs, source_of
+from .._jax.programs.primitives import CALLBACKS
 from .._jax.typed import AnyJaxpr
 from .interpreter import Op, PaddedInterpreter, zero_results
 from .refusal import Refused

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .._jax.jaxprs import equations, source_of
+from .._jax.programs.jaxprs import equations, source_of
 from .._jax.trees import Tracer, issubdtype
 from .._jax.typed import AnyJaxpr, ClosedJaxpr
 from .refusal import ClosesOver, Refused

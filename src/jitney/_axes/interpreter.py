@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._jax.evaluation import interpret
-from .._jax.jaxprs import inside, open_jaxpr, programs, rebind, source_of
-from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.programs.evaluation import interpret
+from .._jax.programs.jaxprs import inside, open_jaxpr, programs, rebind, source_of
+from .._jax.programs.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe

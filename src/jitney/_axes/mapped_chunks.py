@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.evaluation import (
+from .._jax.programs.evaluation import (
     Const,
     Ref,
     as_const,
@@ -24,7 +24,7 @@ from .._jax.evaluation import (
     number_results,
     values_at,
 )
-from .._jax.jaxprs import (
+from .._jax.programs.jaxprs import (
     draws_jointly,
     equations,
     maps_jointly,
@@ -33,7 +33,8 @@ from .._jax.jaxprs import (
     runs,
     source_of,
 )
-from .._jax.primitives import CALLBACKS, HOLDERS
+from .._jax.programs.primitives import CALLBACKS, HOLDERS
+from .._jax.ticks import Ticks
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
 from .rules import RULES
@@ -126,6 +127,7 @@ def map_in_chunks(
     dims: Dims,
     size: int,
     width: int,
+    progress: str | None = None,
 ) -> list[jax.Array]:
     """Map the program of one element over an axis with the results of `jax.vmap`, chunk by chunk.
 
@@ -138,10 +140,12 @@ def map_in_chunks(
         dims: Where they have it.
         size: The size of the axis, more than a chunk.
         width: Elements of a chunk, at most.
+        progress: Name of the bar that shows how many chunks are done; None for none.
     """
     hoisted = _Hoisted.of(program, arrays, dims)
     width = balanced(size, width)
     count = -(-size // width)
+    ticks = None if progress is None else Ticks(progress, count, "chunks")
     positions = {i: dim for i, dim in enumerate(dims) if dim is not None}
     movable = {i: as_bits(arrays[i]) for i in positions}
     mapped = jax.vmap(hoisted.element, in_axes=(*positions.values(),))
@@ -169,6 +173,8 @@ def map_in_chunks(
                 )
             parts.append(from_bits(part, arrays[i].dtype))
         results = mapped(*parts)
+        if ticks is not None:
+            ticks.trace(number + np.int32(1))
         dtypes[:] = [x.dtype for x in results]
         return None, [as_bits(x) for x in results]
 

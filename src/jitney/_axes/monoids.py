@@ -80,10 +80,8 @@ def last_in_order(dtype: DType) -> NumPyArray:
     XLA may compare the payloads of such NaNs as well (jax 0.12.0.1, and 0.10.2 in float16), so all
     payload bits are set. Dtypes with a single NaN (`fnuz`) encode it as -0.0, and order it last.
     """
-    if not dtypes.issubdtype(dtype, np.floating):
-        return lowest(dtype)
     # float8_e8m0fnu has no sign.
-    if not is_ordered(dtype):
+    if not dtypes.issubdtype(dtype, np.floating) or not is_ordered(dtype):
         return lowest(dtype)
 
     # All bits set is a negative NaN in IEEE formats of whole bytes.

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from .._jax.jaxprs import is_literal, open_jaxpr, programs
-from .._jax.primitives import CALLS
+from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs
+from .._jax.programs.primitives import CALLS
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Atom, ClosedJaxpr, Var
 from .derivative import Derivative, with_derivative

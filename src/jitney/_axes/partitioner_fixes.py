@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.evaluation import interpret
-from .._jax.jaxprs import abstract, equations, inside, open_jaxpr, rebind
-from .._jax.primitives import HOLDERS
+from .._jax.programs.evaluation import interpret
+from .._jax.programs.jaxprs import abstract, equations, inside, open_jaxpr, rebind
+from .._jax.programs.primitives import HOLDERS
 from .._jax.typed import JaxprEqn
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from .._jax.jaxprs import calls_back
+from .._jax.programs.jaxprs import calls_back
 from .._jax.typed import DType
 from .low_bits import as_bits, from_bits
 from .typed_jax import jnp, lax, make_jaxpr

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from .._jax.jaxprs import open_jaxpr
-from .._jax.primitives import public_name
+from .._jax.programs.jaxprs import open_jaxpr
+from .._jax.programs.primitives import public_name
 from .._jax.typed import AnyJaxpr
 from .dims import is_countable
 from .interpreter import Op, Ranges, grows, mentions

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 import jax
 import numpy as np
 
-from .._jax.jaxprs import open_jaxpr, programs
+from .._jax.programs.jaxprs import open_jaxpr, programs
 from .._jax.settings import x64_is_on
 from .._jax.typed import Atom, JaxprEqn
 

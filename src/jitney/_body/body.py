@@ -28,22 +28,22 @@ from .._contract.sizes import AxisBindings
 from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import AnnotationWarning, UpdateWarning
+from .._host.own_time import OWN_TIME
 from .._jax.copies import CopyPool
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._jax.typed import AnyMesh
-from .._own_time import OWN_TIME
 from .._owners import users_level
 from .._precision import Policy
-from .._signature.attribute_reads import Statics
-from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
-from .._signature.static_values import Unkeyed
 from .._stages import Fill, Mask, Vmap
 from .._stages.derive import Derived, with_numbers
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
+from .._values.attribute_reads import Statics
+from .._values.copies import Copies, snapshot
+from .._values.static_values import Unkeyed
 from .._view.field_axes import InField, axes_in_fields, with_fields
 from .._view.layout import Layout
 from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint

@@ -13,14 +13,14 @@ from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import AuthorContext
 from .._errors import Where
-from .._jax.compiler import options_of
 from .._jax.debug_names import Flat, rename
+from .._jax.xla.compiler import options_of
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
-from .._signature.static_values import has_hash
 from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
+from .._values.static_values import has_hash
 from .._view.field_axes import declared_axes
 from .trace_log import TraceLog
 

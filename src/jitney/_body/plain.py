@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._jax.compiler import options_of
 from .._jax.user_contexts import PLAIN
+from .._jax.xla.compiler import options_of
 from .._signature.options import Options, policy_of, tolerance_of
 from .._stages.derive import Derived
 
@@ -85,6 +85,7 @@ def plain_options(options: Options) -> Options:
         verify=False,
         workers=None,
         auto=False,
+        progress=False,
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from .._errors import Where, format_error, shortlist
 from .._jax.trees import Path, tree_flatten_with_path
 from .._signature.binding import Binder
-from .._signature.mutable_objects import state
-from .._signature.static_values import Unkeyed, static_key
+from .._values.mutable_objects import state
+from .._values.static_values import Unkeyed, static_key
 from .._view.layout import name_of
 from .._view.static_fields import loose_parts
 

@@ -28,8 +28,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from .._jax.equinox_checks import Insides, calls_equinox, is_callback, message_index, raising
-from .._jax.evaluation import interpret
-from .._jax.jaxprs import (
+from .._jax.mesh import explicit_mesh
+from .._jax.programs.evaluation import interpret
+from .._jax.programs.jaxprs import (
     effectful_equations,
     open_jaxpr,
     rebind,
@@ -39,8 +40,7 @@ from .._jax.jaxprs import (
     standing_at,
     while_parts,
 )
-from .._jax.mesh import explicit_mesh
-from .._jax.primitives import PLAIN_CALLS, REMATS
+from .._jax.programs.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, issubdtype
 from .._jax.typed import AnyJaxpr, Atom, Aval, JaxprEqn
 from .liveness import Liveness, Used, is_empty

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from jax.dtypes import float0
 
-from .._jax.jaxprs import is_literal, open_jaxpr, runs, scan_parts
+from .._jax.programs.jaxprs import is_literal, open_jaxpr, runs, scan_parts
 from .._jax.trees import extended, issubdtype
 from .._jax.typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn
 

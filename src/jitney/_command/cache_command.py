@@ -152,7 +152,7 @@ def _format_entries(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
             for e in kept
         ]
         return json.dumps({"programs": data}, indent=1) + "\n"
-    from .._console import figures, text_of
+    from .._text.console import figures, text_of
 
     rows = [
         ("program", "last used", "size"),

@@ -77,10 +77,10 @@ def _address(text: str) -> tuple[str, str]:
 
 def _text(file: Path, seconds: float) -> str:
     """Tables of a captured file, and what to open it with."""
-    from .._console import figures, text_of
     from .._measured.annotations import CALLED, COMPILED
     from .._measured.profile_figures import figures as figures_of
     from .._measured.trace_file import read
+    from .._text.console import figures, text_of
 
     found = figures_of(read(file, (CALLED, COMPILED)))
     programs = [

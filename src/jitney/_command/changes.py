@@ -30,8 +30,8 @@ import jax.scipy.special
 import jax.scipy.stats
 
 from .._errors import shortlist
-from .._json import Record
 from .._owners import short
+from .._text.json import Record
 from .findings.annotated_axes import annotated_axes
 from .findings.call_arguments import argument_changes
 from .findings.change import ProposedChange

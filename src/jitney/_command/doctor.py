@@ -20,10 +20,10 @@ from typing import Any
 import jax
 
 from .._errors import JitneyWarning, plural
+from .._host.limits import Host
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged_entries
 from .._jax.settings import x64_is_on
-from .._limits import Host
 from .._version import __version__
 from . import faults, gpus, machine, measured
 from .checks import Check
@@ -64,7 +64,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
 
 
 def _format_checks(checks: list[Check]) -> str:
-    from .._console import table, text_of
+    from .._text.console import table, text_of
 
     rows = [
         [(check.state, _STYLE[check.state]), (check.name, ""), (check.value, "")]
@@ -103,7 +103,12 @@ def _devices() -> Check:
     try:
         devices = jax.devices()
     except RuntimeError as error:
-        return Check("devices", str(error).strip().splitlines()[0], "fail", "export JAX_PLATFORMS=")
+        return Check(
+            "devices",
+            str(error).strip().splitlines()[0],
+            "fail",
+            "export JAX_PLATFORMS=",
+        )
     data = [
         {"id": each.id, "platform": each.platform, "kind": each.device_kind, "memory": _bytes(each)}
         for each in devices

@@ -1,7 +1,7 @@
 """Versions that have to fit for NVIDIA GPUs: driver, CUDA, the plugin of JAX and jaxlib.
 
-Untested on a machine with a GPU: the rules are those of JAX's installation guide, and tests give
-them versions.
+The rules are those of JAX's installation guide, and tests give them versions; tried on a machine
+with an H200, a driver 580 and JAX's plugin for CUDA 13.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _LIBRARIES = (
     "nvidia-cudnn-cu12",
     "nvidia-cudnn-cu13",
 )
+# Parts of CUDA that pip installs for the plugin.
+_SHADOWED = ("libcudart", "libcublas", "libcudnn", "libcusolver", "libcusparse", "libcufft")
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -35,13 +37,13 @@ class Installed:
         driver: Version of NVIDIA's driver; None if there is none.
         jaxlib: Version of jaxlib.
         packages: Versions of the plugins and of NVIDIA's libraries, by package.
-        library_path: Value of `LD_LIBRARY_PATH`.
+        shadowing: Libraries on `LD_LIBRARY_PATH` that come before those of pip.
     """
 
     driver: str | None
     jaxlib: str | None
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
-    library_path: str = ""
+    shadowing: tuple[str, ...] = ()
 
     @property
     def cudas(self) -> list[str]:
@@ -54,7 +56,20 @@ def installed() -> Installed:
     found = {name: _version(name) for name in (*_PLUGINS, *_LIBRARIES)}
     packages = {name: version for name, version in found.items() if version is not None}
     path = os.environ.get("LD_LIBRARY_PATH", "")
-    return Installed(_driver(), _version("jaxlib"), packages, path)
+    return Installed(_driver(), _version("jaxlib"), packages, shadowing(path))
+
+
+def shadowing(path: str) -> tuple[str, ...]:
+    """Return the CUDA libraries in the folders of a path. The driver's own (`libcuda.so`) are not
+    among them: containers have these in a folder that has to stay on the path.
+    """
+    folders = [Path(folder) for folder in path.split(os.pathsep) if folder]
+    return tuple(
+        str(found)
+        for folder in folders
+        for name in _SHADOWED
+        for found in sorted(folder.glob(f"{name}.so*"))[:1]
+    )
 
 
 def _version(package: str) -> str | None:
@@ -109,5 +124,9 @@ def _misfits(here: Installed) -> Iterator[tuple[str, str]]:
             mends = f'python -m pip install --upgrade "jax[cuda{older[-1]}]"' if older else ""
             yield f"CUDA {cuda} needs a driver from {least} on", mends or "update the driver"
     # Libraries on this path come before those that pip installed for the plugin.
-    if here.cudas and re.search("cuda|cudnn|nvidia", here.library_path, re.IGNORECASE):
-        yield "LD_LIBRARY_PATH has other CUDA libraries", "unset LD_LIBRARY_PATH"
+    if here.cudas and here.shadowing:
+        folder = Path(here.shadowing[0]).parent
+        yield (
+            f"LD_LIBRARY_PATH has other CUDA libraries, as {here.shadowing[0]}",
+            f"take {folder} off LD_LIBRARY_PATH",
+        )

@@ -20,8 +20,8 @@ from typing import Literal
 
 from .._diagnosis.counters import COMPILED, LOWERED, TRACED
 from .._diagnosis.jax_work import Phase, Watch
-from .._json import Record
 from .._owners import owner, short
+from .._text.json import Record
 from .findings.own import decorated_places
 
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
@@ -292,7 +292,12 @@ def read_events(events: Sequence[Mapping[str, object]], began: float) -> JaxLog:
     reader = _LogReader(began, decorated_places())
     for event in events:
         reader.read(event)
-    return JaxLog(tuple(reader.compiled), reader.watch, reader.seconds, _outermost(reader.spans))
+    return JaxLog(
+        tuple(reader.compiled),
+        reader.watch,
+        reader.seconds,
+        _outermost(reader.spans),
+    )
 
 
 def _outermost(

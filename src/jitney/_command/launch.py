@@ -35,8 +35,8 @@ from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .._json import Data
-    from .._memory_samples import Peak, Sampler
+    from .._host.memory_samples import Peak, Sampler
+    from .._text.json import Data
 
 
 # Python 3.14 clears `__file__` of the main module before it shows an error.
@@ -78,7 +78,7 @@ class Recording:
         decorated: Facts about jitney's functions in the program.
         own: Causes of their traces, with remedies.
         lines: Recorder of `findings/lines.py`.
-        memory: Sampler of `_memory_samples.py`; None where memory is not watched.
+        memory: Sampler of `_host/memory_samples.py`; None where memory is not watched.
         seen: Its record, when the program is over.
         unexplained: A sentence if JAX cannot explain traces here, else empty.
     """
@@ -316,7 +316,7 @@ def _watch_memory(budget: int) -> Sampler:
             f" {budget / 2**20:,.0f} MiB, at {file}:{line} ({function}).\n"
         )
 
-    sampler: Sampler = _import_by_path("../_memory_samples").Sampler(budget, over)
+    sampler: Sampler = _import_by_path("../_host/memory_samples").Sampler(budget, over)
     sampler.start()
     return sampler
 

@@ -1,6 +1,6 @@
 """`monitor`: utilisation, memory and temperature of the machine at an interval.
 
-Figures of GPUs are those of NVML, through nvidia-ml-py, and untested on a machine with a GPU.
+Figures of GPUs are those of NVML, through nvidia-ml-py (tried on an H200, driver 580).
 Those of the machine come from Linux's `/proc` and `/sys`, or from psutil. What cannot be had is
 named once, at the beginning.
 """
@@ -18,17 +18,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TextIO
+from typing import TextIO, cast
 
 from .._errors import OptionError
-from .._json import Data
-from .._limits import host_memory
+from .._host.limits import host_memory
+from .._text.json import Data
 
 _WHERE = "python -m jitney monitor"
 _STAT = Path("/proc/stat")
 _SENSORS = Path("/sys/class/thermal")
 # Columns of `/proc/stat` in which a core is idle: idle, and waiting for a disk.
 _IDLE = (3, 4)
+# NVML's `nvmlClocksEventReasons`. An idle GPU (1) and clocks that an application asked for (2) are
+# no throttling.
+_SLOWED = {
+    0x4: "power cap",
+    0x8: "hardware",
+    0x10: "sync boost",
+    0x20: "heat",
+    0x40: "heat, by hardware",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
 _INSTALL = 'python -m pip install "jitney[monitor]"'
 
 
@@ -173,15 +184,21 @@ def _gpu(nvml: ModuleType, device: object) -> Data:
             return None
 
     used, memory = figure("nvmlDeviceGetUtilizationRates"), figure("nvmlDeviceGetMemoryInfo")
-    watts = figure("nvmlDeviceGetPowerUsage")
+    milliwatts = figure("nvmlDeviceGetPowerUsage")
+    slowed = figure("nvmlDeviceGetCurrentClocksThrottleReasons")
     return {
         "used": None if used is None else f"{vars_of(used, 'gpu')}%",
         "memory_bytes": None if memory is None else vars_of(memory, "used"),
         "of_bytes": None if memory is None else vars_of(memory, "total"),
         "celsius": figure("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
-        "milliwatt": watts,
-        "throttled": figure("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        "watts": None if milliwatts is None else round(cast("int", milliwatts) / 1000),
+        "throttled": None if slowed is None else _reasons(cast("int", slowed)),
     }
+
+
+def _reasons(bits: int) -> str:
+    """Return why the clocks are slowed, in words, or "no"."""
+    return ", ".join(word for bit, word in _SLOWED.items() if bits & bit) or "no"
 
 
 def vars_of(figures: object, name: str) -> int:

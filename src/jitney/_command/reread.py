@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from .._errors import OptionError
-from .._json import Data
+from .._text.json import Data
 from .run_report import UNSEEN, write
 
 _WHERE = "python -m jitney report"

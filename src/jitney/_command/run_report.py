@@ -21,7 +21,7 @@ from .._diagnosis.memory_course import (
     course,
     place_of_frames,
 )
-from .._json import Data
+from .._text.json import Data
 from .changes import changes
 from .findings.call_arguments import with_transfer_seconds
 from .findings.change import ProposedChange, saves
@@ -138,7 +138,7 @@ class RunReport:
         }
 
     def __str__(self) -> str:
-        from .._console import figures, table, text_of
+        from .._text.console import figures, table, text_of
 
         phases = self.phases()
         rows = [[(name, "cyan"), (f"{seconds:.2f} s", "")] for name, seconds in phases.items()]

@@ -61,7 +61,7 @@ def _budget(where: str, watched: object, typed: str | None) -> str:
         return ""
     # Imported here, since mistakes of the command line are shown without them.
     from .._extent import AUTO, parsed_bytes
-    from .._limits import host_memory
+    from .._host.limits import host_memory
 
     if typed is None:
         return str(int(_SHARE * host_memory()[0]))

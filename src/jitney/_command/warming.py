@@ -24,7 +24,7 @@ from .._diagnosis.jax_work import watch
 from .._errors import JitneyError, OptionError
 from .._interface.program import Program
 from .._jax.compile_cache import cache
-from .._json import Data
+from .._text.json import Data
 
 _KEYS = {"function", "sizes"}
 _SHAPE = (

@@ -116,7 +116,14 @@ def _fit_array(
             f"cast it with `.astype(...)`, or annotate `{suggest(value.dtype)}[Array, ...]`.",
             "J212",
         )
-    return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
+    return fit_shape(
+        hint,
+        value.shape,
+        repr(path),
+        scope.sizes,
+        scope.arguments,
+        scope.leaf,
+    )
 
 
 def _in_32_bits(

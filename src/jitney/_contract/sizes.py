@@ -103,7 +103,16 @@ def fit_shape(
     if pairs is None:
         return _wrong_rank(hint, shape, who)
     for dim, axis in pairs:
-        problem = _fit_axis(dim, shape[axis], axis, who, hint.text, sizes, arguments, leaf)
+        problem = _fit_axis(
+            dim,
+            shape[axis],
+            axis,
+            who,
+            hint.text,
+            sizes,
+            arguments,
+            leaf,
+        )
         if problem is not None:
             return problem
     if middle is None:

@@ -18,13 +18,13 @@ import jax
 
 from .._errors import OptionError, SettingWarning, format_error
 from .._extent import parsed_bytes
+from .._host.limits import allowed_cores
+from .._host.switches import SETTINGS, read_settings
 from .._jax.compile_cache import cache as _cache
-from .._jax.memory import MOST
 from .._jax.settings import platforms_setting
 from .._jax.trees import is_number, is_whole
-from .._limits import allowed_cores
+from .._jax.xla.memory import MOST
 from .._owners import public, users_level
-from .._switches import SETTINGS, read_settings
 from .attach import read_port, read_signal, report_at, serve
 
 _THREADS = "PJRT_NPROC"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._jax.memory import MOST
-from .._jax.memory import text as bytes_text
-from .._limits import HostLimit, cores, host_memory
+from .._host.limits import HostLimit, cores, host_memory
+from .._jax.xla.memory import MOST
+from .._jax.xla.memory import text as bytes_text
 from .._owners import public
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 from .configure import requested_threads
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Machine(Shown):
         return min(self.cores, key=lambda limit: limit.value)
 
     def __rich__(self) -> Table:
-        from .._console import figures
+        from .._text.console import figures
 
         # XLA's default number of threads is the affinity, whatever the other limits are.
         limit, seen = (

@@ -39,7 +39,7 @@ from .._jax.trees import tree_map
 from .._jax.typed import DType
 from .._owners import public
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,7 +86,7 @@ class Schedule(Shown):
         return waits / (self.stages * self.ticks)
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         def cell(microbatch: int | None) -> str:
             return " ." if microbatch is None else f"{microbatch % 100:2d}"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, keystr, tree_flatten_with_path
+from .._jax.xla.memory import text as bytes_text
 from .._owners import public
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,7 +54,7 @@ class Placement(Shown):
     bytes: dict[str, int]
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         rows = [
             [

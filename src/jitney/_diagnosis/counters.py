@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._errors import plural
+from .._host.own_time import OWN_TIME
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 from .cause import Cause
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Stats(Shown):
         return _rebuild_stats, (figures, self._computed_advice)
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         rows = [
             ("calls", f"{self.calls}: {self.hits} in-process hits, {self.eager} eager"),

@@ -319,7 +319,14 @@ def _user_function(fn: object) -> Any:
 def _in_words(record: TraceRecord) -> TraceRecord:
     """Copy of a record that keeps nothing alive of the call."""
     static = tuple((path, weak_stand_in(value)) for path, value in record.static)
-    return replace(record, static=static, fields=(), tree=(), plan=None, keys=None)
+    return replace(
+        record,
+        static=static,
+        fields=(),
+        tree=(),
+        plan=None,
+        keys=None,
+    )
 
 
 def _line(fn: Callable[..., object], asked: AuthorContext) -> Hashable | None:

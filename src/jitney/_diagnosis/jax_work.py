@@ -23,7 +23,7 @@ import jax
 from .._errors import CompileError
 from .._owners import shorten, users_place
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
 from .memory_course import MemoryCourse, MemoryWatch, read_budget
 
@@ -221,7 +221,7 @@ class Watch(Shown):
         return self._table() if memory is None else Group(self._table(), "", memory)
 
     def _table(self) -> Table:
-        from .._console import figures
+        from .._text.console import figures
 
         work = self.work
         told = [

@@ -1,7 +1,7 @@
 """Course of memory over a run, and its peaks, with the lines of the program where they were.
 
 `jitney.watch(memory=True)` and `python -m jitney run --memory` both show it. The figures come from
-the sampler in `_memory_samples.py`; here they get places, a text and a picture.
+the sampler in `_host/memory_samples.py`; here they get places, a text and a picture.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import jax
 
 from .._errors import MemoryWarning, OptionError, format_error
 from .._extent import AUTO, parsed_bytes
-from .._jax.memory import text
-from .._json import Data, Record
-from .._memory_samples import Frame, Peak, Sampler
+from .._host.memory_samples import Frame, Peak, Sampler
+from .._jax.xla.memory import text
 from .._owners import is_users, short
 from .._public import public_in
-from .._shown import Shown
-from .._svg import FRAME, A, B, Picture, picture, words
+from .._text.json import Data, Record
+from .._text.shown import Shown
+from .._text.svg import FRAME, A, B, Picture, picture, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -111,12 +111,12 @@ class MemoryCourse(Shown):
         return draw(self.to_dict())
 
     def _repr_html_(self) -> str:
-        from .._console import html_of
+        from .._text.console import html_of
 
         return self.svg() + html_of(self)
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         rows = [[(name, ""), (value, "bold"), (more, "")] for name, value, more in self._lines()]
         return table("memory", rows)

@@ -34,8 +34,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitney._errors import NonFiniteError, Where, format_error
-from jitney._jax.evaluation import evaluate_jaxpr, interpret
-from jitney._jax.jaxprs import (
+from jitney._jax.programs.evaluation import evaluate_jaxpr, interpret
+from jitney._jax.programs.jaxprs import (
     called_jaxpr,
     open_jaxpr,
     scan_parts,
@@ -43,7 +43,7 @@ from jitney._jax.jaxprs import (
     source_of,
     while_parts,
 )
-from jitney._jax.primitives import ARITHMETIC
+from jitney._jax.programs.primitives import ARITHMETIC
 
 from .._jax.typed import AnyJaxpr, JaxprEqn, NumPyArray
 

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from .._errors import repr_of
+from .._host.switches import OF_PROGRAMS
 from .._jax.trees import extended, issubdtype
-from .._signature.identity import kind_of
 from .._signature.options import Options
-from .._switches import OF_PROGRAMS
+from .._values.identity import kind_of
 from .._view.view import Leaf
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import jax
 
+from .._host.switches import OF_PROGRAMS
 from .._jax.settings import settings_of_programs
-from .._signature.identity import kind_of
 from .._signature.options import Options
-from .._signature.strict_keys import are_one
 from .._stages.plan import Plan, difference
-from .._switches import OF_PROGRAMS
+from .._values.identity import kind_of
+from .._values.strict_keys import are_one
 from .._view.layout import static_text
 from .._view.view import Leaf, View
 from . import remedies
@@ -181,7 +181,13 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             remedy = (
                 f"make {path!r} an array, or keep its value: a static field is part of the program"
             )
-            yield Cause("static value", path, None, *_texts(fields[path], value), remedy=remedy)
+            yield Cause(
+                "static value",
+                path,
+                None,
+                *_texts(fields[path], value),
+                remedy=remedy,
+            )
     of_fields = {
         _argument(path)
         for path, value in new.fields
@@ -312,12 +318,32 @@ def _of_shape(
     )
     if not named:
         remedy = remedies.for_shape(leaf, was.shape, leaf.shape)
-        yield Cause("shape", leaf.path, None, _size(was.shape), _size(leaf.shape), remedy=remedy)
+        yield Cause(
+            "shape",
+            leaf.path,
+            None,
+            _size(was.shape),
+            _size(leaf.shape),
+            remedy=remedy,
+        )
         return
     for i in changed:
         axis = str(names[i])
-        remedy = remedies.for_size(asked, leaf, axis, was.shape[i], leaf.shape[i])
-        yield Cause("shape", leaf.path, axis, str(was.shape[i]), str(leaf.shape[i]), remedy=remedy)
+        remedy = remedies.for_size(
+            asked,
+            leaf,
+            axis,
+            was.shape[i],
+            leaf.shape[i],
+        )
+        yield Cause(
+            "shape",
+            leaf.path,
+            axis,
+            str(was.shape[i]),
+            str(leaf.shape[i]),
+            remedy=remedy,
+        )
 
 
 def _size(shape: Sequence[int]) -> str:
@@ -350,7 +376,13 @@ def _of_statics(
                 yield _of_function(path, before[path], value)
             else:
                 remedy = remedies.for_static(asked, path, _argument(path), before[path], value)
-                yield Cause("static value", path, None, *_texts(before[path], value), remedy=remedy)
+                yield Cause(
+                    "static value",
+                    path,
+                    None,
+                    *_texts(before[path], value),
+                    remedy=remedy,
+                )
     for leaf in new.view.leaves:
         if leaf.path in before and leaf.counts is None:
             texts = f"{static_text(before[leaf.path])} (static)", f"{_short(leaf)} (array)"

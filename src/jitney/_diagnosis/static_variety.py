@@ -16,7 +16,7 @@ import numpy as np
 from .._errors import RetraceWarning, Where, format_error
 from .._owners import users_level
 from .._signature.records import holds_array
-from .._signature.static_values import Opaque
+from .._values.static_values import Opaque
 from .._view.layout import Layout, static_text
 from .remedies import for_positions
 

@@ -122,7 +122,13 @@ def trace_error(
     # A key fails un-jitted too: arrays are not hashable.
     elif need.kind != "key":
         fix += ' To run this function un-jitted, say @optimize(on_trace_error="eager").'
-    return TraceError(where, what, _RULES[need.kind], fix, code=_CODES[need.kind])
+    return TraceError(
+        where,
+        what,
+        _RULES[need.kind],
+        fix,
+        code=_CODES[need.kind],
+    )
 
 
 def _fix(kind: Kind, scalars: Sequence[str]) -> str:

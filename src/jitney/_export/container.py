@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from .._errors import ExportError, format_error
+from .._host.atomic_files import replace_file
 from .header import Header, is_members, made_of_header
 
 FORMAT = 1
@@ -30,7 +30,11 @@ OF_ROWS = 2
 """The same of a file that takes rows of unlike lengths, which the first jitney with files does not
 know.
 """
-_FORMATS = (FORMAT, OF_ROWS)
+OF_BUCKETS = 3
+"""The same of a file with programs of buckets, which a jitney that knows formats 1 and 2 would call
+at exact size.
+"""
+_FORMATS = (FORMAT, OF_ROWS, OF_BUCKETS)
 _MAGIC = b"jitney program "
 # four digits and the end of the line
 _LINE = len(_MAGIC) + 5
@@ -96,11 +100,11 @@ def write(
     """
     listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
     head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
-    known = FORMAT if header.get("rows") is None else OF_ROWS
-    line = _MAGIC + f"{known:04}\n".encode()
+    line = _MAGIC + f"{_format_of(cast(Header, header)):04}\n".encode()
     body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
     try:
-        _replace(path, line + hashlib.sha256(line + body).digest() + body)
+        # For all users, since others may use the program.
+        replace_file(path, line + hashlib.sha256(line + body).digest() + body, durable=True)
     except OSError as error:
         raise ExportError(
             f"{where}",
@@ -111,19 +115,11 @@ def write(
         ) from error
 
 
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished-{secrets.token_hex(8)}")
-    try:
-        # default permissions, since others may use the program
-        with unfinished.open("xb") as file:
-            file.write(content)
-            file.flush()
-            # The content must be on disk before the rename is.
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+def _format_of(header: Header) -> int:
+    if header.get("rows") is not None:
+        return OF_ROWS
+    has_buckets = any("padding" in program for program in header.get("programs", ()))
+    return OF_BUCKETS if has_buckets else FORMAT
 
 
 def read(path: Path) -> Content:
@@ -166,7 +162,12 @@ def read(path: Path) -> Content:
             "copy or export it again.",
             code="J290",
         )
-    return _split_members(body, digest.hex(), _LINE + len(digest) + len(body), where)
+    return _split_members(
+        body,
+        digest.hex(),
+        _LINE + len(digest) + len(body),
+        where,
+    )
 
 
 def _check_line(line: bytes, where: str) -> None:
@@ -188,7 +189,7 @@ def _check_line(line: bytes, where: str) -> None:
         raise ExportError(
             where,
             f"it has format {int(number)}, and this jitney reads formats"
-            f" {' and '.join(map(str, _FORMATS))}.",
+            f" {', '.join(map(str, _FORMATS[:-1]))} and {_FORMATS[-1]}.",
             "A file is read by the jitney that wrote it, and by later ones of the same format.",
             "load it with that jitney, or export it again with this one.",
             code="J291",

@@ -59,6 +59,23 @@ class BlockEntry(TypedDict):
     numbers: list[list[Data]] | None
 
 
+class PaddingEntry(TypedDict):
+    """A bucket, whose program takes true sizes behind its arrays.
+
+    Args:
+        shapes: Shapes of the arrays in the program, of which `arrays` has the true ones.
+        axes: The filled axes, whose true sizes follow the arrays.
+        cuts: The filled axes of each result.
+        numbers: True sizes, and the numbers that Python computes from them, which follow the sizes;
+            None if the program takes all sizes of the bucket.
+    """
+
+    shapes: list[list[int]]
+    axes: list[str]
+    cuts: list[object]
+    numbers: list[list[Data]] | None
+
+
 class RowsEntry(TypedDict):
     """Rows of unlike lengths, which a file takes.
 
@@ -92,6 +109,7 @@ class ProgramEntry(TypedDict):
     plan: Mapping[str, object]
     plan_text: str
     block: NotRequired[BlockEntry]
+    padding: NotRequired[PaddingEntry]
 
 
 class Header(TypedDict):
@@ -165,6 +183,12 @@ _BLOCK = {
     "near": [[int]],
     "numbers": (list, type(None)),
 }
+_PADDING = {
+    "shapes": [[int]],
+    "axes": [str],
+    "cuts": [[_Row((int, (dict, str), _TEXT))]],
+    "numbers": (list, type(None)),
+}
 _ROWS = {"axis": str, "arguments": [str], "ragged": str, "symbols": dict, "shapes": [[(int, str)]]}
 _SYMBOL = _Row((str, int, int))
 _RANGE = _Row((int, int))
@@ -208,6 +232,8 @@ def check_header(header: Header, where: str) -> None:
         raise ExportError(_foreign(where), code="J290")
     if not all(isinstance(size, int) or _is(size, _RANGE) for size in sizes):
         raise ExportError(_foreign(where), code="J290")
+    if not all(map(_is_padding, programs)):
+        raise ExportError(_foreign(where), code="J290")
     if header.get("rows") is not None and not _are_rows(header):
         raise ExportError(_foreign(where), code="J290")
 
@@ -221,6 +247,22 @@ def _are_rows(header: Header) -> bool:
     return all(
         len(block["shapes"]) == len(block["takes"]) == count
         for block, count in zip(map(block_of, header["programs"]), counts, strict=True)
+    )
+
+
+def _is_padding(program: ProgramEntry) -> bool:
+    """Return whether a program has no padding, or one that fits its arrays and results."""
+    padding = program.get("padding")
+    if padding is None:
+        return True
+    if not _is(padding, _PADDING) or len(padding["cuts"]) != len(program["results"]):
+        return False
+    names = [name for name, _, _ in program["symbols"].values()]
+    shapes = zip(program["arrays"], padding["shapes"], strict=False)
+    return (
+        names == padding["axes"]
+        and len(padding["shapes"]) == len(program["arrays"])
+        and all(len(told["shape"]) == len(shape) for told, shape in shapes)
     )
 
 

@@ -15,20 +15,21 @@ import numpy as np
 from .._contract.contract import check_arguments
 from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.lapack import look_up
 from .._jax.settings import x64_is_on
+from .._jax.xla.lapack import look_up
 from .._owners import public, shorten
 from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in
-from .._shown import Shown
 from .._signature.binding import Binder
+from .._text.shown import Shown
 from .._view.layout import aval_parts
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import BoundEntry, ProgramEntry, check_header, made_of_header
 from .loaded_rows import LoadedRows
+from .padded_loaded import lacks_numbers, padded_runner, takes
 from .running import Run, RunFlat, check_x64, flat_runner, guard_call, runner
-from .sizes import fits, nearest, one_line
+from .sizes import fits, nearest, one_line, sizes_of
 from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
 from .values import Find, find_nothing, import_object
 from .versions import check_platform, check_version, deserialize_program
@@ -110,6 +111,7 @@ class Loaded(Shown, metaclass=CompletedType):
             for i, data in enumerate(header["bound"])
         ]
         self._runs: dict[Hashable, Run] = {}
+        self._flat: dict[Hashable, RunFlat] = {}
         self._rows: LoadedRows | None = None
         rows = header.get("rows")
         if rows is not None:
@@ -152,7 +154,7 @@ class Loaded(Shown, metaclass=CompletedType):
                 key = (x64_is_on(), *map(aval_parts, taken.arrays))
                 run = self._runs.get(key)
                 if run is None:
-                    run = self._runs[key] = self._run(self._that_fits(taken.arrays))
+                    run = self._runs[key] = self._run(taken.arrays)
                 return run(taken)
         except Exception as error:
             shorten(error)
@@ -197,7 +199,7 @@ class Loaded(Shown, metaclass=CompletedType):
         """
         bound = {number for number, _ in self._bound}
         for number, program in enumerate(self._header["programs"]):
-            if fits(program, arrays, bound):
+            if takes(program, arrays, bound):
                 return number
 
         # The contract explains a mismatch in terms of the annotations, if it finds one.
@@ -205,6 +207,9 @@ class Loaded(Shown, metaclass=CompletedType):
             stand_ins = [jax.ShapeDtypeStruct(*aval_parts(array)[:2]) for array in arrays]
             values = {name: build_tree(tree, stand_ins) for name, tree in self._arguments.items()}
             check_arguments(self.contract, values)
+        for program in self._header["programs"]:
+            if fits(program, arrays, bound) and lacks_numbers(program, arrays):
+                raise self._without_numbers(sizes_of(program, arrays))
         given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
             self._where,
@@ -217,8 +222,30 @@ class Loaded(Shown, metaclass=CompletedType):
             code="J219",
         )
 
-    def _run(self, number: int) -> Run:
-        return runner(self._run_flat(number), self.programs[number].result)
+    def _without_numbers(self, sizes: Mapping[str, int]) -> ContractError:
+        at = " and ".join(f"{name}={size}" for name, size in sizes.items())
+        return ContractError(
+            self._where,
+            f"it is called at {at}, and its Python has not been looked at there.",
+            "Where Python computes numbers from a size, or compares it, each size of a bucket is"
+            " looked at when the program is exported; one at which it does something else has a"
+            " program of its own.",
+            "export it for that size too: sizes={...}.",
+            code="J219",
+        )
+
+    def _run(self, arrays: Sequence[object]) -> Run:
+        number = self._that_fits(arrays)
+        # All sizes of a bucket share its program.
+        key = (number, x64_is_on())
+        flat = self._flat.get(key)
+        if flat is None:
+            flat = self._flat[key] = self._run_flat(number)
+        told = self._header["programs"][number]
+        padding = told.get("padding")
+        if padding is not None:
+            flat = padded_runner(flat, told, padding, arrays)
+        return runner(flat, self.programs[number].result)
 
     def _run_flat(self, number: int) -> RunFlat:
         """Deserialise one program and return the function that runs it."""
@@ -269,8 +296,8 @@ class Loaded(Shown, metaclass=CompletedType):
         }
 
     def __rich__(self) -> Table:
-        from .._console import table
-        from .._jax.memory import text
+        from .._jax.xla.memory import text
+        from .._text.console import table
 
         rows: list[list[tuple[str, str]]] = [
             [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]

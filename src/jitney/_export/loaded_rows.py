@@ -33,11 +33,11 @@ from .._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
 from .._program.rows.ragged import PaddedRows, is_list_of_rows
 from .._program.rows.results import Part, varying, whole_results
 from .._serialized.padded_cuts import read as read_cuts
-from .._view.layout import MAX_ENTRIES, aval_parts
+from .._view.layout import MAX_ENTRIES
 from .._view.result_padding import Cut
 from .header import Header, ProgramEntry, RowsEntry, block_of
 from .running import RunFlat
-from .sizes import fits, nearest
+from .sizes import fits, nearest, sizes_of
 from .trees import Taking, Tree, build_tree, slots
 from .values import value_of
 
@@ -328,7 +328,7 @@ class LoadedRows:
         bucket = next((b for b in self._buckets if fits(b.told, arrays, bound)), None)
         if bucket is None:
             raise self._refuse(arrays, row)
-        known = _sizes_of(bucket.told, arrays)
+        known = sizes_of(bucket.told, arrays)
         numbers = block_of(bucket.told)["numbers"]
         if numbers is None:
             return Member(bucket.group, known)
@@ -439,19 +439,6 @@ def _given(
     ]
     sizes = lot.sizes(at)
     return [*given, *(sizes[name] for name in told["axes"]), *lot.numbers(at)]
-
-
-def _sizes_of(
-    told: ProgramEntry,
-    arrays: Sequence[object],
-) -> dict[str, int]:
-    """The sizes of the padded axes of a row that a program takes."""
-    sizes = {name: size for name, size in told["sizes"].items() if isinstance(size, int)}
-    for entry, array in zip(told["arrays"], arrays, strict=True):
-        for size, own in zip(entry["shape"], aval_parts(array)[0], strict=True):
-            if isinstance(size, str) and size in told["symbols"]:
-                sizes[told["symbols"][size][0]] = own
-    return sizes
 
 
 def _shape_at(

@@ -17,8 +17,8 @@ from .._checks import CheckTable, Unflaggable, evaluate_flagged
 from .._diagnosis.checker_errors import wrappers
 from .._errors import ExportError, Where, shortlist
 from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
-from .._jax.evaluation import evaluate_jaxpr
-from .._jax.jaxprs import open_jaxpr, source_of
+from .._jax.programs.evaluation import evaluate_jaxpr
+from .._jax.programs.jaxprs import open_jaxpr, source_of
 from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten
 from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr

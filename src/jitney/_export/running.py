@@ -25,7 +25,7 @@ Gradients = tuple[Array, ...]
 """Cotangents of the arguments of a program."""
 _convert = primitives.convert_element_type_p
 Run = Callable[[Taking], object]
-RunFlat = Callable[[Sequence[object]], Sequence[jax.Array]]
+RunFlat = Callable[[Sequence[object]], Sequence[Array]]
 
 
 def runner(run_flat: RunFlat, result: Tree) -> Run:

@@ -26,8 +26,8 @@ def fits(
     arrays: Sequence[object],
     bound: Collection[int],
 ) -> bool:
-    """Return whether the arrays of a call match a program, apart from its bound arrays, which
-    always do.
+    """Return whether the arrays of a call match a program. Dtypes of bound arrays always do, and
+    their sizes where no axis of theirs is padded.
 
     Args:
         program: Its entry in the header.
@@ -35,13 +35,12 @@ def fits(
         bound: Numbers of the arrays that the program is bound to.
     """
     pairs = [
-        (aval, *aval_parts(array))
-        for i, (aval, array) in enumerate(zip(program["arrays"], arrays, strict=True))
-        if i not in bound
+        (aval, *aval_parts(array)) for aval, array in zip(program["arrays"], arrays, strict=True)
     ]
     if any(
         str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"])
-        for aval, shape, dtype, weak in pairs
+        for i, (aval, shape, dtype, weak) in enumerate(pairs)
+        if i not in bound
     ):
         return False
 
@@ -56,6 +55,16 @@ def fits(
     if any(not low <= known.get(symbol, low) <= high for symbol, (_, low, high) in symbols.items()):
         return False
     return all(size == _at(told, known) for size, told in axes)
+
+
+def sizes_of(told: ProgramEntry, arrays: Sequence[object]) -> dict[str, int]:
+    """The sizes of the axes of a call that fits a program."""
+    sizes = {name: size for name, size in told["sizes"].items() if isinstance(size, int)}
+    for entry, array in zip(told["arrays"], arrays, strict=True):
+        for size, own in zip(entry["shape"], aval_parts(array)[0], strict=True):
+            if isinstance(size, str) and size in told["symbols"]:
+                sizes[told["symbols"][size][0]] = own
+    return sizes
 
 
 def _at(told: int | str, sizes: Mapping[str, int]) -> object:
@@ -107,17 +116,20 @@ def nearest(
 
 
 def _distance(program: ProgramEntry, given: Sequence[GivenArray]) -> int:
-    """Sum of the differences between the known sizes of a program and those of a call."""
+    """Sum of the differences between the sizes of a program and those of a call; of a range, to its
+    nearer end.
+    """
+    ends = {symbol: (low, high) for symbol, (_, low, high) in program["symbols"].items()}
     shapes = [
         (aval["shape"], array["shape"])
         for aval, array in zip(program["arrays"], given, strict=True)
     ]
-    return sum(
-        abs(told - size)
-        for shape in shapes
-        for told, size in zip(*shape, strict=False)
-        if not isinstance(told, str)
-    )
+    distance = 0
+    for told, size in (pair for shape in shapes for pair in zip(*shape, strict=False)):
+        # An expression of a symbol has no ends of its own.
+        low, high = (told, told) if isinstance(told, int) else ends.get(told, (size, size))
+        distance += max(low - size, size - high, 0)
+    return distance
 
 
 def _mismatched_arrays(program: ProgramEntry, given: Sequence[GivenArray]) -> list[int]:

@@ -23,8 +23,8 @@ import jax
 
 from .._errors import ContractError, ExportError, Where, repr_of
 from .._jax.trees import is_number
-from .._signature.copies import snapshot
-from .._signature.static_once import Static
+from .._values.copies import snapshot
+from .._values.static_once import Static
 from .._view.taken_apart import may_be_taken_apart
 from .values import Data, Find, LeftOut, NoData, data_of, import_object, is_same, text_of, value_of
 

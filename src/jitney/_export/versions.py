@@ -75,10 +75,16 @@ def deserialize_program(
         [str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals)
     )
     arguments_of_header = [aval["dtype"] for aval in told["arrays"]]
-    if "block" in told:
-        # True sizes and numbers follow the arrays of rows.
-        behind = arguments[len(arguments_of_header) :]
-        arguments_of_header += behind if len(behind) >= len(told["block"]["axes"]) else []
+    count = len(arguments_of_header)
+    padding = told.get("padding") or told.get("block")
+    if padding is not None:
+        # True sizes and numbers follow the arrays.
+        behind = arguments[count:]
+        arguments_of_header += behind if len(behind) >= len(padding["axes"]) else []
+    if "padding" in told:
+        shapes = [list(aval.shape) for aval in exported.in_avals[:count]]
+        if shapes != told["padding"]["shapes"]:
+            raise ExportError(_no_program(where), code="J290")
     results_of_header = [aval["dtype"] for aval in told["results"]]
     # A program with run-time checks has one result more: the number of the check that failed.
     if told["checks"]:

@@ -15,6 +15,7 @@ import jax
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ExportError, Where
+from .._host.switches import OF_PROGRAMS, Settings
 from .._jax.settings import settings, x64_is_on
 from .._jax.typed import Array
 from .._program.entry import Specialization
@@ -24,7 +25,6 @@ from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
 from .._report.plan_report import PlanLine, Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
-from .._switches import OF_PROGRAMS, Settings
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
 from .container import path_of, write
@@ -40,6 +40,7 @@ from .export_sizes import (
 from .header import ProgramEntry, RowsEntry
 from .lowering import ExportLowered, ExportTrace, lower_program, trace_for
 from .lowering import trace_program as traced_at
+from .padded_writing import PaddedTrace, one_of_each, padded_trace
 from .parts import (
     Part,
     argument_trees,
@@ -59,6 +60,7 @@ _LEFT = {
     "max_compiles": "nothing is traced after it is loaded",
     "workers": "the whole program is exported, and runs in one call",
     "auto": "the whole program is exported, and runs in one call",
+    "progress": "nothing is drawn while a loaded program runs",
     "runtime_checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that determine how calls run, not what they return. They are dropped, and the plan lists
@@ -96,7 +98,9 @@ def export(
         args,
         kwargs,
     )
-    program, left = _without_ways(program, keeps=("pad",) if has_rows else ())
+    asked = [*size_combinations(sizes, where)] if not has_rows else []
+    pads = has_rows or _pads(program.options, asked, vjp_order)
+    program, left = _without_ways(program, keeps=("pad",) if pads else ())
     writer = _Writer(
         program,
         where,
@@ -116,7 +120,7 @@ def export(
         parts = of_rows.parts()
         rows = of_rows.entry()
     else:
-        parts = [writer.part(args, kwargs, at) for at in size_combinations(sizes, where)]
+        parts = one_of_each([writer.part(args, kwargs, at) for at in asked])
     first = parts[0]
     members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)}
     members |= {f"program {i}": part.content for i, part in enumerate(parts)}
@@ -267,6 +271,17 @@ class _Writer:
                 "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.",
             )
 
+    def _padded(
+        self,
+        entry: Specialization,
+        arrays: Sequence[Array],
+    ) -> PaddedTrace | None:
+        """Trace the program of a bucket; None if the example runs at exact size."""
+        if not self.program.options.pad:
+            return None
+        # The derivative of a program that outer transforms may differentiate is proven too.
+        return padded_trace(entry.nested_entry if self.vjp_order else entry, arrays)
+
     def _lower_part(
         self,
         entry: Specialization,
@@ -285,7 +300,10 @@ class _Writer:
             at.representative(),
             self.where,
         )
-        if at.ranges:
+        padded = self._padded(entry, arrays)
+        if padded is not None:
+            trace = padded.trace
+        elif at.ranges:
             trace = trace_for(
                 entry,
                 lambda sizes: resized({**at.exact, **sizes}),
@@ -299,7 +317,16 @@ class _Writer:
             self.platforms,
         )
         return Part(
-            _program_entry(self.program, entry, arrays, at, trace, program, self.where),
+            _program_entry(
+                self.program,
+                entry,
+                arrays,
+                at,
+                trace,
+                padded,
+                program,
+                self.where,
+            ),
             argument_trees(entry, arrays, self.bound, self.where),
             bound_arrays(entry, examples, arrays, self.bound, self.where),
             serialize_program(program, self.vjp_order, self.where),
@@ -318,6 +345,19 @@ def _has_rows(
     if not core.may_have_rows or not (LENGTHS in kwargs or any(map(may_be_rows, given))):
         return False
     return core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs}) is not None
+
+
+def _pads(
+    options: Options,
+    asked: Sequence[ExportSizes],
+    vjp_order: object,
+) -> bool:
+    """Return whether programs are those of buckets: a range is a program of its own, chunks of an
+    array with `vmap` are rows of equal lengths, and under two derivatives a call is not padded.
+    """
+    if options.chunk or options.memory is not None or any(at.ranges for at in asked):
+        return False
+    return vjp_order in (0, 1)
 
 
 def _checks(program: Program, *, has_rows: bool) -> bool:
@@ -417,6 +457,7 @@ def _program_entry(
     arrays: Sequence[Array],
     at: ExportSizes,
     made: ExportTrace,
+    padded: PaddedTrace | None,
     known: ExportLowered,
     where: Where,
 ) -> ProgramEntry:
@@ -435,15 +476,21 @@ def _program_entry(
     plan = replace(whole, lines=_lines_of_programs(whole))
 
     ranges = {name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}
+    if padded is not None:
+        ranges = padded.ranges()
     # The names of JAX's symbolic dimensions, in the order of the ranges.
     symbols = {f"d{i}": [name, *ends] for i, (name, ends) in enumerate(ranges.items())}
-    return {
-        "sizes": {**at.exact, **ranges},
-        "symbols": symbols,
-        "arrays": [
+    if padded is None:
+        own = [
             array_entry(aval, leaf.path)
             for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
-        ],
+        ]
+    else:
+        own = padded.arrays(arrays)
+    told: ProgramEntry = {
+        "sizes": {**at.exact, **ranges},
+        "symbols": symbols,
+        "arrays": own,
         "results": [array_entry(aval, "") for aval in made.closed.out_avals],
         "result": portable_data(made.result, "result", where),
         "checks": [list(messages) for messages in known.checks],
@@ -453,3 +500,6 @@ def _program_entry(
         "plan": plan.to_dict(),
         "plan_text": str(plan),
     }
+    if padded is not None:
+        told["padding"] = padded.told()
+    return told

@@ -190,7 +190,12 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         made = self.ahead_of_time(kwargs, wrt, aux=has_aux)
         if sizes is not None:
             return made.plan(*args, sizes=sizes, **kwargs)
-        return self._by_positions(made, lambda program: program.plan(*args, **kwargs), args, kwargs)
+        return self._by_positions(
+            made,
+            lambda program: program.plan(*args, **kwargs),
+            args,
+            kwargs,
+        )
 
     @public
     def compile(

@@ -18,15 +18,15 @@ import numpy as np
 
 from .._body.plain import plain_options
 from .._errors import OptionError
+from .._host.switches import SETTINGS, read_disabled
 from .._jax.mesh import Mesh
 from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
-from .._signature.mutable_objects import is_plain
 from .._signature.options import read_options
 from .._signature.renamed import with_present_names
-from .._switches import SETTINGS, read_disabled
+from .._values.mutable_objects import is_plain
 from .program import Program
 
 P = ParamSpec("P")
@@ -86,6 +86,7 @@ def optimize(
     verify: bool | None = None,
     workers: int | Literal["auto"] | None = None,
     auto: bool | Literal["exact"] | None = None,
+    progress: bool = False,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -114,6 +115,7 @@ def optimize(
     verify: bool | None = None,
     workers: int | Literal["auto"] | None = None,
     auto: bool | Literal["exact"] | None = None,
+    progress: bool = False,
 ) -> Program[P, R]: ...
 @public
 def optimize(fn: object = None, /, **options: object) -> object:
@@ -191,6 +193,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
             as their compile did, and remembers its choice beside the persistent cache. `"exact"`
             takes only what gave results equal to the bit. None for the setting of
             `jitney.configure(auto=...)` or `JITNEY_AUTO`.
+        progress: Whether a bar shows how many chunks of a call are done, and the time left. It is
+            drawn by callbacks, a hundred of them at most.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.

@@ -599,7 +599,12 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
         """Return the same program with other defaults for its derivatives; see
         `lazy_derivatives`.
         """
-        same = self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+        same = self._with(
+            _defaults=defaults,
+            _made={},
+            _usual={},
+            positions={},
+        )
         return same.decorated() if "__call__" in vars(self) else same
 
     def arguments(

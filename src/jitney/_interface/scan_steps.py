@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import equinox as eqx
@@ -17,17 +15,16 @@ import numpy as np
 
 from .._errors import ContractError, OptionError, name_fix
 from .._jax.stand_ins import partition
+from .._jax.ticks import Ticks
 from .._jax.trees import Path, keystr, tree_flatten_with_path
 from .._jax.typed import Array
 from .._owners import public
 from .._signature.binding import signature_of
-from .._signature.static_values import Unkeyed, static_key
-from .._signature.strict_keys import are_one
+from .._values.static_values import Unkeyed, static_key
+from .._values.strict_keys import are_one
 from .optimize import optimize
 from .program import Program
 
-# How often a progress bar moves, at most.
-_TICKS = 100
 _MOST = 2**31
 _Carry = tuple[Any, Any]
 """Number of a step, and the arrays of the state."""
@@ -99,7 +96,7 @@ def scan_steps(
         bound.apply_defaults()
         turn = functools.partial(free, *args[:count]) if held else free
         loop = _Loop(where, turn, bound, names[:carry], along, n)
-        ticks = _Ticks(str(inner.__name__), n) if progress else None
+        ticks = Ticks(str(inner.__name__), n) if progress else None
         return loop.run(ticks)
 
     # A signature without annotations: those of `step` are checked in each step, by its own program.
@@ -215,7 +212,7 @@ class _Loop:
         state = tuple(bound.arguments[name] for name in carried)
         self.arrays, self.rest = partition(state, eqx.is_array)
 
-    def run(self, ticks: _Ticks | None) -> object:
+    def run(self, ticks: Ticks | None) -> object:
         # Arrays of `over` are scanned; everything else in these arguments is constant.
         scanned = {name: self.bound.arguments[name] for name in self.over}
         data, constant = partition(scanned, eqx.is_array)
@@ -366,44 +363,3 @@ def _kind(value: Any) -> str:
 def _few(treedef: object) -> str:
     text = str(treedef).removeprefix("PyTreeDef(").removesuffix(")")
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-class _Ticks:
-    """Progress bar of a program's calls, drawn from callbacks: it opens with the first and closes
-    with the last.
-    """
-
-    def __init__(self, name: str, n: int):
-        self._name, self._n = name, n
-        self._every = max(1, -(-n // _TICKS))
-        self._lock = threading.Lock()
-        self._open: AbstractContextManager[Callable[[], None]] | None = None
-        self._advance: Callable[[], None] = _nothing
-        self._left = 0
-
-    def trace(self, at: jax.Array) -> None:
-        """Trace a callback in every `_every`-th step."""
-        jax.lax.cond(
-            at % np.int32(self._every) == np.int32(0),
-            lambda: jax.debug.callback(self._tick),
-            _nothing,
-        )
-
-    def _tick(self) -> None:
-        from .._console import bar
-
-        # Callbacks may run in several threads at once.
-        with self._lock:
-            if self._open is None:
-                self._left = self._n // self._every
-                self._open = bar(self._name, self._left, 0, self._every, of="", each="steps")
-                self._advance = self._open.__enter__()
-            self._advance()
-            self._left -= 1
-            if self._left == 0:
-                self._open.__exit__(None, None, None)
-                self._open = None
-
-
-def _nothing() -> None:
-    pass

@@ -18,8 +18,8 @@ from .._jax.trees import is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._jax.typed import DType
 from .._owners import public
 from .._public import public_in
-from .._signature.static_values import Unkeyed, static_key
-from .._signature.strict_keys import are_one
+from .._values.static_values import Unkeyed, static_key
+from .._values.strict_keys import are_one
 
 T = TypeVar("T")
 Shape = tuple[int, ...]

@@ -9,7 +9,7 @@ import weakref
 import jax
 import numpy as np
 
-from .large_constants import has_content
+from .programs.large_constants import has_content
 
 
 class CopyPool:

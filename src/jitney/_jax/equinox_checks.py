@@ -24,9 +24,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .evaluation import interpret
-from .jaxprs import abstract, is_literal, open_jaxpr, programs, rebind, variables
-from .primitives import CALLBACKS
+from .programs.evaluation import interpret
+from .programs.jaxprs import abstract, is_literal, open_jaxpr, programs, rebind, variables
+from .programs.primitives import CALLBACKS
 from .typed import AnyJaxpr, JaxprEqn
 
 # bound at import, since it may be monkeypatched later to be jitney's; its overloads leave out the

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .._own_time import OWN_TIME
+from .._host.own_time import OWN_TIME
 
 
 def bcoo() -> Any:

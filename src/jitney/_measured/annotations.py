@@ -16,9 +16,9 @@ import jax
 
 from .._diagnosis.jax_work import Phase, Watch
 from .._interface.program import Program
-from .._json import Data
 from .._owners import public
 from .._program.runners.filling import Filling
+from .._text.json import Data
 
 Method = Callable[..., object]
 CALLED = "jitney"

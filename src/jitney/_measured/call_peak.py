@@ -2,7 +2,7 @@
 
 The first call is for what is kept: programs, imports. Then the free memory of the C library goes
 back to the system, which would otherwise be taken again without being seen, and the system counts
-the most from now on (`_memory_samples.py`). Where it cannot, the peak lies between the largest
+the most from now on (`_host/memory_samples.py`). Where it cannot, the peak lies between the largest
 sample and the most of the whole process.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import jax
 
-from .._memory_samples import RUSAGE, Sampler, Track, reset_highest
+from .._host.memory_samples import RUSAGE, Sampler, Track, reset_highest
 
 
 @dataclass(frozen=True)

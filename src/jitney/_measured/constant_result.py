@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._errors import TraceError
-from .._jax.jaxprs import is_literal, open_jaxpr, runs
+from .._jax.programs.jaxprs import is_literal, open_jaxpr, runs
 from .._jax.trees import attribute
 from .._jax.typed import AnyJaxpr, Atom
 from .arguments import Put

@@ -16,12 +16,12 @@ import jax
 
 from .._diagnosis.jax_work import watch
 from .._errors import OptionError, plural
-from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
-from .._json import Data
+from .._jax.xla.memory import text as bytes_text
 from .._owners import public
 from .._public import public_in
-from .._shown import Shown
+from .._text.json import Data
+from .._text.shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant
 from .equal import largest_difference
@@ -145,7 +145,7 @@ class Measurement(Shown):
         }
 
     def __rich__(self) -> Table:
-        from .._console import figures
+        from .._text.console import figures
 
         sides = [self.of, *([self.against] if self.against is not None else [])]
         low, high = zip(*((side.quartiles[0], side.quartiles[2]) for side in sides), strict=True)
@@ -294,7 +294,15 @@ def measure(
     verdict = (
         None if other is None else judge_ratios([b / a for a, b in zip(*columns, strict=True)])
     )
-    return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
+    return Measurement(
+        timings[0],
+        other,
+        verdict,
+        off,
+        given.seconds,
+        given.size,
+        given.arrays,
+    )
 
 
 # `measure` has an option of the name `rounds`.

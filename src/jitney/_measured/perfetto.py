@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .._json import Data
+from .._text.json import Data
 from .profile_figures import OperationRun, by_thread, operations_of
 from .trace_file import ProfilerTrace, Span
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 import jax
 
 from .._errors import OptionError
-from .._json import Data
 from .._owners import public
 from .._public import public_in
-from .._shown import Shown
+from .._text.json import Data
+from .._text.shown import Shown
 from . import perfetto
 from .annotations import CALLED, COMPILED, named_calls
 from .profile_figures import Figures, OperationTime, ProgramTime, figures
@@ -169,7 +169,7 @@ class Profile(Shown):
     def __rich__(self) -> Group | str:
         from rich.console import Group
 
-        from .._console import figures as table
+        from .._text.console import figures as table
 
         if self.folder is None:
             return "profile: nothing is recorded yet"

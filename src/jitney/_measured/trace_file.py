@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._json import Data
 from .._owners import is_users, short
+from .._text.json import Data
 
 # Name of the fact that marks an operation of a compiled program.
 _OPERATION = "hlo_op"

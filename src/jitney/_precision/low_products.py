@@ -18,8 +18,8 @@ from typing import Any
 import jax
 
 from .._errors import shortlist
-from .._jax.jaxprs import name_of, open_jaxpr, programs, rebind, while_parts
-from .._jax.primitives import CALLS, REMATS
+from .._jax.programs.jaxprs import name_of, open_jaxpr, programs, rebind, while_parts
+from .._jax.programs.primitives import CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW, Policy
 from .product_labels import Label, Labelled, ProductInterpreter, ProductSite

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from .._jax.jaxprs import is_literal, open_jaxpr, programs, runs, source_of
+from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs, runs, source_of
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Atom, DType, Jaxpr, NumPyArray
 

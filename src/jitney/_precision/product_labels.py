@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._jax.evaluation import interpret
-from .._jax.jaxprs import at_line_of, is_backward, open_jaxpr, programs, rebind, source_of
+from .._jax.programs.evaluation import interpret
+from .._jax.programs.jaxprs import at_line_of, is_backward, open_jaxpr, programs, rebind, source_of
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import Tokens, path_text
 from .products import LINEAR, MOVES, is_product, near_solves

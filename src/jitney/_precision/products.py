@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .._jax.jaxprs import equations, open_jaxpr, programs, rebind, source_of, variables
-from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
+from .._jax.programs.jaxprs import equations, open_jaxpr, programs, rebind, source_of, variables
+from .._jax.programs.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
 from .._jax.typed import AnyJaxpr, Array, Atom, DType, JaxprEqn, Var
 
 SINGLE = np.dtype(jnp.float32)

@@ -14,8 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import called_jaxpr, programs, rebind, scan_parts, solve_operands, while_parts
-from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
+from .._jax.programs.jaxprs import (
+    called_jaxpr,
+    programs,
+    rebind,
+    scan_parts,
+    solve_operands,
+    while_parts,
+)
+from .._jax.programs.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Array, Aval, JaxprEqn
 from .policy import LOW

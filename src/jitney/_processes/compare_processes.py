@@ -21,10 +21,10 @@ from .._body.body import CallPlanner
 from .._errors import OptionError, ProcessError, Where, repr_of, shortlist
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array, NumPyArray
-from .._signature.identity import Identity
-from .._signature.static_values import static_key
 from .._stages import Place
 from .._stages.stage import Fn
+from .._values.identity import Identity
+from .._values.static_values import static_key
 from .._view.layout import aval_parts, static_text
 from .._view.true_sizes import split_counts
 from .run import RUN

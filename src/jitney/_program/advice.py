@@ -25,12 +25,12 @@ from .._errors import plural
 from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
 from .._jax.typed import DType
 from .._signature.annotations import array_of_kind
-from .._signature.attribute_reads import Statics
 from .._signature.buckets import Bucket
 from .._signature.hints import AnyHint, Hint
 from .._signature.option_text import bucket_spelling
 from .._signature.options import Options, tolerance_of
-from .._signature.static_values import Opaque
+from .._values.attribute_reads import Statics
+from .._values.static_values import Opaque
 from .._view.layout import Layout, aval_parts
 from .._view.result import unmix
 from .compiled_calls import SpecializedFunction

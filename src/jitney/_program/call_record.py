@@ -20,9 +20,9 @@ from .._diagnosis.closures import cells
 from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
 from .._jax.trees import Path, Tracer, tree_flatten_with_path
 from .._jax.typed import Array
-from .._signature.static_values import Opaque
 from .._stages.stage import Skip
 from .._stages.vmap import levels_of
+from .._values.static_values import Opaque
 from .._view.field_axes import axes_in_fields, with_fields
 from .._view.layout import aval_parts, is_nested_trace, name_of
 from .._view.named_axes import is_count, named_axes

@@ -24,8 +24,8 @@ from .._axes import Refused
 from .._body.body import CallPlanner, Placement
 from .._body.function import FunctionInfo
 from .._jax.typed import AnyMesh, Array, Jitted
-from .._signature.attribute_reads import Statics
 from .._signature.options import Options
+from .._values.attribute_reads import Statics
 from .._view.layout import Layout
 from .._view.result_padding import Cut
 from .._view.true_sizes import Proof

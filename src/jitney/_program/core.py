@@ -27,19 +27,19 @@ from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._errors import AnnotationWarning, ContractError, format_error, name_fix, shortlist
+from .._host.switches import OF_PROGRAMS, SETTINGS, Settings
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
 from .._owners import users_level
 from .._signature.annotations import missing_in
-from .._signature.attribute_reads import Statics
 from .._signature.hints import AnyHint, StaticHint
 from .._signature.options import Options, fail
-from .._signature.read_hooks import suspend_readers
-from .._signature.recent_statics import RecentStatics
-from .._signature.static_values import Opaque, Unkeyed, static_key_error
-from .._signature.strict_keys import strict_key
 from .._stages.derive import Derived
-from .._switches import OF_PROGRAMS, SETTINGS, Settings
+from .._values.attribute_reads import Statics
+from .._values.read_hooks import suspend_readers
+from .._values.recent_statics import RecentStatics
+from .._values.static_values import Opaque, Unkeyed, static_key_error
+from .._values.strict_keys import strict_key
 from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in

@@ -45,15 +45,15 @@ from .._body.explicit import without_explicit
 from .._body.function import FunctionInfo
 from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import refuse_nonfinite
+from .._host.own_time import OWN_TIME
+from .._host.switches import SETTINGS
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
-from .._own_time import OWN_TIME
-from .._signature.attribute_reads import Statics
 from .._signature.options import Options, is_measured, tolerance_of
-from .._signature.read_hooks import suspend_readers
 from .._stages import Jit, Place
-from .._switches import SETTINGS
+from .._values.attribute_reads import Statics
+from .._values.read_hooks import suspend_readers
 from .._verify import is_verified
 from .._view.layout import Layout, aval_parts, is_nested_trace, jit_is_off, static_text
 from .._view.named_axes import is_count

@@ -16,10 +16,10 @@ from jax.core import Tracer
 
 from .._errors import StaticError, TraceError, Where
 from .._jax.trees import tree_flatten
-from .._signature.attribute_reads import AttributeReads
-from .._signature.attributes import attributes_of
-from .._signature.mutable_objects import article, is_plain
 from .._signature.records import tree_fix
+from .._values.attribute_reads import AttributeReads
+from .._values.attributes import attributes_of
+from .._values.mutable_objects import article, is_plain
 from .._view.result import Outcome
 
 

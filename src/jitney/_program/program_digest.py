@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 
 from .. import _serialized
-from .._jax.program_parts import program_parts
+from .._jax.programs.program_parts import program_parts
 from .._jax.typed import Array
 from .compiled_calls import CompiledCalls
 

@@ -22,11 +22,11 @@ from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten
 from .._jax.typed import Array, NumPyArray
 from .._precision import FULL, LOW, Policy
 from .._public import public_in
-from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
 from .._stages.stage import Fn, Request, Stage
+from .._text.shown import Shown
 from .._view.result import Outcome
 from .core import REGISTRY
 from .entry import Specialization, Undecided
@@ -137,7 +137,7 @@ class PrecisionReport(Shown):
         }
 
     def __rich__(self) -> Table:
-        from .._console import figures
+        from .._text.console import figures
 
         verdict = "holds" if self.holds else "does not hold"
         title = (

@@ -20,6 +20,7 @@ import jax.core
 import numpy as np
 
 from .._jax.trees import Tracer, attribute
+from .._values.attributes import attributes_of
 from .origin import is_installed, module_origin, static_attribute
 
 LEFT_OUT = frozenset(
@@ -230,27 +231,8 @@ def instance_items(value: object) -> list[tuple[str, object]]:
     Python's own types.
     """
     items = [
-        (name, part)
-        for name, part in sorted(attribute(value, "__dict__", {}).items())
-        if name not in LEFT_OUT
+        (name, part) for name, part in sorted(attributes_of(value).items()) if name not in LEFT_OUT
     ]
-
-    # Python mangles the names of private slots.
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else tuple(slots):
-            if slot in ("__dict__", "__weakref__"):
-                continue
-            name = (
-                f"_{kind.__name__.lstrip('_')}{slot}"
-                if slot.startswith("__") and not slot.endswith("__")
-                else slot
-            )
-            try:
-                # bypasses a `__getattr__` of the user's
-                items.append((name, object.__getattribute__(value, name)))
-            except AttributeError:
-                continue
 
     # The value of a subclass of a built-in type, by the methods of that type, not the overridden
     # ones.

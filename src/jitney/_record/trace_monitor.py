@@ -40,7 +40,7 @@ _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
 _MONITORING = jax.monitoring.record_event.__code__.co_filename
-_OPENS_FOR_ITSELF = ("_jax", "_serialized", "_limits.py", "_stages", "_sparsity", "_verify")
+_OPENS_FOR_ITSELF = ("_jax", "_serialized", "_host", "_stages", "_sparsity", "_verify")
 """Parts of jitney that read its own cache folder and the machine's limits; other parts read files
 that the user names.
 """

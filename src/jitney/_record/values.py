@@ -32,8 +32,8 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.array_bytes import bytes_of
 from .._jax.jitted import JITTED, jit_options
-from .._jax.large_constants import LARGE
 from .._jax.mesh import Mesh, mesh_fingerprint
+from .._jax.programs.large_constants import LARGE
 from .._jax.trees import attribute, extended, is_node, issubdtype, words_of_keys
 from .._jax.typed import Array, DType, NumPyArray, Primitive
 from .allowlist import FORMATS, check_module, check_name

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from jax.extend.core import primitives
 
-from .._jax.jaxprs import rebind
+from .._jax.programs.jaxprs import rebind
 from .._jax.typed import Array, Aval, NumPyArray
 from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .._errors import BudgetError, Where
-from .._jax.memory import text
 from .._jax.typed import Array
+from .._jax.xla.memory import text
 from .chain import Arrays
 from .estimate import Estimate, layers_of
 from .flops import flops_text

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import jax
 
-from .._jax.evaluation import evaluate_jaxpr
-from .._jax.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.evaluation import evaluate_jaxpr
+from .._jax.programs.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array, Aval, DType, JaxprEqn
 from .flat import FlatProgram, bytes_of
 from .flops import of_equation

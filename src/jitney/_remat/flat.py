@@ -17,7 +17,7 @@ from functools import cached_property
 import jax
 import numpy as np
 
-from .._jax.evaluation import (
+from .._jax.programs.evaluation import (
     CallStack,
     Ref,
     as_const,
@@ -26,8 +26,8 @@ from .._jax.evaluation import (
     values_at,
     without_calls,
 )
-from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs, rebind
-from .._jax.primitives import PLAIN_CALLS
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, programs, rebind
+from .._jax.programs.primitives import PLAIN_CALLS
 from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Aval, JaxprEqn
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs, variables
-from .._jax.primitives import REARRANGED
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, programs, variables
+from .._jax.programs.primitives import REARRANGED
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
 
 _OTHERS = (

@@ -16,11 +16,11 @@ from typing import Any
 
 import jax
 
-from .._jax.evaluation import evaluate_jaxpr
-from .._jax.jaxprs import inside, is_backward, open_jaxpr
-from .._jax.memory import text
+from .._host.own_time import OWN_TIME
+from .._jax.programs.evaluation import evaluate_jaxpr
+from .._jax.programs.jaxprs import inside, is_backward, open_jaxpr
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import text
 from .chain import Broken, Chain
 from .flat import FlatProgram, Step, flatten_program
 from .flops import flops_text, of_equation

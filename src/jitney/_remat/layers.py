@@ -19,8 +19,8 @@ from typing import TypeGuard
 import jax
 import numpy as np
 
-from .._jax.evaluation import Const, Ref
-from .._jax.jaxprs import open_jaxpr, programs
+from .._jax.programs.evaluation import Const, Ref
+from .._jax.programs.jaxprs import open_jaxpr, programs
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn, NumPyArray
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation

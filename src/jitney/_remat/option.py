@@ -8,8 +8,8 @@ from typing import Literal
 
 import jax
 
-from .._jax.evaluation import evaluate_jaxpr, values_at
-from .._jax.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.evaluation import evaluate_jaxpr, values_at
+from .._jax.programs.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array
 from .chain import Arrays, Chain, LoopBody
 from .flat import FlatProgram

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .._jax.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.jaxprs import open_jaxpr, scan_parts
 from .._jax.typed import Array
 from .chain import Arrays, Chain, with_weak_type
 from .flat import FlatProgram, Step

@@ -17,7 +17,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from .._jax.jaxprs import open_jaxpr
+from .._jax.programs.jaxprs import open_jaxpr
 from .flat import FlatProgram, Step
 
 

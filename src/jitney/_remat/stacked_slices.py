@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.evaluation import Ref
+from .._jax.programs.evaluation import Ref
 from .._jax.typed import Array
 from .chain import Chain
 from .flat import FlatProgram, Step

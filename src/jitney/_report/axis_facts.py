@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import _axes
 from .._axes import Refused
-from .._jax.primitives import public_name
+from .._jax.programs.primitives import public_name
 from .._jax.typed import AnyJaxpr, Array
 from .._public import public_in
 from .._signature.buckets import Bucket
@@ -81,12 +81,12 @@ class Axes(dict[str, AxisFacts]):
 
     def __str__(self) -> str:
         # Imported here, since rich is slow to import and most facts are never printed.
-        from .._console import wrap_line
+        from .._text.console import wrap_line
 
         return "\n".join(wrap_line(str(facts)) for facts in self.values())
 
     def _repr_html_(self) -> str:
-        from .._console import html_of, table
+        from .._text.console import html_of, table
 
         rows = [
             [(name, ""), (facts.text, "yellow" if facts.refused else "")]
@@ -142,7 +142,13 @@ def facts_of(
             if clash is not None:
                 axes[name] = AxisFacts(name, "unknown", refused=clash.what.removesuffix("."))
             elif buckets is None or bucket is not None:
-                axes[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
+                axes[name] = _facts(
+                    entry,
+                    Mask.over(inside, {name: bounds}),
+                    plan,
+                    name,
+                    size,
+                )
     return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 
 
@@ -155,7 +161,12 @@ def _facts(
 ) -> AxisFacts:
     fn = entry.body_inside(plan, Mask)
     try:
-        program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
+        program = _axes.trace(
+            fn,
+            mask.avals,
+            mask.ranges,
+            dict.fromkeys(mask.ranges, size),
+        )
     except Refused as refusal:
         # Facts of fewer sizes, such as those up to the length of a buffer that the body takes a
         # part of.
@@ -163,7 +174,13 @@ def _facts(
         ends = sorted(set(refusal.ends.get(symbol.symbol, ())), reverse=True)
         for end in ends[:_TRIED]:
             bounds = (symbol.low, end) if size <= end else (end + 1, symbol.high)
-            facts = _facts(entry, Mask.over(mask.view, {name: bounds}), plan, name, size)
+            facts = _facts(
+                entry,
+                Mask.over(mask.view, {name: bounds}),
+                plan,
+                name,
+                size,
+            )
             if facts.kind != "unknown":
                 return facts
         at = f"{refusal.place} " if refusal.place else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text as bytes_text
+from .._jax.xla.memory import text as bytes_text
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,7 +58,7 @@ class Communication(Shown):
         return sizes
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         rows = [
             [

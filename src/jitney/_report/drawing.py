@@ -14,7 +14,7 @@ from .._stages import AutoRemat, Chunk, Fill, Jit, MappedChunks, Place
 from .._stages.chunk import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
-from .._svg import C, Picture, area, box, picture, words, wrap_text
+from .._text.svg import C, Picture, area, box, picture, words, wrap_text
 from .._view.named_axes import is_count
 from .._view.view import View
 from .sketches import Sketch, bucket, chunks, shards

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._public import public_in
 from .._remat import flops_text
-from .._shown import Shown
-from .._svg import FRAME, LINE, A, B, C, Picture, picture, words
+from .._text.shown import Shown
+from .._text.svg import FRAME, LINE, A, B, C, Picture, picture, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,7 +67,7 @@ class Frontier(Shown):
     down_to: int | None = None
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         # `ways` begins with the one that takes the most memory.
         most = self.ways[0].bytes
@@ -171,7 +171,7 @@ class Frontier(Shown):
         )
 
     def _repr_html_(self) -> str:
-        from .._console import html_of
+        from .._text.console import html_of
 
         return self.svg() + html_of(self)
 

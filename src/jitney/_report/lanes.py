@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from .._jax.jaxprs import equations, open_jaxpr, source_of
+from .._jax.programs.jaxprs import equations, open_jaxpr, source_of
 from .._jax.typed import AnyJaxpr
 from .._stages import Chunk, Vmap
 from .._stages.autocast import body_of

@@ -11,8 +11,8 @@ import sys
 import time
 
 from .._errors import plural
-from .._json import Data
 from .._program.core import REGISTRY, CompiledFunction
+from .._text.json import Data
 from .plan_report import PlanLine
 
 

@@ -21,17 +21,16 @@ import numpy as np
 from .. import _precision, _verify
 from .._body.function import FunctionInfo
 from .._diagnosis.needed_values import CAUGHT, need_of
+from .._host.switches import SETTINGS, VARIABLES, Settings
 from .._jax.compile_cache.cache import facts as cache_facts
-from .._jax.memory import compiled_bytes, text
 from .._jax.typed import Array, DType
-from .._json import Data
+from .._jax.xla.memory import compiled_bytes, text
 from .._program.auto.obstacles import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
 from .._program.runners.sharded_calls import transfers
 from .._program.runners.worker_calls import Unsplit, reason_of, refuse_part, split_of
 from .._public import public_in
-from .._shown import Shown
 from .._signature.options import AUTO, Options, is_measured
 from .._stages import Chunk, MappedChunks, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
@@ -41,8 +40,9 @@ from .._stages.plan import Plan
 from .._stages.precision import COMPUTE
 from .._stages.roll import NONE, Roll, rolls
 from .._stages.stage import Skip
-from .._svg import Picture
-from .._switches import SETTINGS, VARIABLES, Settings
+from .._text.json import Data
+from .._text.shown import Shown
+from .._text.svg import Picture
 from .._verify import is_verified
 from .._view.layout import static_text
 from .._view.view import Leaf, View, is_array
@@ -120,7 +120,7 @@ class Report(Shown):
         }
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         rows: list[list[tuple[str, str]]] = []
         for line in self.lines:
@@ -144,7 +144,7 @@ class Report(Shown):
         return table(f"plan of {self.function}", rows)
 
     def _repr_html_(self) -> str:
-        from .._console import html_of
+        from .._text.console import html_of
 
         return f"{self.draw()}{html_of(self)}"
 

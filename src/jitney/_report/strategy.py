@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
+from .._jax.xla.memory import text
 from .._public import public_in
-from .._shown import Shown
+from .._text.shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +61,7 @@ class Strategy(Shown):
         return next((way for way in self.ways if way.fits), None)
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         styles = ["green" if way is self.chosen else "dim" for way in self.ways]
         marks = ["->" if way is self.chosen else "" for way in self.ways]

@@ -56,7 +56,7 @@ class StreamStats:
         )
 
     def _repr_html_(self) -> str:
-        from .._console import html_of, table
+        from .._text.console import html_of, table
 
         passes = f"{self.passes} passes" if self.passes != 1 else "1 pass"
         rows = [

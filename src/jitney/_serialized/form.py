@@ -25,7 +25,7 @@ from .._jax.trees import attribute, tree_flatten
 from .._jax.typed import PyTreeDef
 from .._record.origin import lookup_name
 from .._record.unsure import NotDeterministic
-from .._signature.strict_keys import are_one
+from .._values.strict_keys import are_one
 
 _LEAF = jax.tree_util.tree_structure(0)
 Rest = tuple[tuple[int, object], ...]

@@ -24,10 +24,10 @@ import numpy as np
 from .._body.body import CallPlanner
 from .._body.function import FunctionInfo
 from .._contract.contract import all_matches
+from .._host.limits import cores
 from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
 from .._jax.typed import Array
-from .._limits import cores
 from .._record.classes import registered_anywhere
 from .._record.dynamic_reads import Read
 from .._record.instructions import Codes

@@ -17,12 +17,17 @@ from .._checks import CheckTable, evaluate_flagged, with_checks
 from .._checks import Unflaggable as HasCallbacks
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
-from .._jax.exported import export, is_plain, program_of, results_of
-from .._jax.jaxprs import abstract
-from .._jax.large_constants import LargeConstant, has_content, large_constants, taking_constants
+from .._jax.programs.jaxprs import abstract
+from .._jax.programs.large_constants import (
+    LargeConstant,
+    has_content,
+    large_constants,
+    taking_constants,
+)
 from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
+from .._jax.xla.exported import export, is_plain, program_of, results_of
 from .._record.unsure import NotDeterministic
 from .._view.layout import aval_parts
 from .._view.result import Mixed
@@ -164,7 +169,12 @@ class ExportableTrace:
                 "it has effects: it calls back into Python, or changes references"
             )
         program = run_export(lambda: export().export(jitted)(*specs))
-        return Exported(program, tuple(map(_messages, table.callbacks)), weak, tuple(captured))
+        return Exported(
+            program,
+            tuple(map(_messages, table.callbacks)),
+            weak,
+            tuple(captured),
+        )
 
     def _captured(self, jaxpr: object) -> dict[str, LargeConstant]:
         """Return the large constants of a trace that the key holds, by the digest of their content:

@@ -21,7 +21,7 @@ import jax
 from .._errors import ContractError, Where, misfit
 from .._jax.trees import attribute
 from .._owners import short
-from .static_values import Opaque
+from .._values.static_values import Opaque
 
 _ANY_CALL = inspect.Signature(
     [

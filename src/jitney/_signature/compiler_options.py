@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from .._errors import OptionError, Where
-from .._jax.compiler import CompilerOptions
-from .._switches import COMPILERS
+from .._host.switches import COMPILERS
+from .._jax.xla.compiler import CompilerOptions
 
 # They take sums apart, drop NaN or the sign of zero, or pass such options on to LLVM.
 _INEXACT = ("fast_math", "fast_min_max", "unsafe", "xla_backend_extra_options")

@@ -20,11 +20,11 @@ import jax
 from .._errors import OptionError, Where, name_fix
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
-from .._jax.compiler import CompilerOptions
+from .._host.switches import OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .._jax.mesh import Mesh
 from .._jax.trees import is_whole
+from .._jax.xla.compiler import CompilerOptions
 from .._precision import FULL, LOW, Policy, tokens
-from .._switches import OF_PROGRAMS, SETTINGS, Disabled, is_auto
 from .buckets import Bucket
 from .compiler_options import read_compiler
 from .paths import Steps, root_of, stem_of, steps_of
@@ -152,6 +152,7 @@ class Options:
     verify: bool | None = None
     workers: int | str | None = None
     auto: bool | str | None = None
+    progress: bool = False
     # Set by JITNEY_DISABLE.
     disabled: Disabled | None = field(default=None, metadata=_OWN)
     # Set by `jitney.accumulate`: the axis of `chunk` is summed over, which has to be proven, under
@@ -336,6 +337,32 @@ _CONTRADICTIONS = (
         "keep one of the two.",
     ),
     _Contradiction(
+        lambda o: o.progress and not o.chunk and o.memory is None,
+        "progress=True has no chunks to count.",
+        "A bar shows how many chunks of a call are done.",
+        'write chunk={"points": 1024} with it; `jitney.scan_steps(progress=True)` shows the steps'
+        " of a loop.",
+    ),
+    _Contradiction(
+        lambda o: (
+            o.progress
+            and _first_given(
+                {
+                    'chunk="fast"': is_measured(o.chunk),
+                    "chunk={axis: 1}": any(chunk == 1 for _, chunk in o.chunk),
+                    'remat="auto"': o.remat == AUTO,
+                    "pad": o.pad,
+                    "shard": o.shard is not None,
+                    "workers": o.workers,
+                    "auto": o.auto,
+                }
+            )
+        ),
+        "`progress` and `{}` together are not supported yet.",
+        "The bar moves by a callback in one loop over chunks, on one device.",
+        "keep one of the two.",
+    ),
+    _Contradiction(
         lambda o: _listing({name for axis in o.vmap for name in axis.arguments} & {*o.static}),
         "{} cannot be static and mapped.",
         "A static value is one value for the whole program.",
@@ -398,6 +425,7 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         verify=_setting(where, "verify", raw),
         workers=_workers(where, raw.get("workers")),
         auto=_auto(where, raw.get("auto")),
+        progress=_flag(where, "progress", raw.get("progress", False)),
     )
 
     # Each option is valid by itself here.

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._jax.memory import text
-from .._json import Data
+from .._jax.xla.memory import text
 from .._public import public_in
 from .._remat import flops_text
-from .._shown import Shown
+from .._text.json import Data
+from .._text.shown import Shown
 from .device import Device
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Simulation(Shown):
         }
 
     def __rich__(self) -> Table:
-        from .._console import table
+        from .._text.console import table
 
         return table(
             f"{self.function} on {self.devices} x {self.device.name}, each in one step",
@@ -219,7 +219,7 @@ class Sweep(Shown):
         return [simulation.to_dict() for simulation in self.simulations]
 
     def __rich__(self) -> Table:
-        from .._console import figures
+        from .._text.console import figures
 
         head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
         rows = [

@@ -16,11 +16,11 @@ from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import OptionError, shortlist
 from .._jax.equinox_checks import has_equinox_checks
-from .._jax.hlo_work import ProgramCost
-from .._jax.jaxprs import equations, source_of
 from .._jax.mesh import current, on_paper
+from .._jax.programs.jaxprs import equations, source_of
 from .._jax.trees import tree_flatten
 from .._jax.typed import AnyJaxpr, Array
+from .._jax.xla.hlo_work import ProgramCost
 from .._precision import elsewhere
 from .._program.entry import Retry, Specialization, Undecided
 from .._program.runners.checked_calls import with_number

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._jax.jaxprs import called_jaxpr, open_jaxpr, programs
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, programs
 from .._jax.typed import AnyJaxpr, JaxprEqn
 from .._remat import of_equation
 from .device import Device

@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .._jax.hlo import HloCollective, bits, collectives
-from .._jax.hlo_work import ProgramCost
+from .._jax.xla.hlo import HloCollective, bits, collectives
+from .._jax.xla.hlo_work import ProgramCost
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from .._axes import Refused, is_symbolic, shared_choice
+from .._host.own_time import OWN_TIME
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
 from .colours.colouring import Colouring, scheme_by, scheme_of
 from .colours.modes import REVERSE, Mode, PassMode
 from .compressed import Blocks

@@ -14,9 +14,9 @@ from functools import cached_property
 
 import jax
 
-from .._jax.evaluation import Const, Ref
-from .._jax.jaxprs import open_jaxpr, rebind
-from .._jax.primitives import CALLS, UNROUNDED
+from .._jax.programs.evaluation import Const, Ref
+from .._jax.programs.jaxprs import open_jaxpr, rebind
+from .._jax.programs.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
 from .._jax.typed import DType, NumPyArray
 from .._remat import FlatProgram, Step, flatten_program

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._jax.evaluation import Ref, numbers_of
-from .._jax.jaxprs import open_jaxpr, scan_parts, solve_operands, source_of, while_parts
+from .._jax.programs.evaluation import Ref, numbers_of
+from .._jax.programs.jaxprs import open_jaxpr, scan_parts, solve_operands, source_of, while_parts
 from .._jax.typed import JaxprEqn, Var
 from .._remat import FlatProgram, Step
 from .constant_folding import FoldedValues, Programs, constant

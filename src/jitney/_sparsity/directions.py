@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from .._jax.jaxprs import open_jaxpr
+from .._jax.programs.jaxprs import open_jaxpr
 from .dependence import dependence
 from .operation import MaybePattern
 from .pattern import Pattern, TooDenseError
@@ -156,7 +156,13 @@ class Linearized:
             return both[:half], both[half:]
 
         if batch is None or len(seeds[0]) <= max(batch, 1):
-            return _evaluate_seeds(run, seeds, self.out, axis, lambda: self.fn(self.at))
+            return _evaluate_seeds(
+                run,
+                seeds,
+                self.out,
+                axis,
+                lambda: self.fn(self.at),
+            )
         zeros = [jnp.zeros_like(leaf) for leaf in self.at]
         value, _ = run(zeros)
 

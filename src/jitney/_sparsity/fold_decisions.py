@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from .._jax.evaluation import values_at
-from .._jax.jaxprs import open_jaxpr, programs, rebind, scan_parts, while_parts
-from .._jax.primitives import PLAIN_CALLS, REMATS
+from .._jax.programs.evaluation import values_at
+from .._jax.programs.jaxprs import open_jaxpr, programs, rebind, scan_parts, while_parts
+from .._jax.programs.primitives import PLAIN_CALLS, REMATS
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._remat import flatten_program
 from .constant_folding import FoldedValues

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import jax
 from jax.extend import core
 
-from .._jax.jaxprs import calls_back, effectful_equations, open_jaxpr, programs
-from .._jax.memory import Misfit, compiled_bytes, fit, text
+from .._host.own_time import OWN_TIME
+from .._jax.programs.jaxprs import calls_back, effectful_equations, open_jaxpr, programs
 from .._jax.trees import Tracer
 from .._jax.typed import ClosedJaxpr
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import Misfit, compiled_bytes, fit, text
 from .colours.colouring import Colouring, scheme_of
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
 from .colours.star import star_scheme

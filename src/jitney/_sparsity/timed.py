@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +19,10 @@ from pathlib import Path
 
 import jax
 
+from .._host.atomic_files import replace_file
 from .._jax.compile_cache.cache import folder
-from .._jax.evaluation import evaluate_jaxpr
-from .._jax.jaxprs import equations, open_jaxpr
+from .._jax.programs.evaluation import evaluate_jaxpr
+from .._jax.programs.jaxprs import equations, open_jaxpr
 from .._jax.typed import NumPyArray
 from .directions import AbstractLeaves, Leaves
 from .typed_numpy import np
@@ -175,15 +175,6 @@ def _write(path: Path, times: Mapping[str, float]) -> None:
     """Write the file atomically. If the folder cannot be written, the next process measures
     again.
     """
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            temporary = Path(file.name)
-    except OSError:
-        return
-    try:
-        temporary.write_text(json.dumps(times))
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        replace_file(path, json.dumps(times).encode(), private=True)

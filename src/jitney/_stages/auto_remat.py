@@ -18,9 +18,9 @@ import jax
 from .. import _remat
 from .._axes import at_any_size
 from .._errors import Where
-from .._jax.memory import free_bytes, text
+from .._host.own_time import OWN_TIME
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import free_bytes, text
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View

@@ -16,8 +16,8 @@ import jax
 from .. import _axes
 from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
 from .._errors import AxisError, Where
-from .._jax.memory import budget_of, compiled_bytes, text
 from .._jax.typed import Array
+from .._jax.xla.memory import budget_of, compiled_bytes, text
 from .._view.result import Outcome
 from .._view.view import View
 from .sharding import Place

@@ -20,10 +20,10 @@ import jax
 from .. import _axes
 from .._axes import ClosesOver, MadeOfSize, Refused
 from .._errors import AxisError, OptionError, Where
-from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from .._jax.primitives import public_name
+from .._host.own_time import OWN_TIME
+from .._jax.programs.primitives import public_name
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._signature.options import AUTO, is_measured
 from .._view.named_axes import (
     clash_of,
@@ -166,6 +166,8 @@ class Chunk(Stage):
     asked: ChunkPurpose = field(default="chunk", compare=False)
     # True if the program goes backward, so that `remat="auto"` acts in it.
     recomputes: bool = field(default=False, compare=False)
+    # Name of the bar that shows how many chunks are done.
+    progress: str | None = None
 
     @classmethod
     def plan(
@@ -219,6 +221,7 @@ class Chunk(Stage):
             stage.chunk,
             stage,
             stage.why,
+            stage.progress,
         )
 
     @classmethod
@@ -296,6 +299,7 @@ class Chunk(Stage):
             derived=request.derived,
             asked=asked,
             recomputes=request.recomputes,
+            progress=request.where.name if options.progress else None,
         )
 
     @classmethod
@@ -501,7 +505,12 @@ class Chunk(Stage):
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
         if whole <= budget:
-            return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
+            return Cut(
+                self.axis,
+                None,
+                self.size,
+                Fit(self.size, None, whole, budget),
+            )
 
         # Try the axes from the longest on; the first that can be cut and fits is taken.
         failed: AxisError | None = None
@@ -557,7 +566,12 @@ class Chunk(Stage):
                         cut.passes, derivative, arrays, self.size, cut.width
                     )
                 return _axes.run_chunked(
-                    cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices
+                    cut.passes,
+                    arrays,
+                    self.at(cut.axis).size,
+                    cut.width,
+                    cut.devices,
+                    self.progress,
                 )
 
         return chunked

@@ -28,9 +28,9 @@ from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, name_fix, repr_of, shortlist
-from .._jax.linearized import Linear, fitting
-from .._jax.memory import free_bytes
-from .._jax.primitives import public_name
+from .._host.own_time import OWN_TIME
+from .._jax.programs.linearized import Linear, fitting
+from .._jax.programs.primitives import public_name
 from .._jax.sparse_arrays import bcoo
 from .._jax.stand_ins import partition
 from .._jax.trees import (
@@ -42,7 +42,7 @@ from .._jax.trees import (
     tree_unflatten,
 )
 from .._jax.typed import Array
-from .._own_time import OWN_TIME
+from .._jax.xla.memory import free_bytes
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO, VmapAxis

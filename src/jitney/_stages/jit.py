@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from .._errors import shortlist
-from .._jax.compiler import CompilerOptions, options_of
 from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
 from .._jax.typed import Array
+from .._jax.xla.compiler import CompilerOptions, options_of
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 

@@ -35,6 +35,8 @@ class MappedChunks(Stage):
     width: int
     proven: Stage
     why: str = field(compare=False)
+    # Name of the bar that shows how many chunks are done.
+    progress: str | None = None
     name: str = field(default="chunk", compare=False)
 
     @classmethod
@@ -83,6 +85,7 @@ class MappedChunks(Stage):
                     dims,
                     self.size,
                     self.width,
+                    self.progress,
                 )
 
         return looped

@@ -152,7 +152,12 @@ class Mask(Stage):
             what = in_names(refusal.what, [s.name for s in self.symbols])
             ends = {s.name: refusal.ends.get(s.symbol, ()) for s in self.symbols}
             raise Refused(refusal.place, what, ends) from refusal
-        return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
+        return Proof(
+            program,
+            fn,
+            self.avals,
+            {s.name: s.symbol for s in self.symbols},
+        )
 
     def _trace_symbolically(
         self,

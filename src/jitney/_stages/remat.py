@@ -10,11 +10,11 @@ from typing import Self
 
 import jax
 
-from .._jax.evaluation import CallStack, evaluate_jaxpr, without_calls
-from .._jax.jaxprs import called_jaxpr, open_jaxpr, rebind, scan_parts
-from .._jax.memory import compiled_bytes, text
-from .._jax.primitives import PLAIN_CALLS
+from .._jax.programs.evaluation import CallStack, evaluate_jaxpr, without_calls
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, rebind, scan_parts
+from .._jax.programs.primitives import PLAIN_CALLS
 from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
+from .._jax.xla.memory import compiled_bytes, text
 from .._signature.options import AUTO
 from .._signature.policies import RematPolicy, policy_function
 from .._view.result import Outcome

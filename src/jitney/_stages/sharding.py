@@ -17,9 +17,9 @@ from typing import Any, Self
 import jax
 
 from .._errors import MeshError, OptionError, Where, name_fix, plural, shortlist
-from .._jax.memory import text
 from .._jax.mesh import automatic, is_manual, mesh_text
 from .._jax.typed import AnyMesh
+from .._jax.xla.memory import text
 from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import NamedAxis, named_axes
 from .._view.view import Leaf, View

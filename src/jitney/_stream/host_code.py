@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 
-from .._jax.jaxprs import CALLBACKS
+from .._jax.programs.jaxprs import CALLBACKS
 from .._jax.typed import JaxprEqn
 
 _CALLS = (*CALLBACKS, "pure_callback")

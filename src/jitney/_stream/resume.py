@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
+from .._host.atomic_files import UNFINISHED, replace_file
 from .._jax.typed import NumPyArray
 from .._owners import users_level
 from .schedule import Carry, Values
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _MAGIC = b"jitney checkpoint 3\n"
 # How the files of all versions begin; a version with other checksums reads none of these.
 _FAMILY = b"jitney checkpoint "
-_UNFINISHED = ".unfinished-"
 # Seconds between two saves, if the user sets no interval.
 _LEAST = 1.0
 # Largest fraction of the run that saves may take, if the user sets no interval.
@@ -253,7 +252,7 @@ class Checkpoint:
         """
         start = time.monotonic()
         try:
-            self._replace(self._content(progress))
+            replace_file(self.path, self._content(progress), private=True, durable=True)
         except OSError as error:
             # A failed save restarts the interval too, so that a full disk does not cost a try per
             # chunk.
@@ -289,26 +288,6 @@ class Checkpoint:
         body = buffer.getvalue()
         return _MAGIC + hashlib.sha256(body).digest() + body
 
-    def _replace(self, content: bytes) -> None:
-        """Replace the file atomically: a temporary file in the same folder, `fsync`, then a
-        rename.
-        """
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + _UNFINISHED)
-        try:
-            try:
-                # `os.write` may write a part only.
-                with memoryview(content) as rest:
-                    written = 0
-                    while written < len(content):
-                        written += os.write(handle, rest[written:])
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-
     def remove(self) -> None:
         """Remove the file, once the run is complete."""
         self.path.unlink(missing_ok=True)
@@ -318,7 +297,7 @@ class Checkpoint:
         """Remove temporary files of runs that were killed while they wrote."""
         with suppress(OSError):
             for name in os.listdir(self.path.parent):  # noqa: PTH208 - the name may hold what a pattern means otherwise
-                if name.startswith(self.path.name + _UNFINISHED):
+                if name.startswith(self.path.name + UNFINISHED):
                     (self.path.parent / name).unlink(missing_ok=True)
 
 

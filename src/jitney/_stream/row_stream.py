@@ -124,7 +124,7 @@ def stream_rows(
         OptionError: A keyword does not go with rows.
         ContractError: Arguments differ in the number of their rows, or `chunk` names another axis.
     """
-    from .._console import bar
+    from .._text.console import bar
 
     core = program.core
     (mapped,) = core.options.vmap

@@ -11,8 +11,8 @@ import jaxlib
 import numpy as np
 
 from .._axes import Passes
-from .._jax.evaluation import Ref
-from .._jax.jaxprs import is_literal, open_jaxpr, programs
+from .._jax.programs.evaluation import Ref
+from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
 from .host_code import host_code

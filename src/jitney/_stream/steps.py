@@ -19,13 +19,13 @@ import numpy as np
 
 from .._axes import Chunked, KnownValues, Passes, StoredCarries, number_constants
 from .._errors import AxisError, ContractError
-from .._jax.compiler import options_of
-from .._jax.evaluation import numbers_of
-from .._jax.memory import Fit, counted_bytes, fit, text
 from .._jax.mesh import is_within_trace
-from .._jax.primitives import public_name
+from .._jax.programs.evaluation import numbers_of
+from .._jax.programs.primitives import public_name
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
+from .._jax.xla.compiler import options_of
+from .._jax.xla.memory import Fit, counted_bytes, fit, text
 from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import name_scope

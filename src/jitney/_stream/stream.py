@@ -40,10 +40,10 @@ from .._errors import (
     repr_of,
 )
 from .._interface.derivatives import Derivative
-from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.trees import is_key, words_of_keys
 from .._jax.typed import Array, NumPyArray
+from .._jax.xla.memory import Misfit, text
 from .._owners import public, users_level
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
@@ -757,7 +757,7 @@ def _bar(
     """Progress bar, or nothing; its value is called after each chunk."""
     if not show:
         return nullcontext(lambda: None)
-    from .._console import bar
+    from .._text.console import bar
 
     total = sum(turn.sweeps for turn in steps.schedule.turns) * len(steps.pieces)
     return bar(

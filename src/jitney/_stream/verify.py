@@ -12,8 +12,8 @@ import numpy as np
 
 from .._body.plain import ProgramChange, changes_of
 from .._errors import VerificationWarning, format_error
-from .._jax.memory import text
 from .._jax.typed import Array
+from .._jax.xla.memory import text
 from .._owners import users_level
 from .._verify import Verification, is_verified
 from .sources import is_read

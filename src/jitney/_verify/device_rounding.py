@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import jax
 from jax.core import Tracer
 
-from .._jax.jaxprs import equations
-from .._jax.primitives import PRODUCTS
+from .._jax.programs.jaxprs import equations
+from .._jax.programs.primitives import PRODUCTS
 
 _UNITS = {"gpu": "precision=tf32", "tpu": "precision=bf16"}
 """The option that rounds products likewise, by `Device.platform`. "gpu" is AMD's too, whose units

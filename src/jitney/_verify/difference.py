@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._body.plain import ProgramChange
-from .._jax.linearized import Linear
+from .._jax.programs.linearized import Linear
 from .._jax.sparse_arrays import is_bcoo
 from .._jax.trees import (
     extended,

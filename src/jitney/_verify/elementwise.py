@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import open_jaxpr, runs
-from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
+from .._jax.programs.evaluation import CallStack, without_calls
+from .._jax.programs.jaxprs import open_jaxpr, runs
+from .._jax.programs.primitives import ARITHMETIC, LOGIC, REARRANGED
 from .._jax.typed import JaxprEqn
 
 _ALONE: Final = ARITHMETIC | LOGIC

@@ -4,8 +4,8 @@ those is the machinery (`verification.py`) imported.
 
 from __future__ import annotations
 
+from .._host.switches import SETTINGS
 from .._signature.options import Options
-from .._switches import SETTINGS
 
 
 def is_verified(options: Options) -> bool:

@@ -15,9 +15,9 @@ from typing import Final
 import jax
 import jax.numpy as jnp
 
-from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import rebind, runs
-from .._jax.primitives import PRODUCTS, UNROUNDED
+from .._jax.programs.evaluation import CallStack, without_calls
+from .._jax.programs.jaxprs import rebind, runs
+from .._jax.programs.primitives import PRODUCTS, UNROUNDED
 from .._jax.typed import Array, JaxprEqn
 
 _EXACT: Final = UNROUNDED | {

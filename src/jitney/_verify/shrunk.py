@@ -14,9 +14,9 @@ import jax
 from .._axes import Refused
 from .._body.plain import plain_function
 from .._errors import JitneyError
-from .._jax.evaluation import CallStack, without_calls
-from .._jax.jaxprs import called_jaxpr, name_of, rebind, source_of
-from .._jax.primitives import PLAIN_CALLS
+from .._jax.programs.evaluation import CallStack, without_calls
+from .._jax.programs.jaxprs import called_jaxpr, name_of, rebind, source_of
+from .._jax.programs.primitives import PLAIN_CALLS
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import AnyJaxpr, Array, JaxprEqn
 from .._signature.binding import signature_of

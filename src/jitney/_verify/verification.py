@@ -24,9 +24,9 @@ from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainl
 from .._diagnosis.counters import LISTENER, Counters, Owner
 from .._errors import VerificationWarning, format_error
 from .._jax.equinox_checks import own_jit
-from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import tree_flatten
 from .._jax.typed import Array
+from .._jax.xla.memory import counted_bytes, free_bytes, text
 from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off

@@ -31,9 +31,9 @@ import numpy as np
 
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._jax.typed import Array
-from .._signature.mutable_objects import can_change
-from .._signature.static_values import Opaque, is_constant
-from .._signature.strict_keys import strict_key
+from .._values.mutable_objects import can_change
+from .._values.static_values import Opaque, is_constant
+from .._values.strict_keys import strict_key
 from .fitting import WHOLE
 from .nodes import FIELDS, children, fields_of, is_leaf
 from .taken_apart import TakenApart

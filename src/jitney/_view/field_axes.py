@@ -22,7 +22,6 @@ from .._errors import OptionError, name_fix
 from .._jax.trees import Path
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
-from .._signature.attributes import attributes_of
 from .._signature.hints import (
     AnyHint,
     ArrayHint,
@@ -33,7 +32,8 @@ from .._signature.hints import (
     TreeHint,
     UnionHint,
 )
-from .._signature.static_values import Opaque
+from .._values.attributes import attributes_of
+from .._values.static_values import Opaque
 from .view import Leaf, LeafHint, View, leaf_hints
 
 

@@ -108,7 +108,13 @@ def _demand_floats(where: Where, path: str, array: NumPyArray) -> None:
     kept = np.isfinite(array)
     lost = kept & ~np.isfinite(rounded)
     if lost.any():
-        raise _range_error(where, path, array.dtype, array[lost].ravel()[0], low)
+        raise _range_error(
+            where,
+            path,
+            array.dtype,
+            array[lost].ravel()[0],
+            low,
+        )
     if low.kind == "f" and kept.any():
         _warn_of_spread(where, path, array[kept], rounded[kept])
 

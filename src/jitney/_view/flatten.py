@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from .._jax.trees import Tracer, tree_flatten
-from .._signature.strict_keys import strict_key
+from .._values.strict_keys import strict_key
 from .call_codegen import LeavesTaker, is_keyed_by_value, leaves_taker
 from .nodes import children
 

@@ -30,16 +30,16 @@ from .._jax.trees import (
     tree_unflatten,
 )
 from .._jax.typed import Array, DType
-from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
-from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint, ScalarHint, StaticHint
-from .._signature.mutable_objects import article, first_consumable
-from .._signature.recent_statics import RecentStatics
 from .._signature.records import refuse_records
-from .._signature.static_once import Static
-from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
-from .._signature.strict_keys import strict_key
+from .._values.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
+from .._values.copies import Copies, snapshot
+from .._values.mutable_objects import article, first_consumable
+from .._values.recent_statics import RecentStatics
+from .._values.static_once import Static
+from .._values.static_values import Opaque, Unkeyed, has_hash, keyer_of, static_key_error
+from .._values.strict_keys import strict_key
 from .field_axes import InField, axes_in_fields
 from .numbers import data_numbers
 from .static_fields import copy_loose, loose_parts

@@ -14,8 +14,8 @@ import gc
 import types
 from collections.abc import Iterator, Sequence
 
-from .._signature.attributes import attributes_of
-from .._signature.mutable_objects import is_plain
+from .._values.attributes import attributes_of
+from .._values.mutable_objects import is_plain
 from .nodes import nodes
 
 

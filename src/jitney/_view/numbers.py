@@ -23,7 +23,7 @@ import equinox as eqx
 
 from .._contract.contract import Contract
 from .._signature.hints import AnyHint, ContainerHint, Hint, StaticHint, TreeHint, UnionHint
-from .._signature.static_values import Opaque
+from .._values.static_values import Opaque
 from .nodes import children, is_leaf
 from .taken_apart import TakenApart
 

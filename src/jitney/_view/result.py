@@ -22,11 +22,11 @@ from .._errors import StaticError, Where
 from .._jax.stand_ins import unflatten_stand_ins
 from .._jax.trees import is_of_numbers, register_pytree_node, tree_unflatten
 from .._jax.typed import Array, PyTreeDef
-from .._signature.copies import Copies, snapshot
-from .._signature.identity import Identity, dereference
-from .._signature.mutable_objects import article, is_consumable, is_plain
-from .._signature.static_values import keyer_of
-from .._signature.strict_keys import strict_key
+from .._values.copies import Copies, snapshot
+from .._values.identity import Identity, dereference
+from .._values.mutable_objects import article, is_consumable, is_plain
+from .._values.static_values import keyer_of
+from .._values.strict_keys import strict_key
 from .layout import aval_parts
 from .new_objects import new_objects_in
 from .result_codegen import Build, builder, holds_modules

@@ -12,8 +12,8 @@ from jax.tree_util import tree_flatten
 
 from .._jax.typed import PyTreeDef
 from .._owners import owner_of_class
-from .._signature.copies import snapshot
-from .._signature.mutable_objects import first_consumable, is_immutable
+from .._values.copies import snapshot
+from .._values.mutable_objects import first_consumable, is_immutable
 from .nodes import is_leaf, nodes
 
 _OTHERS = ("user", "generated", "library")

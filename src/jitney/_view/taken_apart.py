@@ -31,9 +31,9 @@ from jax.tree_util import GetAttrKey, register_pytree_with_keys
 
 from .._jax.stand_ins import Tree
 from .._jax.trees import Tracer, is_node
-from .._signature.attributes import attributes_of
 from .._signature.records import holds_array
-from .._signature.static_values import Opaque, Unkeyed, has_hash
+from .._values.attributes import attributes_of
+from .._values.static_values import Opaque, Unkeyed, has_hash
 
 _NUMBERS = (float, complex)
 _PLAIN = frozenset((*_NUMBERS, int, bool, str, type(None)))

@@ -20,8 +20,8 @@ from .._jax.trees import register_pytree_node
 from .._jax.typed import Array
 
 if TYPE_CHECKING:
-    from .._axes.symbolic.sized_function import Avals
     from .._axes.symbolic.symbolic_trace import SymbolicProgram
+    from .._axes.unified.sized_function import Avals
 
 
 class TrueSizes:

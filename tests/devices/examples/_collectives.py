@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from jitney._jax.hlo import collectives
+from jitney._jax.xla.hlo import collectives
 
 
 def sent(lowered: Any, mesh: Any) -> Counter[tuple[str, tuple[str, ...], int, bool]]:

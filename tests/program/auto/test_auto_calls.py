@@ -526,7 +526,7 @@ def test_threads_are_not_tried_where_workers_refuse(machine):
 
 def test_with_one_core_threads_are_not_tried(machine, monkeypatch):
     """There is nothing to share with."""
-    from jitney._limits import HostLimit
+    from jitney._host.limits import HostLimit
     from jitney._program.auto import auto_calls
 
     monkeypatch.setattr(auto_calls, "allowed_cores", lambda: HostLimit("the machine", 1))

@@ -240,7 +240,7 @@ def test_padded_rows_are_a_pytree():
         (
             lambda: mapped()(BEHIND, lengths={"n": SIZES - 1}),
             ContractError,
-            "the lengths of 'n' are",
+            "a length of 'n' is -1",
         ),
         (lambda: mapped()(Y, lengths={"n": SIZES}), ContractError, "rows of their own lengths"),
         (

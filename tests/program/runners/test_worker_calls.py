@@ -16,6 +16,7 @@ from jitney.errors import ContractError, JitneyError, NonFiniteError, OptionErro
 from tests._arrays import array
 from tests._tracing import count_traces
 
+pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="`workers` are for CPUs")
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(23, 5)).astype(np.float32)
 W = RNG.normal(size=(5,)).astype(np.float32)

@@ -23,7 +23,7 @@ from itertools import chain
 import jax
 import numpy as np
 
-from ..._jax.evaluation import (
+from ..._jax.programs.evaluation import (
     Const,
     Ref,
     as_const,
@@ -32,7 +32,7 @@ from ..._jax.evaluation import (
     values_at,
     without_calls,
 )
-from ..._jax.jaxprs import abstract, equations, open_jaxpr, rebind
+from ..._jax.programs.jaxprs import abstract, equations, open_jaxpr, rebind
 from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..._jax.evaluation import Const, Ref
-from ..._jax.large_constants import LARGE
+from ..._jax.programs.evaluation import Const, Ref
+from ..._jax.programs.large_constants import LARGE
 from ..._jax.trees import canonicalize_dtype
 from .numbered import Node
 from .passes import Passes

@@ -22,8 +22,9 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ..._jax.evaluation import Const, Ref
-from ..._jax.jaxprs import scan_parts
+from ..._jax.programs.evaluation import Const, Ref
+from ..._jax.programs.jaxprs import scan_parts
+from ..._jax.ticks import Ticks
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..derivative import Derivative, with_derivative
@@ -108,6 +109,8 @@ class Chunked:
         self.devices = devices
         self.is_spread = is_spread or (devices is not None and devices.is_part)
         self.is_differentiated = is_differentiated
+        # Shows how many chunks are done.
+        self.ticks: Ticks | None = None
 
     def known_values(self, given: Sequence[object]) -> KnownValues:
         """Take the arguments, in order, as known values; those with the axis as a whole."""
@@ -622,6 +625,7 @@ def run_chunked(
     size: int,
     chunk: int,
     devices: Devices | None = None,
+    progress: str | None = None,
 ) -> list[jax.Array]:
     """Evaluate a program in memory, chunk by chunk.
 
@@ -631,10 +635,16 @@ def run_chunked(
         size: The size of the axis.
         chunk: The number of its elements per chunk, on each device.
         devices: The devices that the axis is sharded over, if it is.
+        progress: Name of the bar that shows how many chunks are done; None for none.
     """
+    work = Chunked(passes, size, devices)
+    if progress is not None:
+        # Passes that count iterations are repeated as often as they need.
+        counted = sum(not turn.counts for turn in passes.passes)
+        work.ticks = Ticks(progress, counted * -(-size // chunk), "chunks")
     with passes.width:
         return _run(
-            Chunked(passes, size, devices),
+            work,
             arrays,
             size,
             chunk,
@@ -769,6 +779,8 @@ def _scan_chunks(
     emitted: dict[int, jax.Array] = {}
     kept: StoredCarries = {}
     kept_rest: StoredCarries = {}
+    # Chunks of the passes before.
+    done = 0
 
     for number, turn in enumerate(passes.passes, 1):
         with jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
@@ -789,8 +801,14 @@ def _scan_chunks(
                 turn: Pass = turn,
                 here: KnownValues = here,
                 read: frozenset[int] = read,
+                done: int = done,
             ) -> Taken:
                 i, parts, before = xs
+                if work.ticks is not None and not turn.counts:
+                    # From the end the remainder comes first.
+                    before_i = full - i if turn.back else i + np.int32(1)
+                    before_i += np.int32(done + bool(rest and turn.back))
+                    work.ticks.trace(before_i)
                 at = i * np.int32(chunk)
                 cut = dict(parts)
                 for n, x in streamed.items():
@@ -820,7 +838,10 @@ def _scan_chunks(
                 turn: Pass = turn,
                 here: KnownValues = here,
                 read: frozenset[int] = read,
+                done: int = done,
             ) -> Taken:
+                if work.ticks is not None and not turn.counts:
+                    work.ticks.trace(jnp.int32(done + 1 + (0 if turn.back else full)))
                 at = full * chunk
                 cut: dict[int, jax.Array] = {}
                 for n, x in streamed.items():
@@ -866,6 +887,7 @@ def _scan_chunks(
                 continue
 
             state, (outs, carried_in), (tail, carried_in_rest) = sweep(work.start(turn, known))
+            done += full + bool(rest)
             kept.update(carried_in)
             kept_rest.update(carried_in_rest)
 

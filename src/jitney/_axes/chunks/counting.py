@@ -13,7 +13,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import while_parts
+from ..._jax.programs.jaxprs import while_parts
 from ..interpreter import Op, PaddedInterpreter
 from ..rules.control import State, restore_weak_types
 from ..typed_jax import jnp, lax

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from ..._jax.jaxprs import scan_parts
-from ..._jax.primitives import public_name
+from ..._jax.programs.jaxprs import scan_parts
+from ..._jax.programs.primitives import public_name
 from ..callbacks import is_ordered
 from ..dims import is_ragged
 from ..interpreter import Op, mentions, ragged_axes

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..._jax.evaluation import (
+from ..._jax.programs.evaluation import (
     CallStack,
     Const,
     Ref,
@@ -24,8 +24,8 @@ from ..._jax.evaluation import (
     numbers_of,
     without_calls,
 )
-from ..._jax.jaxprs import called_jaxpr, open_jaxpr
-from ..._jax.jaxprs import inside as equations_inside
+from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr
+from ..._jax.programs.jaxprs import inside as equations_inside
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn, NumPyArray
 from ..callbacks import check_effects, is_ordered
 from ..dims import Dim, evaluate, is_ragged, symbols

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
-from ..._jax.jaxprs import inside
+from ..._jax.programs.jaxprs import inside
 from ..callbacks import callback_result_is_read, is_ordered
 from ..monoids import MONOIDS, Monoid, highest, sendable
 from ..typed_jax import jnp, lax

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._jax.equinox_checks import only_raises
-from ..._jax.evaluation import interpret
-from ..._jax.jaxprs import scan_parts, solve_operands, while_parts
-from ..._jax.primitives import public_name
+from ..._jax.programs.evaluation import interpret
+from ..._jax.programs.jaxprs import scan_parts, solve_operands, while_parts
+from ..._jax.programs.primitives import public_name
 from ..._jax.trees import issubdtype
 from ..._jax.typed import Aval, JaxprEqn
 from ..dims import is_ragged

@@ -10,8 +10,8 @@ import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from ..._jax.evaluation import Const
-from ..._jax.primitives import public_name
+from ..._jax.programs.evaluation import Const
+from ..._jax.programs.primitives import public_name
 from ..._jax.typed import Aval
 from ..dims import evaluate
 from ..interpreter import Numbers, Op, ragged_axes

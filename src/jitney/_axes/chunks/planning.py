@@ -28,9 +28,9 @@ from itertools import chain
 
 import numpy as np
 
-from ..._jax.evaluation import Const, numbers_of
-from ..._jax.jaxprs import inside, source_of
-from ..._jax.primitives import public_name
+from ..._jax.programs.evaluation import Const, numbers_of
+from ..._jax.programs.jaxprs import inside, source_of
+from ..._jax.programs.primitives import public_name
 from ..callbacks import callback_result_is_read
 from ..dims import Dim, is_multiple, symbols
 from ..interpreter import Numbers, Op, Ranges, ragged_axes, shape_of

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ..._jax.evaluation import interpret
-from ..._jax.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
+from ..._jax.programs.evaluation import interpret
+from ..._jax.programs.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import Op, Ranges, mentions
 from ..rules.control import State, restore_weak_types
@@ -68,7 +68,7 @@ def counted_loop(op: Op) -> CountedLoop | None:
     operation.
 
     Raises:
-        Refused: Its condition calls back.
+        Refused: Its condition calls back, or is one of each element of a mapped axis.
     """
     if op.name != "while" or not mentions(op):
         return None
@@ -77,6 +77,10 @@ def counted_loop(op: Op) -> CountedLoop | None:
         return None
     if open_jaxpr(op.params["cond_jaxpr"])[0].effects:
         what = "calls back in its condition, which is evaluated again to count its iterations"
+        raise refusal(op, what)
+    # JAX's `while` under `vmap`: elements stop one by one, so each would have a number of its own.
+    if open_jaxpr(op.params["cond_jaxpr"])[0].outvars[0].aval.shape:
+        what = "goes on, for each element of `vmap` by itself, until all along the axis are done"
         raise refusal(op, what)
     loop = _UntilDone(op.eqn)
     shared = {i for i, value in enumerate(carry) if is_fixed(value)}

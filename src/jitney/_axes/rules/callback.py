@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from ..._jax.equinox_checks import is_of_check
-from ..._jax.primitives import CALLBACKS
+from ..._jax.programs.primitives import CALLBACKS
 from ..._jax.typed import Aval, Values
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid

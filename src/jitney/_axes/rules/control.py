@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import (
+from ..._jax.programs.jaxprs import (
     abstract,
     called_jaxpr,
     equations,
@@ -22,7 +22,7 @@ from ..._jax.jaxprs import (
     solve_operands,
     while_parts,
 )
-from ..._jax.primitives import CALLBACKS, CALLS, REMATS
+from ..._jax.programs.primitives import CALLBACKS, CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
 from ..dims import evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, shape_of

@@ -4,7 +4,7 @@ the valid part of the operands gives the valid part of the result.
 
 from __future__ import annotations
 
-from ..._jax.primitives import ARITHMETIC, LOGIC
+from ..._jax.programs.primitives import ARITHMETIC, LOGIC
 from ..rule import POINTWISE, Rule
 
 # `ARITHMETIC` and `LOGIC` are shared with other parts of jitney, which rely on more than this: on

@@ -107,7 +107,12 @@ def shift_up(
     """
     if dtypes.issubdtype(x.dtype, dtypes.extended):
         return take(x, np.arange(size, dtype=np.int32) - by, axis)
-    return lax.dynamic_slice_in_dim(_widen(x, size, 0, axis), np.int32(size) - by, size, axis)
+    return lax.dynamic_slice_in_dim(
+        _widen(x, size, 0, axis),
+        np.int32(size) - by,
+        size,
+        axis,
+    )
 
 
 def _widen(

@@ -374,7 +374,12 @@ def _fit_position(
     """
     start = lax.reshape(column, ())
     outside = (start < 0) | (start > dim)
-    at = fit_window(walk, lax.select(outside, np.int32(0), start), dim, window)
+    at = fit_window(
+        walk,
+        lax.select(outside, np.int32(0), start),
+        dim,
+        window,
+    )
     first = lax.select(outside, start, at.first)
     return lax.reshape(first, column.shape), at
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.primitives import FACTORISATIONS
+from ..._jax.programs.primitives import FACTORISATIONS
 from ..._jax.typed import NumPyArray, Values
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter
@@ -263,7 +263,12 @@ def _tridiagonal(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     if not is_ragged(size) or walk.is_full(size):
         return walk.bind(op, values)
     lower = walk.keep(lower, dims, [last], _zero(lower))
-    diagonal = walk.keep(diagonal, dims, [last], np.ones((), diagonal.dtype))
+    diagonal = walk.keep(
+        diagonal,
+        dims,
+        [last],
+        np.ones((), diagonal.dtype),
+    )
     # The last valid element of the upper diagonal stands beside no column.
     positions = lax.broadcasted_iota(np.int32, upper.shape, last)
     coupled = lax.lt(positions, lax.broadcast(walk.count(size) - 1, upper.shape))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 
 from ..._jax.typed import Values
@@ -66,20 +67,49 @@ def _top(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
-    last = last_in_order(x.dtype)
     (count,) = walk.shape([op.params["k"]])
     dims = op.ins[0]
-    if not is_low(x.dtype):
-        masked = walk.keep(x, dims, [axis], last)
-        return walk.bind(op, [masked], k=count)
 
-    # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so the
-    # padding is put in as bits. Bits have no derivative: the values are taken from `x` by index.
-    bits = as_bits(lax.stop_gradient(x))
-    bits = walk.keep(bits, dims, [axis], last.view(bits.dtype))
-    masked = lax.bitcast_convert_type(bits, x.dtype)
-    _, places = walk.bind(op, [masked], k=count)
-    return [jnp.take_along_axis(x, places, axis), places]
+    def by_value(x: jax.Array) -> list[jax.Array]:
+        last = last_in_order(x.dtype)
+        if not is_low(x.dtype):
+            masked = walk.keep(x, dims, [axis], last)
+            return walk.bind(op, [masked], k=count)
+
+        # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so
+        # the padding is put in as bits. Bits have no derivative: the values are taken by index.
+        bits = as_bits(lax.stop_gradient(x))
+        bits = walk.keep(bits, dims, [axis], last.view(bits.dtype))
+        masked = lax.bitcast_convert_type(bits, x.dtype)
+        _, places = walk.bind(op, [masked], k=count)
+        return [jnp.take_along_axis(x, places, axis), places]
+
+    def by_keys(x: jax.Array) -> list[jax.Array]:
+        keys = walk.keep(ordered_keys(lax.stop_gradient(x)), dims, [axis], 0)
+        _, places = lax.top_k(keys, count, axis=axis)
+        return [jnp.take_along_axis(x, places, axis), places]
+
+    if x.dtype not in _IN_KERNELS:
+        return by_value(x)
+    return lax.platform_dependent(x, cpu=by_value, default=by_keys)
+
+
+# Those that kernels of GPUs select; others are sorted there too.
+_IN_KERNELS = (np.float32, np.float64, np.float16, jnp.bfloat16)
+
+
+def ordered_keys(x: jax.Array) -> jax.Array:
+    """Unsigned integers in the order that `top_k` has for floating-point numbers, the total order
+    of IEEE 754; 0 is the last of it.
+
+    For GPUs. From 1,024 elements on, their kernel compares by `>`, so that a NaN that pads spoils
+    the numbers beside it, and one among the data is lost, which at a smaller size it is not (jax
+    0.11.2 on an H200).
+    """
+    bits = lax.bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}"))
+    sign = lax.full(x.shape, 1 << (8 * x.dtype.itemsize - 1), bits.dtype)
+    is_negative = lax.ne(bits & sign, lax.full(x.shape, 0, bits.dtype))
+    return lax.select(is_negative, lax.bitwise_not(bits), bits | sign)
 
 
 RULES: dict[str, Rule] = {

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..._jax.primitives import REARRANGED
+from ..._jax.programs.primitives import REARRANGED
 from ..._jax.trees import Tracer, extended, issubdtype
 from ..interpreter import Op
 from ..monoids import CUMULATIVE, MONOIDS, REDUCTIONS, SCATTERS, Monoid

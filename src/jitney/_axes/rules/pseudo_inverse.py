@@ -10,8 +10,8 @@ functions.
 
 from __future__ import annotations
 
-from ..._jax.jaxprs import abstract, called_jaxpr, equations, programs
-from ..._jax.primitives import CALLS
+from ..._jax.programs.jaxprs import abstract, called_jaxpr, equations, programs
+from ..._jax.programs.primitives import CALLS
 from ..._jax.typed import JaxprEqn
 from ..interpreter import Op
 from ..position_dtypes import exact_position_dtypes

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.extend import random as ciphers
 
-from ..._jax.jaxprs import draws_jointly
+from ..._jax.programs.jaxprs import draws_jointly
 from ..._jax.typed import Values
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import is_literal, open_jaxpr, variables
+from ..._jax.programs.jaxprs import is_literal, open_jaxpr, variables
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, Values
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter

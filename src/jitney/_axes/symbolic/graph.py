@@ -14,15 +14,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.evaluation import CallStack, without_calls
-from ..._jax.jaxprs import open_jaxpr, source_of
+from ..._jax.programs.evaluation import CallStack, without_calls
+from ..._jax.programs.jaxprs import open_jaxpr, source_of
 from ..._jax.trees import Tracer, attribute
 from ..._jax.typed import Array, Aval, JaxprEqn, Var
 from ..dims import Dim, evaluate, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES
 from ..rules.control import inlined_program
-from .number_of_size import NUMBER_OF_SIZE
+from ..unified.number_of_size import NUMBER_OF_SIZE
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._jax.jaxprs import open_jaxpr, programs
+from ..._jax.programs.jaxprs import open_jaxpr, programs
 from ..._jax.typed import AnyJaxpr, JaxprEqn, Literal, Var
 from ..dims import Dim, extent, is_ragged
 from ..interpreter import Ranges

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .choices import Choices
+    from ..unified.choices import Choices
 
 
 Proposal = tuple[object, Callable[[Sequence[Any]], object]]

@@ -7,25 +7,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..._jax.jaxprs import open_jaxpr, programs
-from ..._jax.primitives import HOLDERS
+from ..._jax.programs.jaxprs import open_jaxpr, programs
+from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, NumPyArray, Var
 from ..derivative import demand_no_backward_rules
 from ..dims import Dim
 from ..interpreter import Ranges
 from ..refusal import AsksForSize, Refused
-from .choices import Choices
-from .closed_primitives import reads_sizes_inside
-from .compare_traces import Witness
+from ..unified.choices import Choices
+from ..unified.closed_primitives import reads_sizes_inside
+from ..unified.compare_traces import Witness
+from ..unified.example_sizes import example_sizes
+from ..unified.number_of_size import fill_up
+from ..unified.sized_function import Avals, SizedFunction
+from ..unified.unify_traces import expand_closed, unify
 from .dim_hooks import SizeUses, hooked_dims
-from .example_sizes import example_sizes
 from .graph import at
 from .narrow_sizes import narrow_sizes
-from .number_of_size import fill_up
 from .range_ends import range_ends
 from .size_errors import explain_size_error, first_line, place
-from .sized_function import Avals, SizedFunction
-from .unify_traces import expand_closed, unify
 
 Shape = tuple[Dim, ...]
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from ..._console import figures, text_of
 from ..._errors import OptionError, format_error
-from ..._jax.memory import text as bytes_text
+from ..._jax.xla.memory import text as bytes_text
+from ..._text.console import figures, text_of
 from .growth import Growth, growths
 from .inputs import maker
 from .measuring import Measurements, SizeRun, measure_sizes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._json import Data
+from ..._text.json import Data
 from .measuring import SizeRun
 
 _KINDS: dict[str, Callable[[SizeRun], float | None]] = {

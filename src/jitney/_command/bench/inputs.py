@@ -18,9 +18,9 @@ import numpy as np
 from ..._contract.contract import Parameter
 from ..._errors import OptionError, name_fix, shortlist
 from ..._jax.trees import issubdtype
-from ..._json import Data, Record
 from ..._program.examples import abstract_values
 from ..._signature.hints import AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint
+from ..._text.json import Data, Record
 from .parsing import WHERE
 from .target import Target, attribute
 

@@ -16,13 +16,13 @@ import jax
 from ..._diagnosis.jax_work import Watch, watch
 from ..._interface.program import Program
 from ..._jax.compile_cache import cache
-from ..._jax.memory import free_bytes, text
 from ..._jax.trees import tree_flatten
-from ..._json import Data
+from ..._jax.xla.memory import free_bytes, text
 from ..._measured.arguments import put
 from ..._measured.measure import MOST, ColdCall, ways_of
 from ..._measured.rounds import rounds
 from ..._measured.verdict import quartiles
+from ..._text.json import Data
 from .inputs import Maker, fill_arguments
 
 # Rounds of warm calls, even if they take longer than the given seconds.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..._errors import OptionError
-from ..._json import Data
+from ..._text.json import Data
 
 WHERE = "python -m jitney bench"
 # Sizes of a range that does not give their number.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ..._jax.memory import text as bytes_text
-from ..._svg import FRAME, A, B, C, D, picture, words
+from ..._jax.xla.memory import text as bytes_text
+from ..._text.svg import FRAME, A, B, C, D, picture, words
 from .growth import Growth
 from .measuring import SizeRun
 
@@ -86,7 +86,13 @@ def svg(
         for i, (what, unit, shown) in enumerate(_SHOWN)
     ]
     high = _HIGH * len(_SHOWN) + 30
-    return picture("bench", title, _WIDE, high, [words(_LEFT, 20, title, "name"), *parts])
+    return picture(
+        "bench",
+        title,
+        _WIDE,
+        high,
+        [words(_LEFT, 20, title, "name"), *parts],
+    )
 
 
 def _panel(
@@ -116,7 +122,12 @@ def _panel(
         _WIDE - _RIGHT - 10,
     )
     # A margin by a factor, which is a constant distance on a logarithmic axis.
-    y = _Scale(min(values) / 1.6, max(values) * 1.6, top + _HIGH - _BOTTOM, top + _TOP)
+    y = _Scale(
+        min(values) / 1.6,
+        max(values) * 1.6,
+        top + _HIGH - _BOTTOM,
+        top + _TOP,
+    )
 
     return "".join(
         [

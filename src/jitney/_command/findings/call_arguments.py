@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from ..._errors import shortlist
-from ..._json import Data, Record
 from ..._owners import short
+from ..._text.json import Data, Record
 from .change import ProposedChange, in_bytes
 
 # Calls of a place from which on it counts as repeated.
@@ -35,7 +35,12 @@ def argument_changes(seen: Sequence[Record]) -> Iterator[ProposedChange]:
             continue
         where = f"{short(place['file'])}:{place['line']} ({place['function']})"
         copied = [each for each in place["handed"] if each["numpy"]]
-        yield from _copy_changes([each for each in copied if each["same"]], place, where, same=True)
+        yield from _copy_changes(
+            [each for each in copied if each["same"]],
+            place,
+            where,
+            same=True,
+        )
         yield from _copy_changes(
             [each for each in copied if not each["same"]], place, where, same=False
         )

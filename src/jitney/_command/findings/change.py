@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..._json import Data, Record
+from ..._text.json import Data, Record
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

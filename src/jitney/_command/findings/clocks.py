@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._json import Data, Record
 from ..._owners import is_users, short
+from ..._text.json import Data, Record
 
 _CLOCKS = ("perf_counter", "time", "monotonic", "perf_counter_ns", "time_ns", "monotonic_ns")
 _COMPILERS = ("jit", "filter_jit", "pmap", "optimize")

@@ -38,7 +38,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..._json import Data
+    from ..._text.json import Data
 
 
 _READS = (

@@ -10,8 +10,8 @@ import gc
 from typing import Any
 
 from ..._interface.program import Program
-from ..._json import Data
 from ..._owners import is_users, short
+from ..._text.json import Data
 
 
 def decorated_places() -> set[tuple[str, int]]:

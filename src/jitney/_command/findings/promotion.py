@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..._errors import shortlist
-from ..._json import Record
 from ..._owners import short
+from ..._text.json import Record
 from ..jax_log import CompileRecord
 from .change import ProposedChange
 

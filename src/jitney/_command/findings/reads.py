@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..._json import Record
 from ..._owners import short
+from ..._text.json import Record
 from .change import ProposedChange
 
 # Reads at one line from which on they count as those of a loop.

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ..._json import Record
+from ..._text.json import Record
 
 _WIDE, _HIGH = 1000, 34
 _LISTED = 8

@@ -19,11 +19,11 @@ import jax
 from ..._body.trace_log import TraceInputs
 from ..._errors import shortlist
 from ..._jax.compile_cache import cache
-from ..._json import Data
 from ..._program.core import REGISTRY, CompiledFunction
 from ..._program.entry import Specialization
 from ..._report.plan_report import PlanLine, report
 from ..._signature.options import AUTO, tolerance_of
+from ..._text.json import Data
 from ..findings.own import own_causes
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..._diagnosis.counters import COMPILED, LOWERED, TRACED
 from ..._errors import shortlist
-from ..._json import Data, Record
 from ..._owners import owner, short
+from ..._text.json import Data, Record
 from ..jax_log import parse_explanation, plain_name
 
 _PHASES = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from ..._json import Data, Record
+from ..._text.json import Data, Record
 
 _PARTS = (("arguments", "var(--p1)"), ("outputs", "var(--p2)"), ("temporaries", "var(--p3)"))
 _BARS = 25

@@ -13,7 +13,7 @@ from typing import cast
 from urllib.parse import quote
 
 from ..._diagnosis.memory_course import draw as draw_course
-from ..._json import Record
+from ..._text.json import Record
 from ..findings.change import saves
 from . import axis_sizes, flame
 from . import memory as memory_of

@@ -40,6 +40,8 @@ from typing import Final
 
 import jax
 
+from ..._host.atomic_files import replace_file
+
 # suffix of JAX's entries, the same in 0.10.0 and 0.12.0.1
 ENTRY: Final = "-cache"
 UNFINISHED: Final = "-sealing"
@@ -317,12 +319,7 @@ def _seal(entry: Path) -> None:
             return
 
         # Atomic: a reader sees the old entry or the sealed one.
-        unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{UNFINISHED}")
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-        ) as file:
-            file.write(sealed)
-        unfinished.replace(entry)
+        replace_file(entry, sealed, private=True, marks=("-", UNFINISHED))
     except (*CODEC.errors, OSError):
         with suppress(OSError):
             entry.unlink(missing_ok=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from contextlib import suppress
 from pathlib import Path
 
+from ..._host.atomic_files import replace_file
 from .entries import CODEC, ENTRY, UNFINISHED
 
 
@@ -46,16 +46,9 @@ def write(entry: Path, content: bytes) -> bool:
     """Write an entry that only its user can access, atomically. Return False if that fails, as on a
     full or read-only disk.
     """
-    unfinished = entry.with_name(f"{entry.name}-{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
     try:
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-        ) as file:
-            file.write(CODEC.compress(content))
-        unfinished.replace(entry)
+        replace_file(entry, CODEC.compress(content), private=True, marks=("-", UNFINISHED))
     except OSError:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         return False
     return True
 

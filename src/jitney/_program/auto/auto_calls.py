@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import jax
 
+from ..._host.limits import allowed_cores
+from ..._host.switches import EXACT
 from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
-from ..._limits import allowed_cores
 from ..._signature.options import AUTO
-from ..._switches import EXACT
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest

@@ -25,14 +25,14 @@ from typing import cast
 import jax
 
 from ..._diagnosis.needed_values import CAUGHT, need_of
+from ..._host.limits import allowed_cores
+from ..._host.switches import EXACT
 from ..._jax.compile_cache.cache import folder
 from ..._jax.compile_cache.own_entries import delete_unfinished, path_of, read, write
-from ..._jax.program_parts import program_parts
+from ..._jax.programs.program_parts import program_parts
 from ..._jax.settings import settings_of_programs
 from ..._jax.typed import Array
-from ..._limits import allowed_cores
 from ..._signature.option_text import option_texts
-from ..._switches import EXACT
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from .search import WHOLE, WIDTHS, RunWay

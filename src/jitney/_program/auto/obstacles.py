@@ -19,6 +19,7 @@ def obstacle(options: Options) -> str | None:
         "max_compiles": options.max_compiles is not None,
         'runtime_checks="later"': options.runtime_checks == "later",
         "jitney.accumulate": options.accumulate,
+        "progress": options.progress,
         "JITNEY_DISABLE": options.disabled is not None,
     }
     named = next((name for name, is_given in given.items() if is_given), None)

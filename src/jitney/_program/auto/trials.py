@@ -15,12 +15,12 @@ import numpy as np
 
 from ... import _axes
 from ..._errors import AxisError
+from ..._host.limits import allowed_cores
+from ..._host.switches import EXACT
 from ..._jax.equinox_checks import FAILURE
-from ..._jax.jaxprs import equations
+from ..._jax.programs.jaxprs import equations
 from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
-from ..._limits import allowed_cores
-from ..._switches import EXACT
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED
 from ..runners.parts import Spread

@@ -15,15 +15,15 @@ from jax.sharding import PartitionSpec
 from ..._axes import is_wide
 from ..._body.function import FunctionInfo
 from ..._errors import AxisError, OptionError
-from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import has_equinox_checks
-from ..._jax.jaxprs import draws_jointly, equations, source_of
-from ..._jax.large_constants import ConstantsChanged, large_constants
-from ..._jax.memory import budget_of, text
 from ..._jax.mesh import automatic, current
+from ..._jax.programs.jaxprs import draws_jointly, equations, source_of
+from ..._jax.programs.large_constants import ConstantsChanged, large_constants
 from ..._jax.settings import x64_is_on
 from ..._jax.trees import Tracer, tree_map
 from ..._jax.typed import Jitted
+from ..._jax.xla.compiler import options_of
+from ..._jax.xla.memory import budget_of, text
 from ..._signature.options import OPTIONAL, Options
 from ..._stages.sharding import no_mesh
 from ..._view.layout import aval_parts
@@ -97,6 +97,7 @@ def refuse_options(core: FunctionInfo) -> None:
     clashes = {
         "donate": bool(options.donate),
         "debug_nans": options.debug_nans,
+        "progress": options.progress,
         'runtime_checks="later"': options.runtime_checks == "later",
         'on_trace_error="eager"': options.on_trace_error != "raise",
         'cache="program"': options.cache == "program",

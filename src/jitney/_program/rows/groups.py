@@ -17,8 +17,8 @@ import numpy as np
 
 from ..._axes import Refused
 from ..._errors import AxisError, ContractError
-from ..._jax.memory import counted_bytes
 from ..._jax.typed import Array, Jitted, NumPyArray
+from ..._jax.xla.memory import counted_bytes
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
 from ..._view.true_sizes import TrueSizes

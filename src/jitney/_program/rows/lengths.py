@@ -92,13 +92,11 @@ def read_lengths(
         except ValueError:  # lists of unlike lengths
             what = f"the lengths of {name!r} are no array of one axis"
             raise _misfit(where, name, what) from None
-        if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or found.min() < 0)):
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             what = f"the lengths of {name!r} are {found.dtype} of {found.shape}"
-            raise _misfit(
-                where,
-                name,
-                what,
-            )
+            raise _misfit(where, name, what)
+        if found.size and found.min() < 0:
+            raise _misfit(where, name, f"a length of {name!r} is {found.min()}")
         most = np.iinfo(np.int32).max
         if found.size and found.max() > most:
             what = f"a length of {name!r} is {found.max()}, more than {most}"

@@ -21,7 +21,7 @@ from ..._errors import AxisError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
-from ..._jax.large_constants import ConstantsChanged
+from ..._jax.programs.large_constants import ConstantsChanged
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, NumPyArray

@@ -24,14 +24,14 @@ from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
 from ..._body.function import FunctionInfo
 from ..._jax.copies import CopyPool
-from ..._jax.large_constants import (
+from ..._jax.mesh import automatic, is_within_trace
+from ..._jax.programs.large_constants import (
     ConstantsChanged,
     LargeConstant,
     has_content,
     large_constants,
     taking_constants,
 )
-from ..._jax.mesh import automatic, is_within_trace
 from ..._jax.settings import settings_of_programs
 from ..._jax.trees import tree_flatten
 from ..._jax.typed import AnyMesh, Jitted

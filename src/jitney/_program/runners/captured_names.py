@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from ..._jax.large_constants import has_content
-from ..._signature.attributes import attributes_of
+from ..._jax.programs.large_constants import has_content
 from ..._stages.derive import Derived
+from ..._values.attributes import attributes_of
 
 # objects that are looked at before the search ends
 _MOST: Final = 2000

@@ -19,11 +19,11 @@ from jax.core import Tracer
 
 from ..._body.body import CallPlanner
 from ..._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
-from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from ..._jax.mesh import is_within_trace
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Jitted
+from ..._jax.xla.compiler import options_of
 from ..._signature.options import Options
 from ..._stages import Jit
 from ..._verify import is_verified

@@ -12,21 +12,33 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..._body.body import CallPlanner
 from ..._errors import OptionError, PrecisionWarning
 from ..._jax.tracing import times_differentiated
-from ..._jax.trees import issubdtype
+from ..._jax.trees import Tracer, issubdtype
 from ..._jax.typed import Jitted
 from ..._owners import users_level
 
+T = TypeVar("T")
 _FIX = (
     'make the outer function the one with precision="f64", or call it inside `with'
     " jax.enable_x64(True):`."
 )
+
+
+def as_typed(arrays: Sequence[T]) -> tuple[T, ...]:
+    """Return the arrays, and traced ones with values of the bits that their types have.
+
+    JAX keeps a NumPy array that `vmap` or `jvp` is called with as it was given, and a float64 one
+    is not the float32 that the trace says, once a program takes it in the scope of 64 bits.
+    """
+    return tuple(cast("T", jnp.copy(x)) if isinstance(x, Tracer) else x for x in arrays)
 
 
 def check_lowering(

@@ -23,6 +23,7 @@ from ..._body.call_key import padded_key
 from ..._body.function import FunctionInfo
 from ..._errors import PaddingWarning, format_error
 from ..._jax.mesh import current, is_within_trace
+from ..._jax.settings import x64_is_on
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, DType
 from ..._owners import users_level
@@ -38,6 +39,7 @@ from ..._view.view import Leaf, View
 from ..compiled_calls import CompiledCalls, Narrower
 from ..outer_transforms import is_padded
 from .filling import FILLING
+from .in_32_bits import as_typed
 from .wrappers import Run, runner
 
 _UNKNOWN: Any = object()
@@ -147,6 +149,8 @@ class PaddedCalls:
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         if not self._is_wide:
             return self._run(arrays, whole=not nested)
+        if nested and not x64_is_on():
+            arrays = as_typed(arrays)
         # The dtypes under this setting are part of the keys.
         with self.entry.numbers():
             return self._run(arrays, whole=not nested)

@@ -16,10 +16,10 @@ from jax.sharding import AxisType, NamedSharding
 from ..._body.body import Placement
 from ..._errors import shortlist
 from ..._jax.debug_names import body_of
-from ..._jax.memory import text
 from ..._jax.mesh import automatic, context, current
 from ..._jax.trees import device_put, tree_map
 from ..._jax.typed import AnyMesh, Jitted
+from ..._jax.xla.memory import text
 from ..._processes.compare_processes import compare_then_run, with_sharding
 from ..._signature.options import OPTIONAL
 from ..._stages.sharding import Place, no_mesh

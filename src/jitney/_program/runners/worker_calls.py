@@ -25,11 +25,12 @@ import numpy as np
 from ... import _axes
 from ..._checks import CheckTable, Unflaggable
 from ..._errors import OptionError, plural
+from ..._host.limits import allowed_cores
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import Insides, has_equinox_checks
-from ..._jax.jaxprs import draws_jointly, source_of
 from ..._jax.mesh import context, is_within_trace
+from ..._jax.programs.jaxprs import draws_jointly, source_of
 from ..._jax.settings import (
     default_platform,
     looks_for_nans,
@@ -39,7 +40,6 @@ from ..._jax.settings import (
 )
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array
-from ..._limits import allowed_cores
 from ..._signature.options import AUTO, is_measured
 from ..._stages import Vmap
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off

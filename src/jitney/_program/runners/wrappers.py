@@ -20,18 +20,18 @@ from ..._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from ..._errors import NonFiniteError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache as cache_disabled
-from ..._jax.compiler import options_of
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.settings import x64_is_on
 from ..._jax.tracing import is_staged
 from ..._jax.typed import Jitted
+from ..._jax.xla.compiler import options_of
 from ..._stages import Vmap
 from ..._view.layout import is_nested_trace
 from ..._view.true_sizes import split_counts
 from ..outer_transforms import warn_missing_checks
 from .captured_calls import captured_calls, note_captured
 from .checked_calls import Run, checked_calls
-from .in_32_bits import check_lowering
+from .in_32_bits import as_typed, check_lowering
 
 
 def runner(
@@ -114,8 +114,10 @@ def _in_x64(
     def in_x64(*arrays: object) -> object:
         # Check here, where the message can name the function: JAX lowers it with the setting of the
         # outer `jit` (`in_32_bits.py`).
-        if is_nested_trace(arrays) and is_staged() and not x64_is_on():
-            check_lowering(body, arrays, jitted)
+        if is_nested_trace(arrays) and not x64_is_on():
+            if is_staged():
+                check_lowering(body, arrays, jitted)
+            arrays = as_typed(arrays)
         with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._jax.jaxprs import open_jaxpr, programs
-from ..._jax.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
+from ..._jax.programs.jaxprs import open_jaxpr, programs
+from ..._jax.programs.primitives import LOGIC, PLAIN_CALLS, REARRANGED, REMATS
 from ..._jax.typed import AnyJaxpr, JaxprEqn
 from ..pattern import Pattern, union
 from ..typed_numpy import Bools, Ints, np

@@ -1,0 +1,107 @@
+"""Prior distributions by what people know of a parameter, its mean and standard deviation, and the
+way from the line of real numbers to their supports.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax.scipy import stats
+from jaxtyping import Array, Float
+
+from ._fail import ModelError, message
+from ._given import number, one_of
+
+Kind = Literal["normal", "beta", "gamma", "inverse_gamma", "uniform"]
+KINDS: tuple[Kind, ...] = ("normal", "beta", "gamma", "inverse_gamma", "uniform")
+Scalar = Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A distribution of one parameter.
+
+    Args:
+        kind: "normal"; "beta" between `lower` and `upper`; "gamma" and "inverse_gamma" of what is
+            positive, the latter of the parameter itself and not of its square, as the `inv_gamma`
+            of Dynare is; "uniform".
+        mean: The mean; of "uniform" nothing.
+        deviation: The standard deviation; of "uniform" nothing.
+        lower: Where "beta" and "uniform" begin.
+        upper: Where they end.
+    """
+
+    kind: Kind
+    mean: float = 0.5
+    deviation: float = 0.1
+    lower: float = 0.0
+    upper: float = 1.0
+
+    def __post_init__(self):
+        where = "Prior"
+        one_of(where, "kind", self.kind, KINDS)
+        for name in ("mean", "deviation", "lower", "upper"):
+            number(where, name, getattr(self, name))
+        width, middle = self.upper - self.lower, self.mean - self.lower
+        fits = {
+            "normal": self.deviation > 0.0,
+            "beta": 0.0 < middle < width and 0.0 < self.deviation**2 < middle * (width - middle),
+            "gamma": self.mean > 0.0 and self.deviation > 0.0,
+            "inverse_gamma": self.mean > 0.0 and self.deviation > 0.0,
+            "uniform": width > 0.0,
+        }
+        if not fits[self.kind]:
+            raise ModelError(
+                message(
+                    where,
+                    f"there is no such {self.kind!r}: {self}.",
+                    "Deviations are positive, what is positive has a positive mean, and a"
+                    ' "beta" has its mean inside and a deviation that is not too large.',
+                    "correct the numbers.",
+                )
+            )
+
+    def log_density(self, value: Scalar) -> Scalar:
+        """The logarithm of the density; traced."""
+        mean, deviation, width = self.mean, self.deviation, self.upper - self.lower
+        if self.kind == "normal":
+            return stats.norm.logpdf(value, mean, deviation)
+        if self.kind == "uniform":
+            return stats.uniform.logpdf(value, self.lower, width)
+        if self.kind == "gamma":
+            shape = (mean / deviation) ** 2
+            return stats.gamma.logpdf(value, shape, scale=mean / shape)
+        if self.kind == "beta":
+            part = (mean - self.lower) / width
+            total = part * (1.0 - part) * (width / deviation) ** 2 - 1.0
+            a, b = part * total, (1.0 - part) * total
+            return stats.beta.logpdf(value, a, b, loc=self.lower, scale=width)
+        shape = 2.0 + (mean / deviation) ** 2
+        rate = mean * (shape - 1.0)
+        # of its inverse, which is gamma, with what the change of variables adds
+        return stats.gamma.logpdf(1.0 / value, shape, scale=1.0 / rate) - 2.0 * jnp.log(value)
+
+    def inside(self, free: Scalar) -> tuple[Scalar, Scalar]:
+        """A value in the support from any number, and the logarithm of its derivative; traced."""
+        if self.kind == "normal":
+            return free, jnp.zeros_like(free)
+        if self.kind in ("gamma", "inverse_gamma"):
+            return jnp.exp(free), free
+        width = self.upper - self.lower
+        slope = jax.nn.log_sigmoid(free) + jax.nn.log_sigmoid(-free) + jnp.log(width)
+        return self.lower + width * jax.nn.sigmoid(free), slope
+
+    def outside(self, value: Scalar) -> Scalar:
+        """The number of which `inside` makes this value; traced."""
+        if self.kind == "normal":
+            return value
+        if self.kind in ("gamma", "inverse_gamma"):
+            return jnp.log(value)
+        part = (value - self.lower) / (self.upper - self.lower)
+        return jnp.log(part) - jnp.log1p(-part)
+
+    @property
+    def middle(self) -> float:
+        """A value inside."""
+        return 0.5 * (self.lower + self.upper) if self.kind == "uniform" else self.mean

@@ -1,0 +1,159 @@
+"""Estimation on a model whose posterior is known: a constant seen with noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from examples.equilibrium import (
+    Model,
+    ModelError,
+    NoMode,
+    Posterior,
+    Prior,
+    posterior_mode,
+    sample,
+)
+
+
+def constant():
+    """y = mu + e."""
+    return Model(
+        lambda p, now, ahead: {"level": now.y - p["mu"] - now.e},
+        {"y": 0.0},
+        {},
+        {"e": 0.0},
+        lambda p: {"e": 0.0},
+        {"mu": 1.0, "sd": 0.5},
+        name="constant",
+    )
+
+
+DATA = np.random.default_rng(3).normal(2.0, 0.5, size=(25, 1))
+DATA[4] = np.nan
+SEEN = DATA[~np.isnan(DATA)]
+
+
+def posterior(**priors):
+    """Of that model."""
+    model = constant()
+    covariance = lambda p: {"e": p["sd"] ** 2}
+    return Posterior(model, model.params, priors, DATA, ["y"], covariance)
+
+
+MU = Prior("normal", 1.0, 0.3)
+SD = Prior("gamma", 0.6, 0.2)
+
+
+def exact():
+    """Mean and variance of mu where sd is known to be 1/2."""
+    precision = 1.0 / 0.3**2 + len(SEEN) / 0.25
+    return (1.0 / 0.3**2 + SEEN.sum() / 0.25) / precision, 1.0 / precision
+
+
+@pytest.mark.parametrize("kind", ["normal", "beta", "gamma", "inverse_gamma", "uniform"])
+def test_priors_are_scipys_by_mean_and_deviation(kind):
+    """Density, mean and deviation; and the way to the line and back with its derivative."""
+    prior = Prior(kind, 0.7, 0.2, 0.1, 1.5)
+    shape = (0.7 / 0.2) ** 2
+    part = 0.6 / 1.4
+    total = part * (1.0 - part) * (1.4 / 0.2) ** 2 - 1.0
+    known = {
+        "normal": scipy.stats.norm(0.7, 0.2),
+        "gamma": scipy.stats.gamma(shape, scale=0.7 / shape),
+        "inverse_gamma": scipy.stats.invgamma(2.0 + shape, scale=0.7 * (1.0 + shape)),
+        "beta": scipy.stats.beta(part * total, (1.0 - part) * total, 0.1, 1.4),
+        "uniform": scipy.stats.uniform(0.1, 1.4),
+    }[kind]
+    if kind != "uniform":
+        np.testing.assert_allclose([known.mean(), known.std()], [0.7, 0.2], rtol=1e-12)
+    with jax.enable_x64(True):
+        value = np.float64(0.9)
+        np.testing.assert_allclose(prior.log_density(value), known.logpdf(0.9), rtol=1e-10)
+        free = prior.outside(value)
+        back, slope = prior.inside(free)
+        np.testing.assert_allclose(back, 0.9, rtol=1e-12)
+        step = 1e-6
+        rise = prior.inside(free + step)[0] - prior.inside(free - step)[0]
+        np.testing.assert_allclose(jnp.exp(slope), rise / (2.0 * step), rtol=1e-7)
+
+
+@pytest.mark.rest
+def test_the_mode_of_a_conjugate_posterior_and_its_evidence_are_known():
+    """All that is normal: mean, deviation, and the density of the data."""
+    mode = posterior_mode(posterior(mu=MU), {"mu": 0.5})
+    mean, variance = exact()
+    np.testing.assert_allclose(mode.values["mu"], mean, rtol=1e-8)
+    np.testing.assert_allclose(mode.deviation["mu"], np.sqrt(variance), rtol=1e-9)
+    joint = 0.25 * np.eye(len(SEEN)) + 0.09
+    known = scipy.stats.multivariate_normal.logpdf(SEEN, np.ones(len(SEEN)), joint)
+    np.testing.assert_allclose(mode.evidence, known, rtol=1e-9)
+
+
+def grid():
+    """Means and deviations of mu and sd by quadrature."""
+    mu, sd = np.linspace(1.3, 2.6, 400)[:, None], np.linspace(0.2, 1.2, 400)[None]
+    density = scipy.stats.norm.logpdf(mu, 1.0, 0.3)
+    density = density + scipy.stats.gamma.logpdf(sd, 9.0, scale=0.6 / 9.0)
+    density = density + scipy.stats.norm.logpdf(SEEN[:, None, None], mu, sd).sum(0)
+    weight = np.exp(density - density.max())
+    weight /= weight.sum()
+    means = [(weight * each).sum() for each in (mu, sd)]
+    return means, [
+        np.sqrt((weight * (each - mean) ** 2).sum())
+        for each, mean in zip((mu, sd), means, strict=True)
+    ]
+
+
+@pytest.mark.rest
+def test_chains_have_the_moments_of_quadrature_and_go_on_where_they_were_interrupted(tmp_path):
+    """Means within five standard errors, deviations within a tenth; a run that is interrupted after
+    its first part comes to the same draws, and another one does not go on with them.
+    """
+    pytest.importorskip("blackjax")
+    mode = posterior_mode(posterior(mu=MU, sd=SD))
+    told = []
+    sizes = {"warmup": 200, "chains": 4, "part": 50}
+    whole = sample(mode, 480, **sizes, report=told.append)
+    assert told[0].startswith("50 of 480 draws, ")
+    assert told[-1].startswith("480 of 480 draws, ")
+    for name, mean, deviation in zip(("mu", "sd"), *grid(), strict=True):
+        draws = whole.values[name]
+        assert whole.rhat[name] < 1.05
+        assert abs(draws.mean() - mean) < 5.0 * deviation / np.sqrt(whole.ess[name])
+        np.testing.assert_allclose(draws.std(), deviation, rtol=0.1)
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(line):
+        raise Interrupted(line)
+
+    with pytest.raises(Interrupted):
+        sample(mode, 480, **sizes, folder=tmp_path, report=stop)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["0000", "warm"]
+    again = sample(mode, 480, **sizes, folder=tmp_path)
+    for name in ("mu", "sd"):
+        np.testing.assert_array_equal(again.values[name], whole.values[name])
+    with pytest.raises(ModelError, match="is of another run"):
+        sample(mode, 480, **sizes, seed=1, folder=tmp_path)
+
+
+@pytest.mark.rest
+def test_what_does_not_fit_an_estimation_is_told():
+    """Priors of what is not there or cannot be, starts without a density, and what is not seen."""
+    for given, said in (
+        ({"nu": MU}, "there is no 'nu'"),
+        ({"mu": 3}, "the prior of 'mu' is 3"),
+        ({}, "priors are {}"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            posterior(**given)
+    for kind, numbers in (("beta", (0.5, 0.6)), ("gamma", (-1.0, 0.1)), ("cauchy", (0.0, 1.0))):
+        with pytest.raises(ModelError, match="Prior: "):
+            Prior(kind, *numbers)
+    with pytest.raises(ModelError, match="'nu' has no prior"):
+        posterior_mode(posterior(mu=MU), {"nu": 1.0})
+    with pytest.raises(NoMode, match="begins where the density is zero"):
+        posterior_mode(posterior(sd=Prior("uniform", lower=0.1, upper=2.0)), {"sd": 3.0})

@@ -1,0 +1,239 @@
+"""One fit from its configuration to its results, and on from where it was stopped."""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+import jitney
+
+from . import _output
+from ._compared import compare
+from ._config import Config
+from ._fit import Journal
+from ._layout import Layout, layout
+from ._log import Log
+from ._measurement import Measurement
+from ._mode_fit import ModeFit, fit_mode
+from ._prepare import Prepared, prepare
+from ._strategy import chosen
+from .model import Setup
+
+USUAL = (10, 30)  # evaluations of a fit from a fair start
+LONG = 10.0  # seconds that are left, from which on it is said
+
+
+def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
+    """Fit, and write what came out; whether it converged.
+
+    Args:
+        config: What.
+        log: What is said, and kept.
+        fresh: Whether to begin again, whatever was stopped.
+    """
+    began = time.perf_counter()
+    folder = config.at(config["checkpoint"]["folder"])
+    out = config.at(config["output"]["folder"])
+    log.say(
+        f"{config.path}: {config.mode.name}; jitney {jitney.__version__}, jax {jax.__version__}"
+    )
+    if fresh:
+        _forget(folder)
+    data = _prepared(config, folder / "data", log)
+    measurement = _measurement(config, data)
+    plan = layout(config.mode, data.angles, **_parameters(config))
+    way, why, chunk = _way(config, measurement, plan, data)
+    log.say(f"strategy: {way} ({why})")
+    journal = _journal(config, folder, data, (way, chunk))
+    if journal.known:
+        log.say(f"going on from {folder}: {len(journal.known)} evaluations are known")
+    reading = time.perf_counter() - began
+    watch = _Watch(log, len(journal.known))
+    try:
+        fit = fit_mode(
+            config.mode,
+            measurement,
+            way=way,
+            nan="mask",
+            chunk=chunk,
+            retries=config["fit"]["retries"],
+            checkpoint=folder / "pass.checkpoint" if way == "streamed" else None,
+            checkpoint_every=config["checkpoint"]["within"],
+            around=journal.surroundings,
+            progress=watch,
+            tolerances=_tolerances(config),
+            **_parameters(config),
+        )
+    finally:
+        journal.write()
+    took = {
+        "strategy": way,
+        "why": why,
+        "evaluations": fit.evaluations,
+        "evaluations_from_checkpoint": len(journal.known) - journal.added,
+        "seconds_reading": reading,
+        "seconds_fitting": time.perf_counter() - began - reading,
+    }
+    _written(config, out, data, measurement, fit, took)
+    _told(log, fit, out)
+    return fit.success
+
+
+def _forget(folder: Path) -> None:
+    """Remove what a stopped fit left; other files of the folder stay."""
+    names = ("evaluations.npz", "pass.checkpoint")
+    found = [folder / name for name in names]
+    found += [folder / "data" / f"{n}" for n in ("data.json", "t1.npy", "t2.npy", "measured.npy")]
+    for path in found:
+        path.unlink(missing_ok=True)
+
+
+def _prepared(config: Config, folder: Path, log: Log) -> Prepared:
+    choice = config.choice
+    log.say(f"reading {choice.file}")
+    hidden = log.quiet or not log.console.is_terminal
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=log.console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("maps", total=None)
+        data = prepare(
+            choice, folder, lambda done, of: progress.update(task, completed=done, total=of)
+        )
+    log.say(
+        f"{data.points:,} points: {data.angles} angles, {len(data.frames):,} frames of"
+        f" {data.frames[0]} to {data.frames[-1]}, {data.frame_time:g} s apart, q = {data.q:g} per"
+        f" Angstrom;"
+        f" layout {data.layout}"
+    )
+    for note in data.notes:
+        log.say(f"note: {note}", style="yellow")
+    return data
+
+
+def _measurement(config: Config, data: Prepared) -> Measurement:
+    sigma = config["data"]["sigma"]
+    return Measurement(
+        data.path("t1"),
+        data.path("t2"),
+        data.path("measured"),
+        np.radians(data.phi),
+        Setup(data.q, config["instrument"]["gap"]),
+        None if sigma is None else np.asarray(sigma, float),
+    )
+
+
+def _parameters(config: Config) -> dict[str, Any]:
+    return {**config.parameters, "by_angle": config["fit"]["by_angle"]}
+
+
+def _tolerances(config: Config) -> dict[str, Any]:
+    fit = config["fit"]
+    return {
+        **{name: fit[name] for name in ("ftol", "xtol", "gtol", "polish")},
+        "max_nfev": fit["max_evaluations"],
+    }
+
+
+def _way(
+    config: Config, data: Measurement, plan: Layout, prepared: Prepared
+) -> tuple[str, str, int]:
+    asked, chunk = config["fit"]["strategy"], config["fit"]["chunk"]
+    if asked != "auto":
+        return asked, "as the configuration says", chunk
+    way, why, fitting = chosen(data, plan, prepared.points, config["fit"]["memory"])
+    return way, why, min(chunk, fitting or chunk)
+
+
+def _journal(config: Config, folder: Path, data: Prepared, way: tuple[str, int]) -> Journal:
+    """Of all that the products depend on, to their last bits; tolerances are not of these."""
+    of = (
+        config.mode.name,
+        way,
+        config["fit"]["chunk"] if way == "streamed" else None,
+        _parameters(config),
+        config["instrument"],
+        config["data"]["sigma"],
+        jitney.__version__,
+        jax.__version__,
+    )
+    also = hashlib.sha256(repr(of).encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    every = config["checkpoint"]["every"]
+    return Journal(folder / "evaluations.npz", data, also=also, every=every)
+
+
+class _Watch:
+    """Says how far a fit is, after each evaluation."""
+
+    def __init__(self, log: Log, known: int):
+        self.log, self.known = log, known
+        self.before = time.perf_counter()
+
+    def __call__(self, count: int, cost: float) -> None:
+        now = time.perf_counter()
+        seconds, self.before = now - self.before, now
+        if count <= self.known:
+            self.log.keep(f"evaluation {count}: known, cost {cost:.10g}")
+            return
+        text = f"evaluation {count}: cost {cost:.10g}, {seconds:.2f} s"
+        left = [max(0, usual - count) * seconds for usual in USUAL]
+        if count == self.known + 1:
+            text += ", with compiling"
+        elif left[1] > LONG:
+            text += (
+                f"; {duration(left[0])} to {duration(left[1])} more, if {USUAL[0]} to {USUAL[1]}"
+            )
+            text += " evaluations are enough"
+        self.log.say(text)
+
+
+def duration(seconds: float) -> str:
+    """In the unit that fits."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _written(
+    config: Config,
+    out: Path,
+    data: Prepared,
+    measurement: Measurement,
+    fit: ModeFit,
+    took: dict[str, Any],
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    step = data.frame_time * config["data"]["every"]
+    found = compare(measurement, fit, config.mode, step)
+    content = _output.summary(config, data, fit, took, found)
+    _output.write_json(out / "result.json", content)
+    if config["output"]["hdf5"]:
+        _output.write_hdf5(out / "result.h5", content, fit, found)
+    if config["output"]["pictures"]:
+        from . import _pictures
+
+        title = f"{Path(data.source).name}: {config.mode.name}, {fit.points:,} points"
+        _pictures.maps(found, data.phi, title, out / "maps.png")
+        _pictures.by_angle(found, fit, data.phi, title, out / "by_angle.png")
+
+
+def _told(log: Log, fit: ModeFit, out: Path) -> None:
+    """The parameters, and what is wrong with them."""
+    log.say(f"{'parameter':16} {'value':>14} {'std. error':>11}")
+    for name, value, error in zip(fit.names, fit.x, fit.errors, strict=True):
+        own = [_output.scaled(name, each) for each in (value, error)]
+        shown = f"{own[1]:.2g}" if name in fit.free or error else "held"
+        log.say(f"{name:16} {own[0]:>14.8g} {shown:>11}  {_output.unit(name)}".rstrip())
+    log.say(
+        f"chi squared by degree of freedom {fit.reduced:.5g}; {fit.evaluations} evaluations in this"
+        f" run; {fit.message}"
+    )
+    for note in fit.notes:
+        log.say(f"note: {note}")
+    for warning in fit.warnings:
+        log.say(f"warning: {warning}", style="yellow")
+    log.say(f"results: {out.resolve()}")

@@ -1,0 +1,225 @@
+"""The loop: causal Bayesian optimisation of many models at once.
+
+    for each round:
+        worth = learner(data)                     # what each intervention should tell and bring
+        chosen = the largest worth
+        data = data and the environment's answer
+
+A learner is a function from a campaign and random numbers to the worth of each intervention. They
+differ in their belief about graphs alone: the network's, the exact posterior's, the truth.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from . import _enumerated
+from ._data import arrays_of
+from ._environment import GRID, Environment, drawn_noise
+from ._round import Worth, considered, imagined
+from ._worlds import Draws, Graphs
+from .model import Surrogate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign is made of.
+
+    Args:
+        rounds: How many interventions.
+        observed: Samples before the first one.
+        answers: Samples of each intervention.
+        worlds: How many causal models stand for a belief.
+        repeats: Simulations of each, an even number.
+        kind: The acquisition, of `_acquisition.KINDS`, or `"random"`.
+        seed: Of all random numbers.
+    """
+
+    rounds: int = 10
+    observed: int = 16
+    answers: int = 2
+    worlds: int = 32
+    repeats: int = 8
+    kind: str = "both"
+    seed: int = 0
+
+    def draws(self, at: int, tasks: int, variables: int) -> Draws:
+        """The random numbers of a round, the same for all learners."""
+        rng = np.random.default_rng([self.seed, 0, at])
+        found = Draws.of(rng, tasks * self.worlds, variables, self.repeats)
+        split = lambda part: part.reshape(tasks, self.worlds, *part.shape[1:])  # noqa: E731
+        return Draws(*(split(part) for part in vars(found).values()))
+
+    def noise(self, at: int, environment: Environment) -> np.ndarray:
+        """The noise of the answers of a round, the same for all learners."""
+        shape = (environment.tasks, self.answers, environment.variables)
+        return drawn_noise(np.random.default_rng([self.seed, 1, at]), shape, environment.noise)
+
+    def guesses(self, at: int, target: np.ndarray, variables: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random interventions, not of the target."""
+        rng = np.random.default_rng([self.seed, 2, at])
+        which = (target + rng.integers(1, variables, size=len(target))) % variables
+        return which, rng.integers(len(GRID), size=len(target))
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """All that is known of some models after some rounds.
+
+    Args:
+        values: Observations, then answers.
+        intervened: Which variable was set in each sample.
+        target: What is to be made large.
+        chosen: The interventions of the rounds: a variable, and the position of its value.
+        best: What a learner takes to be the best intervention after each round, and before the
+            first.
+    """
+
+    values: Float[np.ndarray, "task samples vars"]
+    intervened: Bool[np.ndarray, "task samples vars"]
+    target: Int[np.ndarray, "task"]
+    chosen: Int[np.ndarray, "round task 2"]
+    best: Int[np.ndarray, "round task 2"]
+
+    @property
+    def rounds(self) -> int:
+        """How many are done."""
+        return len(self.chosen)
+
+    @classmethod
+    def begin(cls, environment: Environment, plan: Plan) -> "Campaign":
+        """Observations alone."""
+        values = environment.observed(np.random.default_rng([plan.seed, 3]), plan.observed)
+        nothing = np.zeros((0, environment.tasks, 2), int)
+        flags = np.zeros(values.shape, bool)
+        return cls(values.astype(np.float32), flags, environment.target, nothing, nothing)
+
+    def extended(
+        self, chosen: np.ndarray, best: np.ndarray, values: np.ndarray, flags: np.ndarray
+    ) -> "Campaign":
+        """With the answer to one more intervention."""
+        return replace(
+            self,
+            values=np.concatenate([self.values, values.astype(np.float32)], axis=1),
+            intervened=np.concatenate([self.intervened, flags], axis=1),
+            chosen=np.concatenate([self.chosen, chosen[None]]),
+            best=np.concatenate([self.best, best[None]]),
+        )
+
+
+Learner = Callable[[Campaign, Draws], Worth]
+
+
+def tables(variables: int) -> tuple[np.ndarray, np.ndarray]:
+    """The parent sets of each variable: indices, and which of them count."""
+    index, mask = zip(*(arrays_of(variables, v) for v in range(variables)), strict=True)
+    return np.stack(index), np.stack(mask)
+
+
+def by_network(model: Surrogate, weighed: bool = False) -> Learner:
+    """The belief of the network; `weighed` by prior and evidence, as `imagine` has it."""
+
+    def worth(campaign: Campaign, draws: Draws) -> Worth:
+        data = campaign.values, campaign.intervened
+        sets = tables(data[0].shape[2])
+        return imagined(model, *data, *sets, campaign.target, draws, weighed)
+
+    return worth
+
+
+def by_enumeration(campaign: Campaign, draws: Draws) -> Worth:
+    """The exact posterior, for up to five variables: graphs are drawn from all that there are."""
+    chance = _enumerated.posterior(campaign.values, campaign.intervened)
+    sets, orders, _ = _enumerated.graphs(campaign.values.shape[2])
+    upto = np.cumsum(chance, axis=1)
+    # the numbers that choose a parent set for the network choose a graph here
+    uniform = np.asarray(draws.chosen)[:, :, 0]
+    at = np.array([np.searchsorted(c / c[-1], u) for c, u in zip(upto, uniform, strict=True)])
+    return _in(campaign, orders[at], sets[at], draws)
+
+
+def by_truth(environment: Environment) -> Learner:
+    """The true graph, which an oracle knows; mechanisms are learned as by all."""
+    positions = np.array(
+        [
+            [_position(environment.variables, v, row[v]) for v in range(environment.variables)]
+            for row in environment.parents
+        ]
+    )
+
+    def worth(campaign: Campaign, draws: Draws) -> Worth:
+        worlds = draws.kind.shape[1]
+        repeated = [np.repeat(part[:, None], worlds, 1) for part in (environment.order, positions)]
+        return _in(campaign, *repeated, draws)
+
+    return worth
+
+
+def _position(variables: int, variable: int, parents: np.ndarray) -> int:
+    index, mask = arrays_of(variables, variable)
+    members = set(np.flatnonzero(parents))
+    return next(i for i in range(len(index)) if set(index[i][mask[i]]) == members)
+
+
+def _in(campaign: Campaign, order: np.ndarray, sets: np.ndarray, draws: Draws) -> Worth:
+    """The worth of interventions in graphs that count the same."""
+    index, mask = _enumerated.as_steps(order, sets)
+    even = np.zeros(order.shape[:2], np.float32)
+    graphs = Graphs(order.astype(np.int32), index, mask, even)
+    return considered(graphs, campaign.values, campaign.intervened, campaign.target, draws)
+
+
+def largest(worth: Float[np.ndarray, "task vars values"]) -> Int[np.ndarray, "task 2"]:
+    """The variable and the position of the value."""
+    flat = np.asarray(worth).reshape(len(worth), -1).argmax(1)
+    return np.stack(np.unravel_index(flat, worth.shape[1:]), axis=1)
+
+
+def run(
+    environment: Environment,
+    learner: Learner,
+    plan: Plan,
+    campaign: Campaign | None = None,
+    after: Callable[[Campaign, Worth], None] = lambda campaign, worth: None,
+) -> Campaign:
+    """The loop, from the beginning or from where a campaign stands.
+
+    Args:
+        environment: What answers.
+        learner: What says the worth of interventions.
+        plan: How many rounds, and of what.
+        campaign: Where to go on.
+        after: Is called after each round.
+    """
+    campaign = campaign or Campaign.begin(environment, plan)
+    size = environment.tasks, environment.variables
+    for at in range(campaign.rounds, plan.rounds):
+        worth = learner(campaign, plan.draws(at, *size))
+        chosen = (
+            np.stack(plan.guesses(at, campaign.target, size[1]), axis=1)
+            if plan.kind == "random"
+            else largest(worth.of(plan.kind))
+        )
+        values, flags = environment.answer(
+            plan.noise(at, environment), chosen[:, 0], GRID[chosen[:, 1]]
+        )
+        campaign = campaign.extended(chosen, largest(worth.mean), values, flags)
+        after(campaign, worth)
+    return campaign
+
+
+def last(campaign: Campaign, learner: Learner, plan: Plan) -> np.ndarray:
+    """What a learner takes to be best after all answers."""
+    _, *size = campaign.best.shape[0], len(campaign.target), campaign.values.shape[2]
+    return largest(learner(campaign, plan.draws(plan.rounds, *size)).mean)
+
+
+def regret(
+    environment: Environment, best: Int[np.ndarray, "*any task 2"]
+) -> Float[np.ndarray, "*any task"]:
+    """How far the mean of the target is below what the best intervention would give."""
+    effects = environment.effects()
+    task = np.arange(environment.tasks)
+    return effects.max((1, 2)) - effects[task, best[..., 0], best[..., 1]]

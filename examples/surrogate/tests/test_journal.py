@@ -1,0 +1,50 @@
+"""Campaigns on disk."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from examples.surrogate import _journal
+from examples.surrogate._environment import GRID, environment
+from examples.surrogate._loop import Plan, run
+from examples.surrogate._round import Worth
+
+PLAN = Plan(rounds=4, observed=4, answers=2, worlds=2, repeats=2)
+
+
+def learner(campaign, draws):
+    """Worth that depends on all data and on the random numbers."""
+    tasks = len(campaign.target)
+    numbers = np.asarray(draws.noise).sum((1, 2))[:, :, None] * np.arange(len(GRID))
+    mean = np.sin(campaign.values.sum(1))[:, :, None] + np.cos(numbers)
+    mean[np.arange(tasks), campaign.target] = -np.inf
+    return Worth(mean, mean, mean, np.ones(tasks))
+
+
+def test_a_campaign_that_broke_off_goes_on_to_the_same_bits(tmp_path):
+    """Data, choices and log; one of another plan, or a damaged one, is refused."""
+    models = environment(np.random.default_rng(0), 3, 4)
+    whole = run(models, learner, PLAN)
+
+    def breaks(campaign, draws):
+        if campaign.rounds == 3:
+            raise KeyboardInterrupt
+        return learner(campaign, draws)
+
+    with pytest.raises(KeyboardInterrupt):
+        _journal.resumed(models, breaks, PLAN, tmp_path, every=2)
+    assert _journal.load(tmp_path / "campaign", PLAN).rounds == 2
+    done = _journal.resumed(models, learner, PLAN, tmp_path, every=2)
+    for name in _journal.PARTS:
+        np.testing.assert_array_equal(getattr(done, name), getattr(whole, name))
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    assert [(int(row["round"]), int(row["task"])) for row in rows] == [
+        (at, task) for at in (1, 2, 3, 4) for task in range(3)
+    ]
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["variable"] for line in lines] == whole.chosen[:, :, 0].ravel().tolist()
+    assert [float(row["mean"]) for row in rows] == [line["mean"] for line in lines]
+    with pytest.raises(ValueError, match="other options"):
+        _journal.load(tmp_path / "campaign", Plan(answers=3))

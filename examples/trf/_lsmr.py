@@ -1,0 +1,200 @@
+"""The shortest s that minimises |A s - b|, from products alone: LSMR (Fong and Saunders, SIAM J.
+Sci. Comput. 33, 2011), with its stopping rules, as one `lax.while_loop`.
+
+Golub and Kahan's bidiagonalisation gives A V = U B; two sequences of plane rotations keep the QR
+factors of B and of B^T B, and with them norms of the residual and of the gradient without either.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+Scalar = Float[Array, ""]
+Vector = Float[Array, "k"]
+Rows = Float[Array, "m"]
+
+CONDITION = 1e8  # beyond which it stops
+
+
+class Numbers(NamedTuple):
+    """Of the rotations, and what the rules of stopping ask for; names as in the paper, `before` for
+    those of the last turn. In the loop they are one array.
+    """
+
+    alpha: Scalar
+    alphabar: Scalar
+    zetabar: Scalar
+    rho: Scalar
+    rhobar: Scalar
+    cbar: Scalar
+    sbar: Scalar
+    betadd: Scalar
+    betad: Scalar
+    rhod_before: Scalar
+    tautilde_before: Scalar
+    thetatilde: Scalar
+    zeta: Scalar
+    squares: Scalar  # of the entries of B: the square of A's norm
+    most: Scalar  # of the pivots
+    least: Scalar
+    turns: Scalar
+    done: Scalar
+
+
+class State(NamedTuple):
+    """Vectors and numbers."""
+
+    u: Rows
+    v: Vector
+    h: Vector
+    hbar: Vector
+    s: Vector
+    numbers: Float[Array, "n"]
+
+
+def lsmr(
+    times: Callable[[Vector], Rows],
+    transposed: Callable[[Rows], Vector],
+    b: Rows,
+    atol: Scalar | float,
+    btol: Scalar | float,
+    turns: Scalar | float,
+) -> Vector:
+    """Minimise |A s - b|.
+
+    Args:
+        times: s to A s.
+        transposed: u to A^T u.
+        b: Right-hand side.
+        atol: Relative error of A: stops where the gradient is below it, relative to |A| |r|.
+        btol: Relative error of b.
+        turns: Limit.
+    """
+    size = jnp.linalg.norm(b)
+
+    def unfinished(state: State) -> Bool[Array, ""]:
+        numbers = Numbers(*state.numbers)
+        return (numbers.done == 0) & (numbers.turns < turns)
+
+    def turn(state: State) -> State:
+        return _turned(state, times, transposed, size, atol, btol)
+
+    return lax.while_loop(unfinished, turn, _begun(transposed, b, size)).s
+
+
+def _begun(transposed: Callable[[Rows], Vector], b: Rows, beta: Scalar) -> State:
+    u = _unit(b, beta)
+    v = transposed(u)
+    alpha = jnp.linalg.norm(v)
+    v, zero, one = _unit(v, alpha), jnp.zeros_like(alpha), jnp.ones_like(alpha)
+    numbers = Numbers(
+        alpha=alpha,
+        alphabar=alpha,
+        zetabar=alpha * beta,
+        rho=one,
+        rhobar=one,
+        cbar=one,
+        sbar=zero,
+        betadd=beta,
+        betad=zero,
+        rhod_before=one,
+        tautilde_before=zero,
+        thetatilde=zero,
+        zeta=zero,
+        squares=alpha**2,
+        most=zero,
+        least=1e100 * one,
+        turns=zero,
+        done=(alpha * beta == 0).astype(alpha.dtype),
+    )
+    return State(u, v, v, jnp.zeros_like(v), jnp.zeros_like(v), jnp.stack(numbers))
+
+
+def _turned(
+    state: State,
+    times: Callable[[Vector], Rows],
+    transposed: Callable[[Rows], Vector],
+    size: Scalar,
+    atol: Scalar | float,
+    btol: Scalar | float,
+) -> State:
+    old = Numbers(*state.numbers)
+    u = times(state.v) - old.alpha * state.u
+    beta = jnp.linalg.norm(u)
+    u = _unit(u, beta)
+    v = transposed(u) - beta * state.v
+    alpha = jnp.linalg.norm(v)
+    v = _unit(v, alpha)
+
+    # B to R, and R^T to its own triangle
+    c, s, rho = _rotation(old.alphabar, beta)
+    thetanew, alphabar = s * alpha, c * alpha
+    thetabar, pivot = old.sbar * rho, old.cbar * rho
+    cbar, sbar, rhobar = _rotation(pivot, thetanew)
+    zeta, zetabar = cbar * old.zetabar, -sbar * old.zetabar
+
+    hbar = state.h - _over(thetabar * rho, old.rho * old.rhobar) * state.hbar
+    step = state.s + _over(zeta, rho * rhobar) * hbar
+    h = v - _over(thetanew, rho) * state.h
+
+    # the norm of the residual
+    betahat, betadd = c * old.betadd, -s * old.betadd
+    ctilde, stilde, rhotilde = _rotation(old.rhod_before, thetabar)
+    thetatilde, rhod = stilde * rhobar, ctilde * rhobar
+    betad = -stilde * old.betad + ctilde * betahat
+    tautilde = _over(old.zeta - old.thetatilde * old.tautilde_before, rhotilde)
+    taud = _over(zeta - thetatilde * tautilde, rhod)
+    residual = jnp.sqrt((betad - taud) ** 2 + betadd**2)
+
+    squares = old.squares + beta**2
+    norm, length, gradient = jnp.sqrt(squares), jnp.linalg.norm(step), jnp.abs(zetabar)
+    most = jnp.maximum(old.most, old.rhobar)
+    least = jnp.where(old.turns > 0, jnp.minimum(old.least, old.rhobar), old.least)
+    condition = jnp.maximum(most, pivot) / jnp.minimum(least, pivot)
+    done = (
+        (residual <= btol * size + atol * norm * length)
+        | (gradient <= atol * norm * residual)
+        | (condition >= CONDITION)
+        | (alpha == 0)
+        | ~jnp.isfinite(length)
+    )
+    numbers = Numbers(
+        alpha,
+        alphabar,
+        zetabar,
+        rho,
+        rhobar,
+        cbar,
+        sbar,
+        betadd,
+        betad,
+        rhod,
+        tautilde,
+        thetatilde,
+        zeta,
+        squares + alpha**2,
+        most,
+        least,
+        old.turns + 1,
+        done.astype(alpha.dtype),
+    )
+    return State(u, v, h, hbar, step, jnp.stack(numbers))
+
+
+def _unit(vector: Array, length: Scalar) -> Array:
+    """A vector of length 1, or of zeros."""
+    return vector * jnp.where(length > 0, 1 / jnp.where(length > 0, length, 1.0), 0.0)
+
+
+def _over(a: Scalar, b: Scalar) -> Scalar:
+    """a / b, and 0 where b is."""
+    return jnp.where(b == 0, 0.0, a / jnp.where(b == 0, 1.0, b))
+
+
+def _rotation(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """Cosine, sine and length of the rotation that takes (a, b) to (length, 0)."""
+    length = jnp.hypot(a, b)
+    return jnp.where(length == 0, 1.0, _over(a, length)), _over(b, length), length

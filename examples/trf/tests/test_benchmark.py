@@ -1,0 +1,40 @@
+"""What the benchmark compares with is right: models in NumPy, and the method by hand."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.optimize
+
+from examples.trf.benchmark import CASES, measured, solvers
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", CASES)
+def test_models_in_numpy_are_those_in_jax(name):
+    """And so are their Jacobians."""
+    case = CASES[name]
+    t, _ = measured(case, 20)
+    with jax.enable_x64(True):
+        curve = case.model(t, *case.truth)
+        slopes = jax.jacfwd(lambda p: case.model(t, *p))(np.array(case.truth))
+    np.testing.assert_allclose(case.in_numpy(t, *case.truth), curve, rtol=1e-12)
+    np.testing.assert_allclose(case.slopes(t, *case.truth), slopes, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kind", ["free", "box", "held"])
+def test_by_hand_ends_where_scipy_does(name, kind):
+    """Without bounds, inside of bounds, and at one."""
+    case = CASES[name]
+    t, y = measured(case, 100)
+    box = None if kind == "free" else getattr(case, kind)
+    with jax.enable_x64(True):
+        found = solvers(case, 100, box)["by hand"]()
+    want = scipy.optimize.least_squares(
+        lambda p: case.in_numpy(t, *p) - y,
+        case.start,
+        lambda p: case.slopes(t, *p),
+        bounds=(-np.inf, np.inf) if box is None else box,
+    )
+    np.testing.assert_allclose(found, want.x, rtol=1e-4)

@@ -1,0 +1,1 @@
+"""Programs with symbolic sizes, made of traces at known sizes."""

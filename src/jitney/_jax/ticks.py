@@ -1,0 +1,67 @@
+"""Progress bar of a program's calls, drawn from callbacks in its loops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import jax
+import numpy as np
+
+# How often a progress bar moves, at most.
+_TICKS = 100
+
+
+class Ticks:
+    """Progress bar that opens with the first callback of a call and closes with the last.
+
+    Args:
+        name: Name of the function.
+        n: How many iterations a call has.
+        each: Name of the iterations.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n: int,
+        each: str = "steps",
+    ):
+        self._name, self._n, self._each = name, n, each
+        self._every = max(1, -(-n // _TICKS))
+        self._lock = threading.Lock()
+        self._open: AbstractContextManager[Callable[[], None]] | None = None
+        self._advance: Callable[[], None] = _nothing
+        self._left = 0
+
+    def trace(self, at: jax.Array) -> None:
+        """Trace a callback in every `_every`-th iteration.
+
+        Args:
+            at: The number of the iteration, from 1 on.
+        """
+        jax.lax.cond(
+            at % np.int32(self._every) == np.int32(0),
+            lambda: jax.debug.callback(self._tick),
+            _nothing,
+        )
+
+    def _tick(self) -> None:
+        from .._text.console import bar
+
+        # Callbacks may run in several threads at once.
+        with self._lock:
+            if self._open is None:
+                self._left = self._n // self._every
+                self._open = bar(self._name, self._left, 0, self._every, of="", each=self._each)
+                self._advance = self._open.__enter__()
+            self._advance()
+            self._left -= 1
+            if self._left == 0:
+                self._open.__exit__(None, None, None)
+                self._open = None
+
+
+def _nothing() -> None:
+    pass

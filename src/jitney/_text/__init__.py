@@ -1,0 +1,1 @@
+"""What people read: text in terminals, pictures as SVG, values in messages, data as JSON."""
