@@ -27,7 +27,7 @@ def test_a_point_that_is_nan_is_named():
     assert 'nan="mask"' in str(raised.value)
 
 
-@pytest.mark.core("whole")
+@pytest.mark.rest
 @pytest.mark.parametrize("way", ["whole", "chunked", "streamed"])
 def test_masked_points_are_left_out(way):
     """The fit is that of the points that are there, which is another one than with the value."""
