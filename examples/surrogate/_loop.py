@@ -20,10 +20,9 @@ from jaxtyping import Bool, Float, Int
 from . import _enumerated
 from ._data import arrays_of
 from ._environment import GRID, Environment, drawn_noise
-from ._round import Worth, considered, imagined
+from ._round import PART, Worth, considered, imagined
 from ._worlds import Draws, Graphs
 from .model import Surrogate
-from ._round import PART, Worth, considered, imagined
 
 
 @dataclass(frozen=True)

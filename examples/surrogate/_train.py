@@ -18,9 +18,8 @@ import jitney
 from . import _checkpoint
 from ._data import Batch
 from ._expert import batch
-from ._step import Recipe, start, step_of
-from .model import Surrogate
 from ._step import PAD, Recipe, start, step_of
+from .model import Surrogate
 
 AHEAD = 2  # batches that are made while a step runs
 HELD_OUT = 2**32 - 1  # the seed of a test is one that no training has
