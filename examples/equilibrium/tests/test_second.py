@@ -155,36 +155,6 @@ def test_growth_in_levels_is_as_published():
         np.testing.assert_allclose(slopes[name][by], known, rtol=1e-7, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.rest
-def test_growth_in_logarithms_is_as_printed():
-    """The first example of Schmitt-Grohé and Uribe 2004, to the four digits that they print."""
-    model = Model(
-        lambda p, now, ahead: {
-            "euler": 1.0
-            - 0.95
-            * jnp.exp(2.0 * (now.c - ahead.c) + ahead.a + (p["alpha"] - 1.0) * ahead.k)
-            * p["alpha"],
-            "resources": jnp.exp(now.c) + jnp.exp(ahead.k) - jnp.exp(now.a + p["alpha"] * now.k),
-        },
-        {"c": -1.0},
-        {"k": -1.7},
-        {"a": 0.0},
-        lambda p: {"a": 0.0},
-        {"alpha": 0.3},
-    )
-    second, printed = computed(model, np.eye(1)), load("schmitt_grohe_uribe")["printed"]
-    ours = {
-        "g_x": [second.first.G_x[0, 0], second.first.G_z[0, 0]],
-        "h_x": [second.first.H_x[0, 0], second.first.H_z[0, 0]],
-        "g_xx": second.G_ss[0],
-        "h_xx": second.H_ss[0],
-        "g_ss": second.G_risk[0],
-        "h_ss": second.H_risk[0],
-    }
-    for name, known in printed.items():
-        np.testing.assert_allclose(ours[name], known, atol=5.1e-5, err_msg=name)
-
-
 def quadratic():
     """u = 1 + z^2 + 0.3 x with x' = 0.5 x + z + 0.2 x^2 + 0.4 x z, z an autoregression."""
     return Model(
