@@ -2,6 +2,7 @@
 here, before anything is computed.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,12 +106,22 @@ class Measurement:
         t1, values = np.asarray(t1), np.asarray(values, float)
         level = t1[2:] == t1[:-2]
         second = np.abs(values[:, 2:] - 2 * values[:, 1:-1] + values[:, :-2])[:, level]
-        found = np.ones(self.angles)
+        found, unseen = np.ones(self.angles), []
         for angle, row in enumerate(second):
             row = row[np.isfinite(row)]
-            estimate = np.median(row) / (_MEDIAN * _SECOND) if row.size else 0.0
-            found[angle] = estimate if estimate > 0 else np.nan
-        return np.where(np.isnan(found), 1.0, found)
+            if not row.size:
+                unseen.append(angle)
+                continue
+            estimate = np.median(row) / (_MEDIAN * _SECOND)
+            found[angle] = estimate if estimate > 0 else 1.0
+        if unseen:
+            warnings.warn(
+                f"The noise at angle {', '.join(map(str, unseen))} is taken as 1: no three points"
+                " that follow one another have one first time. Chi squared says nothing then, and a"
+                " posterior is of that noise. Write sigma=.",
+                stacklevel=3,
+            )
+        return found
 
     def _blocks(self) -> Iterator[tuple[int, Any, Any, Any]]:
         arrays = self.opened()

@@ -139,3 +139,11 @@ def test_a_fit_that_breaks_off_goes_on(tmp_path):
     assert got.x.tobytes() == want.x.tobytes()
     assert len(seen) == len(set(seen)) == want.evaluations
     assert got.evaluations == want.evaluations - 4
+
+
+def test_noise_that_cannot_be_seen_is_said():
+    """No two points have one first time, as where lags are spaced by their logarithm."""
+    t1 = np.arange(1.0, 30.0)
+    data = Measurement(t1, t1 + 1.0, np.ones((1, t1.size)), np.zeros(1))
+    with pytest.warns(UserWarning, match="noise at angle 0 is taken as 1"):
+        np.testing.assert_array_equal(data.noise(), [1.0])
