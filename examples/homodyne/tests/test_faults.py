@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from examples.homodyne._fit import Journal
+from examples.homodyne._measurement import Measurement
 from examples.homodyne._mode_fit import fit_mode
 from examples.homodyne._synthetic import synthetic
 
