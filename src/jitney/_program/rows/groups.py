@@ -51,7 +51,7 @@ class RowPadding(PaddedCalls):
         axes = " and ".join(repr(name) for name, _ in core.options.pad)
         raise AxisError(
             core.where,
-            f"rows of unlike lengths cannot share a program, as {axes} cannot be padded here:"
+            f"rows cannot share a program, as {axes} cannot be padded here:"
             f" {refusal.place or 'it'} {refusal.what}.",
             "An axis is padded only if each operation along it is proven to give what it gives at"
             " exact size.",
