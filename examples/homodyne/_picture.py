@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ._data import FRAME, NOISE, Data, at, place
+from ._maps import two_times
 
 SHOWN, SIDE = 4, 300  # angles, frames a side
 
@@ -18,40 +18,22 @@ def draw(data: Data, vector: np.ndarray, path: Path) -> None:
     where = place(frames[i], frames[j], data.frames)
     t1, t2 = data.mapped("t1")[where], data.mapped("t2")[where]
     fitted = at(data, vector, t1, t2)
-    figure = Figure(figsize=(2.6 * angles.size + 1, 7.4), dpi=130, layout="constrained")
-    rows = figure.subplots(3, angles.size, sharex=True, sharey=True, squeeze=False)
-    span = FRAME * data.frames
-    for column, angle in enumerate(angles):
+    columns = []
+    for angle in angles:
         measured = np.asarray(data.mapped("measured")[angle][where], float)
-        parts = (measured, fitted[angle], (measured - fitted[angle]) / NOISE)
-        for row, (part, name) in enumerate(
-            zip(parts, ("measured", "fitted", "residual / noise"), strict=True)
-        ):
-            axes, square = rows[row, column], np.full((frames.size, frames.size), np.nan)
+        squares = []
+        for part in (measured, fitted[angle], (measured - fitted[angle]) / NOISE):
+            square = np.full((frames.size, frames.size), np.nan)
             square[i, j] = square[j, i] = part
-            low, high, colours = (-4, 4, "RdBu_r") if row == 2 else (0.98, 1.32, "viridis")
-            image = axes.imshow(
-                square,
-                origin="lower",
-                extent=(0, span, 0, span),
-                vmin=low,
-                vmax=high,
-                cmap=colours,
-                interpolation="nearest",
-            )
-            axes.tick_params(labelsize=8)
-            if column == 0:
-                axes.set_ylabel(f"{name}\nt2 (s)", fontsize=9)
-            if row == 0:
-                axes.set_title(
-                    f"phi = {np.degrees(data.phi[angle]):.1f} deg", fontsize=9, loc="left"
-                )
-            if row == 2:
-                axes.set_xlabel("t1 (s)", fontsize=9)
-            if column == angles.size - 1:
-                figure.colorbar(image, ax=axes, shrink=0.85).ax.tick_params(labelsize=8)
-    figure.suptitle(
-        f"Two-time correlation, {data.points:,} points (synthetic)", fontsize=12, x=0.02, ha="left"
+            squares.append(square)
+        columns.append((f"phi = {np.degrees(data.phi[angle]):.1f} deg", squares))
+    figure = two_times(
+        columns,
+        ("measured", "fitted", "residual / noise"),
+        (0.0, FRAME * data.frames),
+        (0.98, 1.32),
+        4.0,
+        f"Two-time correlation, {data.points:,} points (synthetic)",
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

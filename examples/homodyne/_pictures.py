@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ._compared import Compared
+from ._maps import two_times
 from ._mode_fit import ModeFit
 
 SHOWN = 4  # angles with maps
@@ -23,35 +24,16 @@ def maps(found: Compared, phi: np.ndarray, title: str, path: Path) -> None:
         path: Of the PNG.
     """
     angles = np.unique(np.linspace(0, phi.size - 1, SHOWN).round().astype(int))
-    figure = Figure(figsize=(2.6 * angles.size + 1.4, 7.6), dpi=130, layout="constrained")
-    panels = figure.subplots(3, angles.size, sharex=True, sharey=True, squeeze=False)
     low, high = np.nanpercentile(found.maps[:2, angles], (0.5, 99.5))
-    span = (found.edges[0], found.edges[-1]) * 2
-    for column, angle in enumerate(angles):
-        for row, name in enumerate(ROWS):
-            axes, upper = panels[row, column], found.maps[row, angle]
-            square = np.where(np.isnan(upper), upper.T, upper)
-            least, most, colours = (-LIMIT, LIMIT, "RdBu_r") if row == 2 else (low, high, "viridis")
-            image = axes.imshow(
-                square,
-                origin="lower",
-                extent=span,
-                vmin=least,
-                vmax=most,
-                cmap=colours,
-                interpolation="nearest",
-            )
-            axes.tick_params(labelsize=8)
-            if column == 0:
-                axes.set_ylabel(f"{name}\nt2 (s)", fontsize=9)
-            if row == 0:
-                axes.set_title(f"phi = {phi[angle]:.1f} deg", fontsize=9, loc="left")
-            if row == 2:
-                axes.set_xlabel("t1 (s)", fontsize=9)
-            if column == angles.size - 1:
-                figure.colorbar(image, ax=axes, shrink=0.85).ax.tick_params(labelsize=8)
-    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
-    figure.savefig(path)
+    columns = [
+        (
+            f"phi = {phi[angle]:.1f} deg",
+            [np.where(np.isnan(upper), upper.T, upper) for upper in found.maps[:, angle]],
+        )
+        for angle in angles
+    ]
+    edges = (found.edges[0], found.edges[-1])
+    two_times(columns, ROWS, edges, (low, high), LIMIT, title).savefig(path)
 
 
 def by_angle(found: Compared, fit: ModeFit, phi: np.ndarray, title: str, path: Path) -> None:

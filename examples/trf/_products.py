@@ -23,7 +23,7 @@ from ._coleman_li import Bounds
 from ._fail import fail
 from ._jit import optimize
 from ._problem import Data, Model, Setup
-from ._result import MESSAGES
+from ._result import OneStatus
 from ._run import UNBOUNDED
 from ._solve import Proposal, Trial, advance, proposed, start
 from ._state import NOT_FINITE, RUNNING, State
@@ -32,7 +32,7 @@ Gram = Float[Array, "k+1 k+1"]
 
 
 @dataclass(frozen=True)
-class ProductsResult:
+class ProductsResult(OneStatus):
     """A fit by products.
 
     Args:
@@ -50,16 +50,6 @@ class ProductsResult:
     optimality: float
     nfev: int
     status: int
-
-    @property
-    def success(self) -> bool:
-        """Whether a tolerance was met."""
-        return self.status > 0
-
-    @property
-    def message(self) -> str:
-        """Why it stopped."""
-        return MESSAGES[self.status]
 
     @property
     def errors(self) -> np.ndarray:

@@ -33,6 +33,23 @@ MESSAGES = MappingProxyType(
     }
 )
 
+
+class OneStatus:
+    """What the status of a single fit says."""
+
+    status: int
+
+    @property
+    def success(self) -> bool:
+        """Whether a tolerance was met."""
+        return self.status > 0
+
+    @property
+    def message(self) -> str:
+        """The status in words."""
+        return MESSAGES[self.status]
+
+
 SHOWN = 5  # fits of a batch that are printed
 LOOSE = 1e-6  # part of a parameter in a direction without effect, columns scaled to length 1
 

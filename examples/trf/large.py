@@ -29,7 +29,7 @@ from ._losses import reweigh, rho_of
 from ._lsmr import lsmr
 from ._problem import Controls, Data, Setup, residuals
 from ._qr import triangularise
-from ._result import MESSAGES
+from ._result import OneStatus
 from ._run import UNBOUNDED
 from ._shapes import check_shapes
 from ._solve import Proposal, Trial, advance, ended, limit_of, proposal_of, start, unmet
@@ -91,7 +91,7 @@ class Inner(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LargeResult:
+class LargeResult(OneStatus):
     """A fit of many parameters; the attributes are those of SciPy's `OptimizeResult`.
 
     Attributes:
@@ -117,16 +117,6 @@ class LargeResult:
     status: int
     setup: Setup
     data: Data
-
-    @property
-    def success(self) -> bool:
-        """Whether a tolerance was met."""
-        return self.status > 0
-
-    @property
-    def message(self) -> str:
-        """The status in words."""
-        return MESSAGES[self.status]
 
     @property
     def jac(self) -> scipy.sparse.csr_array:

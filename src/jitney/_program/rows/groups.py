@@ -197,13 +197,18 @@ class RowGroups:
         self,
         columns: Sequence[Column],
         rows: NumPyArray,
+        fixed: Hashable,
     ) -> list[Lot]:
         """Put rows of a call into groups.
+
+        Args:
+            columns: Their arrays.
+            rows: Numbers of the rows.
+            fixed: What does not differ between the rows (`signature_of`).
 
         Raises:
             ContractError: A row does not fit the contract.
         """
-        fixed = tuple(column.signature() for column in columns)
         return lots_of(
             columns,
             rows,
@@ -375,8 +380,13 @@ def form_of(entry: CompiledCalls, columns: Sequence[Column]) -> Hashable:
         shapes = _shapes_at(view, {name: 2 for name, _ in entry.options.pad if name in known})
     # The call raises it, with the row at fault.
     except (ContractError, Refused):
-        return tuple(column.signature() for column in columns)
+        return signature_of(columns)
     return tuple(kinds), shapes
+
+
+def signature_of(columns: Sequence[Column]) -> Hashable:
+    """Return what does not differ between the rows of a call."""
+    return tuple(column.signature() for column in columns)
 
 
 def _shapes_at(view: View, sizes: Mapping[str, int]) -> Shapes:

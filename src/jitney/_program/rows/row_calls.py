@@ -42,7 +42,15 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import Axes, BlockProgram, RowGroup, RowGroups, count_lengths, form_of
+from .groups import (
+    Axes,
+    BlockProgram,
+    RowGroup,
+    RowGroups,
+    count_lengths,
+    form_of,
+    signature_of,
+)
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .lots import Lot, cheap_rows, count_sizes, rungs_of
 from .result_form import axes_near
@@ -150,7 +158,8 @@ class RowCalls:
         if not any(column.kind == "each" for column in columns):
             return  # rows of one length, which choose none
         # A call whose rows do not fit chooses nothing.
-        groups_of(entry, columns).lots(columns, np.arange(arguments.count))
+        fixed = signature_of(columns)
+        groups_of(entry, columns, fixed).lots(columns, np.arange(arguments.count), fixed)
         counts = count_lengths(
             entry,
             columns,
@@ -198,7 +207,8 @@ class RowCall:
         self.layout = entry.layout
         self.paths = entry.paths
         self.reads = entry.reads
-        self.groups = groups_of(entry, columns)
+        self._fixed = signature_of(columns)
+        self.groups = groups_of(entry, columns, self._fixed)
         devices = None if self.is_nested else devices_of(core)
         self._programs = BlockPrograms(
             core,
@@ -343,7 +353,8 @@ class RowCall:
 
     def lots(self, rows: NumPyArray | None = None) -> list[Lot]:
         """Put rows into groups; all of them without `rows`."""
-        return self.groups.lots(self.columns, np.arange(self.count) if rows is None else rows)
+        chosen = np.arange(self.count) if rows is None else rows
+        return self.groups.lots(self.columns, chosen, self._fixed)
 
     def computed(self) -> tuple[list[Part], list[Lot]]:
         """Run the programs of all rows."""
@@ -581,9 +592,11 @@ class RowCall:
 def groups_of(
     entry: Specialization,
     columns: Sequence[Column],
+    key: Hashable,
 ) -> RowGroups:
-    """Groups of the rows of an entry, for arrays that are shared and for dtypes as these."""
-    key = tuple(column.signature() for column in columns)
+    """Groups of the rows of an entry, for arrays that are shared and for dtypes as these; `key` is
+    their `signature_of`.
+    """
     groups = entry.row_groups.get(key)
     if groups is None:
         if len(entry.row_groups) >= MAX_ENTRIES:
