@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from jitney._jax.ticks import Ticks
 from jitney._text import console
 
 X = np.linspace(0.0, 1.0, 103, dtype=np.float32)
@@ -110,3 +111,13 @@ def test_a_derivative_counts_its_chunks(bars):
     assert bars
     assert not any(bar["is_open"] for bar in bars)
     np.testing.assert_allclose(jax.grad(with_bar)(w, X), expected, rtol=1e-6)
+
+
+def test_a_call_that_fails_midway_leaves_the_next_one_its_own_bar(bars):
+    """Its bar is closed, and the next one counts from its first chunk on."""
+    ticks = Ticks("fit", 4)
+    for at in (1, 2):
+        ticks._tick(at)
+    for at in (1, 2, 3, 4):
+        ticks._tick(at)
+    assert [(bar["done"], bar["is_open"]) for bar in bars] == [(2, False), (4, False)]

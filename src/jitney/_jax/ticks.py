@@ -33,7 +33,9 @@ class Ticks:
         self._lock = threading.Lock()
         self._open: AbstractContextManager[Callable[[], None]] | None = None
         self._advance: Callable[[], None] = _nothing
-        self._left = 0
+        # Iterations of the call under way. One that comes again is of the next call, where this one
+        # has failed midway.
+        self._seen: set[int] = set()
 
     def trace(self, at: jax.Array) -> None:
         """Trace a callback in every `_every`-th iteration.
@@ -43,24 +45,31 @@ class Ticks:
         """
         jax.lax.cond(
             at % np.int32(self._every) == np.int32(0),
-            lambda: jax.debug.callback(self._tick),
+            lambda: jax.debug.callback(self._tick, at),
             _nothing,
         )
 
-    def _tick(self) -> None:
+    def _tick(self, at: object) -> None:
         from .._text.console import bar
 
+        iteration, whole = int(np.asarray(at)), self._n // self._every
         # Callbacks may run in several threads at once.
         with self._lock:
+            if iteration in self._seen:
+                self._close()
             if self._open is None:
-                self._left = self._n // self._every
-                self._open = bar(self._name, self._left, 0, self._every, of="", each=self._each)
+                self._open = bar(self._name, whole, 0, self._every, of="", each=self._each)
                 self._advance = self._open.__enter__()
             self._advance()
-            self._left -= 1
-            if self._left == 0:
-                self._open.__exit__(None, None, None)
-                self._open = None
+            self._seen.add(iteration)
+            if len(self._seen) == whole:
+                self._close()
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+        self._open = None
+        self._seen.clear()
 
 
 def _nothing() -> None:
