@@ -71,8 +71,7 @@ def test_a_killed_process_leaves_the_old_file_and_an_unfinished_one(file):
     """Which no other write trips over."""
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from jitney._host import atomic_files
-from jitney._host.atomic_files import replace_file\n"
+        "from jitney._host.atomic_files import replace_file\n"
         "os.fsync = lambda handle: os.kill(os.getpid(), 9)\n"
         "replace_file(Path(sys.argv[1]), b'new' * 1000, durable=True)"
     )
