@@ -55,7 +55,26 @@ def start(x0: Any, name: str) -> np.ndarray:
     return x
 
 
-def pair(bounds: Any) -> tuple[Any, Any]:
+def levels(values: Any) -> tuple[float, ...]:
+    """Probabilities of intervals."""
+    rule, fix = "A level is a probability, between 0 and 1.", "write 0.95, or (0.6827, 0.9545)."
+    array = np.atleast_1d(numbers(values, "`levels`", rule, fix))
+    if array.ndim != 1 or not ((array > 0) & (array < 1)).all():
+        fail(f"`levels` is {values!r}.", rule, fix)
+    return tuple(array.tolist())
+
+
+def converged(result: Any, rule: str) -> None:
+    """That a result is of one fit that met a tolerance."""
+    if np.ndim(result.cost) or not result.success:
+        fail(
+            "The result is not of one fit that met a tolerance.",
+            rule,
+            "take one fit of a batch, or raise `max_nfev`.",
+        )
+
+
+def pair(bounds: Any, name: str = "bounds") -> tuple[Any, Any]:
     """Lower and upper bounds, from a pair or `scipy.optimize.Bounds`."""
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return bounds.lb, bounds.ub
@@ -65,7 +84,7 @@ def pair(bounds: Any) -> tuple[Any, Any]:
         or len(bounds) != 2
     ):
         fail(
-            f"`bounds` is {bounds!r}.",
+            f"`{name}` is {bounds!r}.",
             "It is a pair: lower, upper.",
             "pass (lower, upper), each a number or one per parameter.",
         )

@@ -222,6 +222,25 @@ class Result:
         """
         return self._evaluated[1]
 
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """Options that give another fit the loss of this one."""
+        scale = float(np.asarray(self.data.controls)[3])
+        return {"loss": self.programs.setup.loss, "f_scale": scale}
+
+    @property
+    def counts(self) -> Bool[np.ndarray, "points"]:
+        """Which points a single fit counts: those that no mask leaves out."""
+        mask = self.data.mask
+        return np.ones(self.fun.size, bool) if mask is None else np.asarray(mask)
+
+    @property
+    def correlations(self) -> Float[np.ndarray, "k k"]:
+        """Of the parameters of a single fit; NaN where one is not determined."""
+        errors = np.sqrt(np.diag(self.covariance))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.covariance) / np.outer(errors, errors)
+
     @cached_property
     def covariance(self) -> Float[Array, "*fit k k"]:
         """Covariance of the parameters: the inverse of J^T J times the variance of a residual.

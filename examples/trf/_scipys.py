@@ -381,12 +381,13 @@ def _by_products(call: Call, functions: Functions, x0: np.ndarray) -> End:
     setup = Setup(fun, None, loss, bounded, call.scale is None, None)
     tolerances = tuple(tolerance or 0.0 for tolerance in call.tolerances)
     box = (call.lower, call.upper) if bounded else (None, None)
-    atol, btol, turns = (call.tr_options.get(name) or value for name, value in INNER.items())
+    atol, btol, turns = (call.tr_options.get(name, value) for name, value in INNER.items())
+    turns = x0.size if turns is None else turns
     with jax.enable_x64(True):
         controls = jnp.asarray((*tolerances, call.f_scale, float(call.max_nfev)))
         data = Data(*box, call.scale, controls, None, (floats,), {})
         try:
-            fit = large.run(setup, x0, data, (atol, btol, turns or x0.size))
+            fit = large.run(setup, x0, data, (atol, btol, turns))
             J = fit.unweighted
         except DerivativeError:  # positions that floats decide
             return _by_program(call, functions, x0)

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._api import least_squares
+from ._check import converged
+from ._check import levels as _levels
 from ._fail import fail
 from ._result import Result
 
@@ -46,7 +48,7 @@ class Bootstrap:
         self, levels: Sequence[float] | float = (0.6827, 0.9545)
     ) -> tuple[Float[np.ndarray, "level k"], Float[np.ndarray, "level k"]]:
         """Lower and upper ends: quantiles of the parameters, a row for each level."""
-        tails = (1 - np.atleast_1d(levels)) / 2
+        tails = (1 - np.array(_levels(levels))) / 2
         return np.quantile(self.x, tails, axis=0), np.quantile(self.x, 1 - tails, axis=0)
 
 
@@ -75,12 +77,7 @@ def bootstrap(
             the size of the residuals', or of 1 where `sigma` was absolute.
         seed: Of the draws.
     """
-    if np.ndim(result.cost) or not result.success:
-        fail(
-            "The result is not of one fit that met a tolerance.",
-            "Data sets are drawn around a fit.",
-            "take one fit of a batch, or raise `max_nfev`.",
-        )
+    converged(result, "Data sets are drawn around a fit.")
     if kind not in KINDS:
         fail(f"`kind` is {kind!r}.", f"It is one of {', '.join(KINDS)}.", "choose one of these.")
     setup, data = result.programs.setup, result.data
@@ -96,9 +93,9 @@ def bootstrap(
             "A point that is drawn twice would count as one that is farther off.",
             'draw "residuals" or "normal".',
         )
-    counts = np.ones(result.fun.size, bool) if data.mask is None else np.asarray(data.mask)
+    counts = result.counts
     roots, shifts = _drawn(result, counts, draws, kind, np.random.default_rng(seed))
-    options: dict[str, Any] = {"loss": setup.loss, "f_scale": float(np.asarray(data.controls)[3])}
+    options = result.loss_options
     if data.lower is not None:
         options["bounds"] = (np.asarray(data.lower), np.asarray(data.upper))
     if data.mask is not None:

@@ -17,6 +17,8 @@ from jaxtyping import Array, Float
 
 from . import _outcome
 from ._api import least_squares
+from ._check import converged
+from ._check import levels as _levels
 from ._fail import fail
 from ._held import parameter_names
 from ._result import Result
@@ -69,13 +71,8 @@ def intervals(result: Result, levels: Sequence[float] | float = (0.6827, 0.9545)
         ValueError: The result is of a batch, has not met a tolerance, or has no scatter to judge
             by; or with a parameter held the others find a lower cost.
     """
-    if np.ndim(result.cost) or not result.success:
-        fail(
-            "The result is not of one fit that met a tolerance.",
-            "An interval is around a minimum.",
-            "take one fit of a batch, or raise `max_nfev`.",
-        )
-    levels = (levels,) if isinstance(levels, float) else tuple(levels)
+    converged(result, "An interval is around a minimum.")
+    levels = _levels(levels)
     freedom = float(result._scalar("points")) - result.x.size
     if result.variance is None and (freedom <= 0 or result.cost == 0):
         fail(
@@ -176,7 +173,7 @@ class _Search:
     def costs(self, values: np.ndarray) -> np.ndarray:
         """The lowest cost with each parameter held at its value."""
         setup, data, k = self.result.programs.setup, self.result.data, self.result.x.size
-        options = {"loss": setup.loss, "f_scale": float(np.asarray(data.controls)[3])}
+        options = self.result.loss_options
         if data.mask is not None:
             options["mask"] = np.asarray(data.mask)
         with warnings.catch_warnings():  # far out a model need not be defined

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from scipy.stats import qmc
 
 from ._api import curve_fit, least_squares
-from ._check import pair
+from ._check import numbers, pair
 from ._fail import fail
 from ._result import Result
 
@@ -122,7 +122,12 @@ def multi_start_curve(
 
 
 def _box(within: Any) -> tuple[np.ndarray, np.ndarray]:
-    sides = (np.atleast_1d(np.asarray(side, float)) for side in pair(within))
+    rule = "It is a pair: lower and upper ends, each one number per parameter."
+    fix = "pass ([low, ...], [high, ...])."
+    ends = pair(within, "within")
+    sides = [np.atleast_1d(numbers(side, "`within`", rule, fix)) for side in ends]
+    if len({side.shape for side in sides if side.size > 1}) > 1:
+        fail(f"The ends of `within` have shapes {sides[0].shape} and {sides[1].shape}.", rule, fix)
     lower, upper = np.broadcast_arrays(*sides)
     if not (np.isfinite(lower) & np.isfinite(upper) & (lower < upper)).all():
         fail(

@@ -131,13 +131,11 @@ class NamedFit:
     @property
     def correlations(self) -> dict[tuple[str, str], float]:
         """Of each pair of free parameters that the data determine, the strongest first."""
-        covariance = self.result.covariance
-        pairs = {}
+        matrix, pairs = self.result.correlations, {}
         for i, a in enumerate(self.free):
             for j, b in enumerate(self.free[:i]):
-                of = covariance[i, j] / np.sqrt(covariance[i, i] * covariance[j, j])
-                if np.isfinite(of):
-                    pairs[b, a] = float(of)
+                if np.isfinite(matrix[i, j]):
+                    pairs[b, a] = float(matrix[i, j])
         return dict(sorted(pairs.items(), key=lambda pair: -abs(pair[1])))
 
     def report(self) -> str:
@@ -216,6 +214,15 @@ def fit_named(
             "fit a batch by `curve_fit`.",
         )
     given = {name: _parameter(one) for name, one in parameters.items()}
+    try:
+        inspect.signature(model).bind(t, **given)
+    except TypeError as error:
+        fail(
+            f"The parameters are {', '.join(given)}, and the model has others: {error}.",
+            "Each argument of `model` after the first is a parameter of this name.",
+            "name all of them, and no others.",
+            TypeError,
+        )
     numbers = {name: one for name, one in given.items() if isinstance(one, Parameter)}
     free = {name: one for name, one in numbers.items() if not one.fixed}
     if not free:

@@ -33,7 +33,7 @@ def draw_fit(result: Result, names: Sequence[str] = ()) -> Figure:
     figure = Figure(figsize=(9, 5), dpi=120, layout="constrained")
     setup, data = result.programs.setup, result.data
     left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1))
-    counts = np.ones(result.fun.size, bool) if data.mask is None else np.asarray(data.mask)
+    counts = result.counts
     t = np.arange(result.fun.size)
     over_t = isinstance(setup.fun, Residual) and np.shape(data.args[0]) == result.fun.shape
     if over_t:
@@ -57,9 +57,7 @@ def draw_correlations(axes: Axes, result: Result, names: Sequence[str] = ()) -> 
     _one(result)
     k = result.x.size
     names = list(names) or parameter_names(result.programs.setup.fun, k)
-    errors = np.sqrt(np.diag(result.covariance))
-    with np.errstate(invalid="ignore"):
-        matrix = result.covariance / np.outer(errors, errors)
+    matrix = result.correlations
     axes.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r")
     for i, j in np.argwhere(np.isfinite(matrix)).tolist() if k <= 12 else []:
         ink = "white" if abs(matrix[i, j]) > 0.6 else INK

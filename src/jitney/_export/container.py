@@ -100,7 +100,7 @@ def write(
     """
     listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
     head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
-    line = _MAGIC + f"{_format_of(cast(Header, header)):04}\n".encode()
+    line = _MAGIC + f"{_format_of(header):04}\n".encode()
     body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
     try:
         # For all users, since others may use the program.
@@ -115,10 +115,12 @@ def write(
         ) from error
 
 
-def _format_of(header: Header) -> int:
+def _format_of(header: Mapping[str, object]) -> int:
     if header.get("rows") is not None:
         return OF_ROWS
-    has_buckets = any("padding" in program for program in header.get("programs", ()))
+    programs = header.get("programs")
+    listed = cast("list[object]", programs) if isinstance(programs, list) else []
+    has_buckets = any(isinstance(each, dict) and "padding" in each for each in listed)
     return OF_BUCKETS if has_buckets else FORMAT
 
 

@@ -227,9 +227,9 @@ class Loaded(Shown, metaclass=CompletedType):
         return ContractError(
             self._where,
             f"it is called at {at}, and its Python has not been looked at there.",
-            "Where Python computes numbers from a size, or compares it, each size of a bucket is"
-            " looked at when the program is exported; one at which it does something else has a"
-            " program of its own.",
+            "Where Python computes numbers from a size, or compares it, a file takes the sizes that"
+            " were looked at when it was written: all of a bucket of up to 64 sizes, and those that"
+            " were asked for of a larger one, without those at which Python does something else.",
             "export it for that size too: sizes={...}.",
             code="J219",
         )

@@ -12,7 +12,7 @@ from .._jax.typed import Array
 from .._program.runners.filling import FILLING
 from .._serialized.padded_cuts import read as read_cuts
 from .._view.layout import aval_parts
-from .._view.result_padding import unpadded_shape
+from .._view.result_padding import Cut, unpadded_shape
 from .header import PaddingEntry, ProgramEntry
 from .running import RunFlat
 from .sizes import fits, sizes_of
@@ -68,16 +68,29 @@ def padded_runner(
     numbers = [value_of(value) for value in _numbers_at(padding, sizes) or ()]
     behind = [*(np.asarray(sizes[name], np.int32) for name in padding["axes"]), *numbers]
 
+    fills = [
+        None if aval_parts(array)[0] == shape else shape
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    # By the shapes of results, which the first call shows.
+    ends: list[list[tuple[int, ...] | None]] = []
+
+    def end_of(result: Array, cut: Cut) -> tuple[int, ...] | None:
+        was = np.shape(result)
+        shape = tuple(unpadded_shape(was, cut, sizes))
+        return None if shape == was else shape
+
     def padded(given: Sequence[object]) -> Sequence[Array]:
         filled = [
-            array if aval_parts(array)[0] == shape else FILLING.fill(array, shape)
-            for array, shape in zip(given, shapes, strict=True)
+            array if shape is None else FILLING.fill(array, shape)
+            for array, shape in zip(given, fills, strict=True)
         ]
-        results: list[Array] = []
-        for result, cut in zip(run([*filled, *behind]), cuts, strict=True):
-            was = np.shape(result)
-            shape = tuple(unpadded_shape(was, cut, sizes))
-            results.append(result if shape == was else FILLING.cut(result, shape))
-        return results
+        results = run([*filled, *behind])
+        if not ends:
+            ends.append([end_of(each, cut) for each, cut in zip(results, cuts, strict=True)])
+        return [
+            result if shape is None else FILLING.cut(result, shape)
+            for result, shape in zip(results, ends[0], strict=True)
+        ]
 
     return padded
