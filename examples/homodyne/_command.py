@@ -3,6 +3,7 @@ and `make`.
 """
 
 import argparse
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -89,7 +90,7 @@ def _fit(chosen: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         log.say(
             "Stopped. The same command goes on from here: python -m examples.homodyne"
-            f" {' '.join(word for word in sys.argv[1:] if word != '--fresh')}",
+            f" {shlex.join(word for word in sys.argv[1:] if word != '--fresh')}",
             style="yellow",
         )
         return INTERRUPTED

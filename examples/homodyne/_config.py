@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..trf._fail import fail
+from ._layout import OPTICAL
 from ._modes import MODES, OPTICS, Mode
 from ._schema import KEYS, REAL, SECTIONS, Kind, flag, held, pair, prior, text
 from ._select import Choice
@@ -29,7 +30,6 @@ ENTRIES = {
     "prior": Kind("[mean, standard deviation] of a normal prior, for a posterior", prior),
     "tied": Kind("the name of the parameter that this one equals", text),
 }
-OPTICAL = {"contrast": (0.3, 0.0, 1.0), "offset": (1.0, 0.5, 1.5)}
 
 
 class ConfigError(ValueError):
@@ -139,6 +139,13 @@ def read(path: Path) -> Config:
             "A fit takes a configuration.",
             f"python -m examples.homodyne template > {path.name}.",
         )
+    except UnicodeDecodeError:
+        _refuse(
+            str(path),
+            "it is not text.",
+            "A fit takes a configuration, which names the beamline's file.",
+            f"python -m examples.homodyne template --file {path.name} > fit.toml.",
+        )
     return checked(path, parsed(path, text), text)
 
 
@@ -218,7 +225,7 @@ def _mode(fit: Mapping[str, Any], lines: Lines) -> Mode:
             f"A fit is of a model: {', '.join(MODES)}.",
             f"[fit] mode = {next(iter(MODES))!r}.",
         )
-    if name not in MODES:
+    if not isinstance(name, str) or name not in MODES:
         _refuse(lines.of("fit", "mode"), *_unknown(name, MODES, "mode"))
     return MODES[name]
 
@@ -266,7 +273,7 @@ def _parameters(given: Mapping[str, Any], mode: Mode, lines: Lines) -> dict[str,
     names = (*mode.names, *OPTICS)
     for name, entries in given.items():
         where = lines.of("parameters", name)
-        if name.partition("[")[0] not in names:
+        if name not in mode.names and name.partition("[")[0] not in OPTICS:
             what, rule, fix = _unknown(name, names, "parameter")
             rule = rule.replace("The parameters", f"The parameters of {mode.name}")
             _refuse(where, what, rule, fix)

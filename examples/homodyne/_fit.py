@@ -103,8 +103,6 @@ class Journal:
         self.path, self.every, self.added = path, every, 0
         words = data if isinstance(data, str) else (data.folder / "data.json").read_text()
         described = words + also
-        described = data if isinstance(data, str) else (data.folder / "data.json").read_text()
-        described += also
         self.key = np.frombuffer(hashlib.sha256(described.encode()).digest(), np.uint8)
         self.known: dict[bytes, np.ndarray] = {}
         if path.exists():

@@ -53,12 +53,16 @@ class Layout:
         rows = x[len(self.mode.names) :].reshape(2, -1)
         return np.ascontiguousarray(np.broadcast_to(rows, (2, angles)).T)
 
-    def rows(self, angle: int) -> np.ndarray:
-        """B: what an angle knows of M."""
+    def places(self, angle: int) -> list[int]:
+        """Where the parameters of an angle are in x."""
         count = len(self.mode.names)
         own = (len(self.names) - count) // 2
         at = angle if own > 1 else 0
-        return self.matrix[[*range(count), count + at, count + own + at]]
+        return [*range(count), count + at, count + own + at]
+
+    def rows(self, angle: int) -> np.ndarray:
+        """B: what an angle knows of M."""
+        return self.matrix[self.places(angle)]
 
     def gathered(self, products: np.ndarray) -> np.ndarray:
         """The Gram matrix of the free parameters and the residuals, from those of the angles."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..trf._fail import fail
 from ._synthetic import TRUTH, synthetic
 from ._writers import FRAME, WRITERS
 
@@ -31,6 +32,10 @@ def make(
         noise: Standard deviation of a point.
         seed: Of the noise.
     """
+    least = {"frames": (frames, 3), "angles": (angles, 1), "noise": (noise, 0), "seed": (seed, 0)}
+    for name, (value, low) in least.items():
+        if not value >= low:
+            fail(f"{name} is {value}.", f"It is {low} at least.", f"write --{name} {low}.")
     data = synthetic(mode, frames=frames, angles=angles, noise=noise, seed=seed, frame=FRAME)
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j = np.triu_indices(frames, 1)

@@ -97,7 +97,8 @@ class Measurement:
             given = np.asarray(self.sigma, float)
             if given.shape not in ((), (self.angles,)) or not np.all(given > 0):
                 fail(
-                    f"sigma has the shape {given.shape}, and its least value is {given.min():g}.",
+                    f"sigma has the shape {given.shape}, and its least value is"
+                    f" {given.min(initial=np.inf):g}.",
                     f"It is above 0, one number or {self.angles}, one for each angle.",
                     "write sigma=0.01, or leave it out.",
                 )

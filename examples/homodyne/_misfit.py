@@ -29,7 +29,7 @@ def covariance(plan: Layout, found: np.ndarray) -> tuple[np.ndarray, list[list[s
     safe = np.where(lengths > 0, lengths, 1.0)
     values, vectors = np.linalg.eigh(inner / np.outer(safe, safe))
     null = values < len(values) * _NULL
-    kept = np.where(null, np.inf, np.where(null, 1.0, values))
+    kept = np.where(null, np.inf, values)
     out = (vectors / kept) @ vectors.T / np.outer(safe, safe)
     groups = []
     for vector in vectors[:, null].T:

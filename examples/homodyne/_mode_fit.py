@@ -209,6 +209,12 @@ def fit_mode(
     mode = _mode_of(mode)
     there = data.checked(nan)
     plan = layout(mode, data.angles, **parameters)
+    if there < plan.start.size:
+        fail(
+            f"There are {there} points for {plan.start.size} free parameters.",
+            "A fit takes a point for each at least.",
+            "hold parameters, or take more frames.",
+        )
     sigma = data.noise()
     account = Account()
     evaluate = evaluation(
@@ -231,12 +237,6 @@ def fit_mode(
         return known[z.tobytes()]
 
     start, notes = started(plan, at)
-    if there < plan.start.size:
-        fail(
-            f"There are {there} points for {plan.start.size} free parameters.",
-            "A fit takes a point for each at least.",
-            "hold parameters, or take more frames.",
-        )
 
     def gram(z: np.ndarray) -> np.ndarray:
         found = at(z)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._select import Choice, Selection, few
-from .readers import Bin, Pairs, opened
+from .readers import LAYOUTS, Bin, Pairs, opened
 from .readers._tree import refuse
 
 NOTE = "data.json"
@@ -107,10 +107,12 @@ def _key(choice: Choice) -> str:
                 "A fit reads its data from files, and paths begin at the configuration's folder.",
                 "[data] correct `file` or `mask`.",
             )
+    # With files beside, which q and times come from.
+    paths = [choice.file, choice.mask, *(kind.beside(choice.file) for kind in LAYOUTS.values())]
     stamps = [
         (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in (choice.file, choice.mask)
-        if path is not None
+        for path in paths
+        if path is not None and path.exists()
     ]
     return hashlib.sha256(repr((choice, stamps)).encode()).hexdigest()
 

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import jitney
 
-from . import _output
+from . import _output, _posterior
 from ._compared import compare
 from ._config import Config
 from ._fit import Journal
@@ -46,6 +46,8 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
     )
     if fresh:
         _forget(folder)
+    if config["posterior"]["chains"]:
+        _posterior.nuts()  # a missing package is said before the fit
     data = _prepared(config, folder / "data", log)
     measurement = _measurement(config, data)
     plan = layout(config.mode, data.angles, **_parameters(config))
@@ -98,7 +100,7 @@ def _forget(folder: Path) -> None:
     """Remove what a stopped fit left; other files of the folder stay."""
     names = ("evaluations.npz", PASS, MARK)
     found = [folder / name for name in names]
-    found += [folder / "data" / f"{n}" for n in ("data.json", "t1.npy", "t2.npy", "measured.npy")]
+    found += [folder / "data" / n for n in ("data.json", "t1.npy", "t2.npy", "measured.npy")]
     for path in found:
         path.unlink(missing_ok=True)
 
@@ -163,7 +165,6 @@ def _journal(config: Config, folder: Path, data: Prepared, way: tuple[str, int])
     of = (
         config.mode.name,
         way,
-        config["fit"]["chunk"] if way == "streamed" else None,
         _parameters(config),
         config["instrument"],
         config["data"]["sigma"],

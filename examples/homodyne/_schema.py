@@ -2,6 +2,7 @@
 and the words of the template.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +29,23 @@ class Kind:
 def real(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
-    return float(value)  # a YAML reader takes 1e4 for text
+    found = float(value)  # a YAML reader takes 1e4 for text
+    if math.isnan(found):
+        raise ValueError
+    return found
 
 
-def _above(low: float, *, including: bool = False) -> Callable[[Any], float]:
+def _several(value: Any) -> Any:
+    """Not a text, whose letters would be taken one by one."""
+    if isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _above(low: float) -> Callable[[Any], float]:
     def reads(value: Any) -> float:
         found = real(value)
-        if found < low or (found == low and not including):
+        if found <= low:
             raise ValueError
         return found
 
@@ -43,9 +54,10 @@ def _above(low: float, *, including: bool = False) -> Callable[[Any], float]:
 
 def _whole(low: int) -> Callable[[Any], int]:
     def reads(value: Any) -> int:
-        if isinstance(value, bool) or real(value) != int(real(value)) or real(value) < low:
+        found = real(value)
+        if not found.is_integer() or found < low:
             raise ValueError
-        return int(real(value))
+        return int(found)
 
     return reads
 
@@ -67,12 +79,12 @@ def held(value: Any) -> bool | float:
 
 
 def pair(value: Any) -> tuple[float, float]:
-    low, high = value
+    low, high = _several(value)
     return real(low), real(high)
 
 
 def _frames(value: Any) -> tuple[int, int]:
-    first, last = map(_whole(1), value)
+    first, last = map(_whole(1), _several(value))
     if last < first:
         raise ValueError
     return first, last
@@ -94,16 +106,16 @@ def _ranges(value: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
-    if isinstance(value, str):
-        raise TypeError
-    return tuple(map(real, value))
+    return tuple(map(real, _several(value)))
 
 
 def _dead(value: Any) -> str | tuple[int, ...]:
-    return value if value == "auto" else tuple(map(_whole(1), value))
+    return value if value == "auto" else tuple(map(_whole(1), _several(value)))
 
 
 def _sigma(value: Any) -> float | tuple[float, ...]:
+    if value == []:
+        raise ValueError
     return tuple(map(_above(0), value)) if isinstance(value, list) else _above(0)(value)
 
 
@@ -248,7 +260,7 @@ KEYS = (
     Key("fit", "max_evaluations", 200, WHOLE, "stop after so many"),
     Key("fit", "polish", 3, COUNT, "Gauss-Newton steps at the end"),
     Key("posterior", "chains", 0, COUNT, "drawn after the fit, by NUTS of blackjax; 0: none"),
-    Key("posterior", "draws", 1000, WHOLE, "of each chain"),
+    Key("posterior", "draws", 1000, Kind("a whole number, 4 or more", _whole(4)), "of each chain"),
     Key("posterior", "warmup", 500, WHOLE, "steps before"),
     Key("posterior", "parts", 1, WHOLE, "of the data, each with its chains: for very many points"),
     Key("posterior", "seed", 0, COUNT, "of all random numbers"),

@@ -68,7 +68,7 @@ class Selection:
     def first_time(self) -> float:
         """Of the first frame of the file, in seconds."""
         given = self.choice.first_time
-        return self.reader.before + self.frame_time if given is None else given
+        return self.frame_time * (1 + self.reader.before) if given is None else given
 
     def _frame_time(self) -> float:
         given = self.choice.frame_time or self.reader.frame_time
@@ -196,7 +196,14 @@ class Selection:
         path = self.choice.mask
         if path is None:
             return np.zeros((1, pairs.size), bool)
-        mask = np.load(path, allow_pickle=False)
+        try:
+            mask = np.lib.format.open_memmap(path, mode="r")
+        except ValueError as error:
+            refuse(
+                f"The mask {path.name} cannot be read: {error}",
+                "It is one NumPy array.",
+                "np.save(file, mask).",
+            )
         frames, bins = self.reader.frames, len(self.reader.bins)
         if pairs.places is not None or mask.shape not in ((frames,) * 2, (bins, frames, frames)):
             refuse(

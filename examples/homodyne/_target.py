@@ -158,7 +158,8 @@ def target(
     opened = data.opened()
     arrays = (sigma, opened.phi, opened.t1, opened.t2, opened.measured)
     sigma, phi, *held = (jnp.asarray(np.array(each, float)) for each in arrays)
-    base, matrix = _by_angle(plan, data.angles)
+    at = [plan.places(angle) for angle in range(data.angles)]
+    base, matrix = plan.base[at], plan.matrix[at]
     numbers = (
         z,
         np.linalg.cholesky(covariance),
@@ -186,15 +187,6 @@ def _normal(
         mean[plan.free.index(name)] = middle
         precision[plan.free.index(name)] = 1 / deviation**2
     return mean, precision
-
-
-def _by_angle(plan: Layout, angles: int) -> tuple[np.ndarray, np.ndarray]:
-    """From z to a row of parameters for each angle: those of the mode, contrast and offset."""
-    count = len(plan.mode.names)
-    own = (len(plan.names) - count) // 2
-    each = [a if own > 1 else 0 for a in range(angles)]
-    at = [[*range(count), count + a, count + own + a] for a in each]
-    return plan.base[at], plan.matrix[at]
 
 
 def squared(mode: Mode, local: Any, arrays: Any) -> Any:

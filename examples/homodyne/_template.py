@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ._config import DEGREES, OPTICAL, default
+from ._config import DEGREES, default
+from ._layout import OPTICAL
 from ._modes import MODES, Mode
 from ._schema import KEYS, SECTIONS, Key
 

@@ -134,6 +134,12 @@ def pyxpcs(path: Path, maps: np.ndarray, phi: np.ndarray, q: float) -> None:
 
 def plain(path: Path, maps: np.ndarray, phi: np.ndarray, q: float) -> None:
     """As a user would."""
+    if path.suffix != ".npz":
+        fail(
+            f"{path.name} does not end with .npz.",
+            "np.savez adds that.",
+            f"make {path.stem}.npz.",
+        )
     np.savez(path, c2=maps, phi=phi, q=q, dt=FRAME)
 
 

@@ -77,7 +77,7 @@ class Upgraded(_Maps):
                 bins,
                 file.need(bins[0].where, "a map").shape[0],
                 None if frame is None else frame * steps,
-                0.0 if frame is None else frame * begin,
+                begin / steps,
             )
             found.file = file
             yield found
@@ -187,7 +187,7 @@ class Before(_Maps):
                 bins,
                 file.need(bins[0].where, "a map").shape[0],
                 None if frame is None else frame * steps,
-                0.0 if frame is None else frame * begin,
+                begin / steps,
             )
             if phi is None:
                 found.lack(f"{path.name} has no {angles}, the angle of each bin.")

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from ._reader import Bin, Pairs, Reader, Square
-from ._tree import Tree, refuse, tree
+from ._tree import Tree, npz, refuse, tree
 
 MAGIC = "XPCSResultFile_v2.0"
 CORRELATIONS = "/entry_0000/correlations"
@@ -61,8 +61,12 @@ class AgeLag(Reader):
                 )
             known = np.unique(lags[np.isfinite(lags)])
             step = float(np.min(np.diff(known))) if known.size > 1 else None
-            last = np.nanmax(ages) + np.nanmax(lags) / 2
-            frames = 1 if step is None else round(last / step) + 1
+            # The largest age and the largest lag do not come together.
+            age, lag = np.meshgrid(ages, lags, indexing="ij")
+            first = np.asarray(ttcf[0], float)
+            ends = (age + lag / 2)[np.isfinite(first) & (first != 0)]
+            last = np.max(ends, initial=0.0, where=np.isfinite(ends))
+            frames = 1 if step is None else int(np.ceil(round(last / step, 6))) + 1
             bins = tuple(
                 Bin(float(each) / 10, None, f"{group}/twotime/ttcf[{i}]", i)
                 for i, each in enumerate(q)
@@ -148,10 +152,16 @@ class Dynamix(Square):
         return path.name.endswith("_trc.npz")
 
     @classmethod
+    def beside(cls, path: Path) -> Path:
+        """The configuration, which says q and the time of a frame."""
+        name = re.sub(r"(_event)?_trc\.npz$", "", path.name)
+        return path.with_name(f"input_xpcs_{name}.txt")
+
+    @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
         """The map is read at once: there is one."""
-        with np.load(path, allow_pickle=False) as file:
+        with npz(path) as file:
             if "data" not in file:
                 refuse(
                     f"{path.name} has no array 'data', only {', '.join(file.files) or 'none'}.",
@@ -165,8 +175,7 @@ class Dynamix(Square):
                 "It is frames by frames; dynamix writes a number where no map was asked for.",
                 "correlate again with `ttcf` the number of a q-bin.",
             )
-        name = re.sub(r"(_event)?_trc\.npz$", "", path.name)
-        q, frame_time, note = _settings(path.with_name(f"input_xpcs_{name}.txt"))
+        q, frame_time, note = _settings(cls.beside(path))
         found = cls((Bin(q, None, f"{path.name}: data", 0),), values.shape[0], frame_time)
         found.map = values
         if note:

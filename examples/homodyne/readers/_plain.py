@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from ._reader import Bin, Square
-from ._tree import refuse
+from ._tree import npz, refuse
 
 
 class Plain(Square):
@@ -30,7 +30,7 @@ class Plain(Square):
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
         """All maps are read at once."""
-        with np.load(path, allow_pickle=False) as file:
+        with npz(path) as file:
             if "c2" not in file:
                 refuse(
                     f"{path.name} has no array 'c2', only {', '.join(file.files) or 'none'}.",

@@ -42,7 +42,13 @@ class PyXpcs(Square):
     @classmethod
     def fits_path(cls, path: Path) -> bool:
         """Whether the file is of this layout."""
-        return path.suffix.lower() in (".edf", ".edf.gz")
+        return path.suffix.lower() == ".edf"
+
+    @classmethod
+    def beside(cls, path: Path) -> Path | None:
+        """The curves, which say q and the time of a frame."""
+        hit = NAME.match(path.name)
+        return None if hit is None else path.with_name(f"{hit['prefix']}cf.dat")
 
     @classmethod
     @contextmanager

@@ -7,6 +7,7 @@ frame, and no diagonal has to be corrected.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -59,7 +60,7 @@ class Reader(ABC):
         bins: Its regions.
         frames: How many frames each map has.
         frame_time: Seconds between frames of a map; None if the file does not say.
-        before: Seconds that had passed at the start of the first frame, since the first of the
+        before: Frames of a map that had passed before its first one, since the first of the
             series.
         notes: What a user should know.
         lacks: What the file does not have, and a configuration may say.
@@ -75,6 +76,12 @@ class Reader(ABC):
     before: float = 0.0
     notes: list[str] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)
+
+    @classmethod
+    def beside(cls, path: Path) -> Path | None:
+        """A second file, which q and times come from."""
+        del path
+        return None
 
     @abstractmethod
     def pairs(self, frames: np.ndarray) -> Pairs:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,19 @@ class ReadError(ValueError):
 def refuse(what: str, rule: str, fix: str) -> NoReturn:
     """Raise a `ReadError` of three sentences."""
     fail(what, rule, fix, ReadError)
+
+
+@contextmanager
+def npz(path: Path) -> Iterator[Any]:
+    """The arrays of a NumPy file while it is open."""
+    if not zipfile.is_zipfile(path):
+        refuse(
+            f"{path.name} is not a file of NumPy arrays, or it is cut.",
+            "np.savez writes such files.",
+            "copy the file again, or name its layout: `layout`.",
+        )
+    with np.load(path, allow_pickle=False) as file:
+        yield file
 
 
 class Tree:
@@ -110,8 +124,6 @@ def tree(path: Path, layout: str = "") -> Iterator[Tree]:
     h5py = importlib.import_module("h5py")
     try:
         file = h5py.File(path, "r")
-    except FileNotFoundError:
-        refuse(f"{path} is not there.", "A fit reads its data from a file.", "correct `file`.")
     except OSError as error:
         refuse(
             f"{path.name} cannot be opened as HDF5: {error}",

@@ -5,7 +5,7 @@ import importlib.util
 import json
 import signal
 import sys
-import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,18 +156,18 @@ def test_a_pass_that_broke_off_goes_on(tmp_path, monkeypatch):
     whole = prepared(tmp_path / "a", mode="static_isotropic", **changes)
     assert command(monkeypatch, "fit", whole, "--quiet") == 0
     path = prepared(tmp_path / "b", mode="static_isotropic", **changes)
-    temporary, saves = tempfile.mkstemp, []
+    replace, saves = Path.replace, []
 
-    def stopped(**kwargs):
-        if "pass.checkpoint" in kwargs["prefix"]:
-            saves.append(kwargs)
+    def stopped(file, target):
+        if Path(target).name == "pass.checkpoint":
+            saves.append(file)
             if len(saves) == 3:  # of a pass of 5 chunks
                 raise KeyboardInterrupt
-        return temporary(**kwargs)
+        return replace(file, target)
 
-    monkeypatch.setattr(tempfile, "mkstemp", stopped)
-    assert command(monkeypatch, "fit", path, "--quiet") == 130
-    monkeypatch.setattr(tempfile, "mkstemp", temporary)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", stopped)
+        assert command(monkeypatch, "fit", path, "--quiet") == 130
     assert (tmp_path / "b" / "checkpoint" / "pass.checkpoint").exists()
     assert command(monkeypatch, "fit", path, "--quiet") == 0
     assert result(tmp_path / "a")["parameters"] == result(tmp_path / "b")["parameters"]
