@@ -182,9 +182,9 @@ def perfect_foresight(
     """The path from given states and shocks on which everybody foresees everything.
 
     Args:
-        steady: Where the path ends.
+        steady: Where the path ends: a steady state, or the growth that `balanced_growth` gives.
         x0: States at the first date, a group like the model's or a vector. Default: those of the
-            steady state.
+            steady state, or of balanced growth at its first date.
         z0: Shocks at the first date, likewise; from there on they decay. Default: none.
         dates: How many, the first and the last included.
         terminal: At the last date controls are those of the steady state, or on the linear policy
@@ -295,13 +295,16 @@ def _found(
     method: str,
 ) -> tuple[Path | None, np.ndarray, int]:
     """The path, if there is one, with the residuals that were left and the evaluations."""
-    if linear is None:
-        u, x = np.tile(steady.u, (len(z), 1)), np.tile(steady.x, (len(z), 1))
-    else:
+    rest, scale = steady.levels(len(z)), steady.scales(len(z))
+    u, x = rest
+    if linear is not None:
         du, dx, _ = along(linear, x0 - steady.x, z)
-        u, x = steady.u + du, steady.x + dx
+        u, x = u + scale[0] * du, x + scale[1] * dx
+    grown = scale[0][-1][:, None]
     G_x, G_z = _ends(steady, terminal, linear)
-    end, guess = (steady.u, steady.x, G_x, G_z), np.hstack([u[:-1], x[1:]])
+    G_x, G_z = grown * G_x / scale[1][-1], grown * G_z
+    u_end, x_end = rest[0][-1], rest[1][-1]
+    end, guess = (u_end, x_end, G_x, G_z), np.hstack([u[:-1], x[1:]])
     search = chord_program if method == "chord" else program
     with jax.enable_x64(True):
         found = jax.device_get(search(steady.model)(steady.theta, end, x0, z, guess))
@@ -312,7 +315,7 @@ def _found(
 
     # with the first and the last date
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
-    u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
+    u_last = u_end + G_x @ (x[-1] - x_end) + G_z @ z[-1]
     u = np.vstack([u, u_last])
     return Path(steady.model, u, x, z, turns, jacobians, terminal), residual, turns
 
