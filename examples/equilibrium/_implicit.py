@@ -255,6 +255,7 @@ def foresight(
         Each variable at each date; NaN where no path was found. Nobody looks whether it has settled
         by the last date.
     """
+    made_by("foresight", "model", model, Model, "Model(...)")
     where = f"{model.name}, path"
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
@@ -302,6 +303,8 @@ def path(model: Model) -> Callable[..., tuple[Array, Array]]:
 
 def variable(model: Model, found: Solution, name: str) -> Array:
     """A control or a state in the steady state, by name."""
+    made_by("variable", "model", model, Model, "Model(...)")
+    made_by("variable", "found", found, Solution, "solution(model, params)")
     u, x, _ = model.layouts
     place = named(f"{model.name}, steady state", (*u.names, *x.names), name)
     return jnp.concatenate([found.u, found.x], -1)[..., place]
