@@ -119,7 +119,7 @@ def bounded_simulation(
         x = path.x[1] - steady.x
         rows.append((path.u[0], path.x[0], path.z[0], path.bound[0]))
     u, states, z, bound = (np.array(column) for column in zip(*rows, strict=True))
-    return Bounded(steady.model, u, states, z, 0, "stable", bound)
+    return Bounded(steady.model, u, states, z, 0, 0, "stable", bound)
 
 
 class _Regimes:
@@ -169,7 +169,7 @@ class _Regimes:
             if np.array_equal(again, bound):
                 if bound[-1]:
                     break
-                return Bounded(steady.model, *levels, len(tried), "stable", bound)
+                return Bounded(steady.model, *levels, len(tried), 0, "stable", bound)
             bound = again
         raise NoPath(
             message(

@@ -93,7 +93,7 @@ def conditional_path(
                 "drop a condition, or let more shocks move.",
             )
         )
-    return Path(model, *path(found.reshape(dates, -1) @ root.T), 0, "stable")
+    return Path(model, *path(found.reshape(dates, -1) @ root.T), 0, 0, "stable")
 
 
 def _conditions(

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from . import _path, _steady
 from ._calibration import Calibration, calibration
+from ._elimination import factored, stepped
 from ._given import count, in_float64, made_by, one_of, real
 from ._linear import MOVING, UNIT, klein
 from ._local import Local
@@ -295,7 +296,8 @@ def path(model: Model) -> Callable[..., tuple[Array, Array]]:
     def moves(given: tuple[PyTree, ...], moved: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
         point, status = search(*given)
         at, by = jax.jvp(partial(_path.stacked, local, point), given, moved)
-        step = _path.stepped(local, at, by[:, : local.rows], given[1][2])
+        factors = factored(local, at, given[1][2])
+        step = stepped(local, factors, by[:, : local.rows])
         return (point, status), (step, jnp.zeros_like(status))
 
     return search
