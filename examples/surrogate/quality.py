@@ -216,13 +216,15 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", default=(3, 4, 5, 8, 12, 20), help="numbers of variables")
     add("--models", type=int, default=100, help="of each size and kind (default: %(default)s)")
     add("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="(default: all)")
+    add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge, print, draw, and keep the figures as JSON."""
-    chosen, console, model = options(arguments), Console(width=110), _trained.load()
+    chosen, console = options(arguments), Console(width=110)
+    model = _trained.load(chosen.weights)
     found, beliefs = {}, {}
     for kind in chosen.kinds:
         for variables in chosen.sizes:
