@@ -35,6 +35,7 @@ from ..rules import RULES
 from ..typed_jax import jnp, lax
 from .counting import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
 from .cut_axis import carry_kind, initial_carry, is_along, monoid_of
+from .loop_passes import run_loop
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
 from .over_devices import Devices
 from .partial_results import PartialResults
@@ -93,6 +94,8 @@ class Chunked:
         is_spread: Whether XLA's partitioner shards other axes.
         is_differentiated: Whether JAX differentiates through the evaluation, so that arrays must
             not be moved as bits, which have no derivative.
+        chunk: The length of the chunks of loops that take passes in each iteration; None if the
+            plan has no such loop.
     """
 
     def __init__(
@@ -103,7 +106,9 @@ class Chunked:
         *,
         is_spread: bool = False,
         is_differentiated: bool = False,
+        chunk: int | None = None,
     ):
+        self.chunk = chunk
         self.passes = passes
         self.size = size
         self.devices = devices
@@ -128,10 +133,13 @@ class Chunked:
         apart = self._walk(1, 1, 0)
         for node in nodes:
             walk = apart
-            if has_axis(node, self.passes.streamed):
+            loop = self.passes.loop(node)
+            if loop is None and has_axis(node, self.passes.streamed):
                 walk = self._walk(int(self.size), int(self.size))
             values = known.read(node.reads)
-            if node.token is None or self.devices is None:
+            if loop is not None:
+                out = run_loop(node.op, loop, values, self._run_inside)
+            elif node.token is None or self.devices is None:
                 out = walk.make(node.op, values)
             else:
                 out = self._evaluate_on_first_device(
@@ -141,6 +149,14 @@ class Chunked:
                     values,
                 )
             known.values.update(zip(node.makes, out, strict=True))
+
+    def _run_inside(self, passes: Passes, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+        """Run a plan on whole arguments, inside of a loop."""
+        if self.chunk is None:
+            raise AssertionError("a loop with passes, and no length of a chunk")
+        size = int(self.size)
+        work = Chunked(passes, size, is_spread=self.is_spread, chunk=self.chunk)
+        return _scan_chunks(work, arrays, size, min(size, self.chunk))
 
     def _evaluate_on_first_device(
         self,
@@ -637,7 +653,12 @@ def run_chunked(
         devices: The devices that the axis is sharded over, if it is.
         progress: Name of the bar that shows how many chunks are done; None for none.
     """
-    work = Chunked(passes, size, devices)
+    work = Chunked(
+        passes,
+        size,
+        devices,
+        chunk=chunk,
+    )
     if progress is not None:
         # Passes that count iterations are repeated as often as they need.
         counted = sum(not turn.counts for turn in passes.passes)
