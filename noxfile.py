@@ -413,10 +413,12 @@ def release(session: nox.Session) -> None:
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
     """Measure the figures of docs/benchmarks.md and write that page; `-- sizes stream` measures two
-    rows, `-- --full` the longest too.
+    rows, `-- --full` the longest too; `-- --against COMMIT` compares this tree with another commit.
     """
     session.install("-e", ".[examples,tests]")
-    session.run("python", "-m", "tests.perf.page", *session.posargs)
+    is_paired = any(word.split("=")[0] == "--against" for word in session.posargs)
+    what = "tests.perf.commits" if is_paired else "tests.perf.page"
+    session.run("python", "-m", what, *session.posargs)
 
 
 @nox.session(python=DEFAULT)

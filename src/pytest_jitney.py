@@ -45,16 +45,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def compiles() -> Generator[jitney.types.Watch]:
+def compiles(request: pytest.FixtureRequest) -> Generator[jitney.types.Watch]:
     """Record of JAX's work from here to the end of the test, as of `jitney.watch`.
 
     `compiles.traces`, `compiles.lowers`, `compiles.compiles` are counts, and `compiles.work` has
-    the functions and lines.
+    the functions and lines. In a test that has the fixture `benchmark` of pytest-benchmark too, its
+    file has the counts in `extra_info`, under "jitney".
     """
     import jitney
 
+    # Before the record begins, so that it is still there when the record ends.
+    benchmark: Any = (
+        request.getfixturevalue("benchmark") if "benchmark" in request.fixturenames else None
+    )
     with jitney.watch() as seen:
         yield seen
+    if benchmark is not None:
+        counts = seen.to_dict()
+        del counts["work"]
+        benchmark.extra_info["jitney"] = counts
 
 
 @pytest.hookimpl(tryfirst=True)

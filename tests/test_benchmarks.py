@@ -117,6 +117,17 @@ def test_a_command_that_fails_keeps_the_old_row(root, monkeypatch, capsys, code)
     assert entries(root)["a"]["figure"] == "4.0 ms"
 
 
+def test_several_runs_have_a_range(root, monkeypatch):
+    """Their median is the figure, and the range of it stands beside it."""
+    count = "import pathlib\npathlib.Path('ran').open('a').write('x')\n"
+    ms = RECORD.replace("MS", "len(pathlib.Path('ran').read_text()) ** 2 / 2")
+    with_rows(monkeypatch, b=count + ms)
+    assert page.main(["b", "--runs", "3"], root) == 0
+    found = entries(root)["b"]
+    assert (found["figure"], found["range"], found["runs"]) == ("2.0 ms", ["0.5 ms", "4.5 ms"], 3)
+    assert "| 2.0 ms (0.5 ms to 4.5 ms in 3 runs) | 8.0 by hand |" in page.table(entries(root))
+
+
 def test_an_interrupted_run_goes_on(root, monkeypatch):
     """With the row that it was at; a run after that begins with the first."""
     ran: list[str] = []

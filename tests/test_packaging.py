@@ -28,8 +28,8 @@ API = {
     ),
     "jitney.analysis": "axes communication frontier precision_report strategy visualize",
     "jitney.errors": (
-        "AnnotationWarning AxisError BudgetError CacheWarning CompileError ContractError"
-        " DataError DataWarning DerivativeError DonationError EagerWarning ExportError"
+        "AnnotationWarning AxisError BudgetError CacheWarning ChunkWarning CompileError"
+        " ContractError DataError DataWarning DerivativeError DonationError EagerWarning ExportError"
         " MeasurementWarning MemoryWarning MeshError NonFiniteError OptionError PaddingWarning"
         " PrecisionError PrecisionWarning ProcessError RetraceWarning SettingWarning"
         " StateError StaticError TraceError TransformWarning UpdateWarning"

@@ -45,6 +45,16 @@ def test_a_type_that_the_device_refuses_is_left_out(quick, monkeypatch):
     assert "fp16" not in jitney.devices(benchmark=True).speeds[0].products
 
 
+@pytest.mark.rest
+def test_a_device_that_fails_is_not_read_as_one_without_the_type(quick, monkeypatch):
+    def multiply(x):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    monkeypatch.setattr(speeds, "_multiply", multiply)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
+        jitney.devices(benchmark=True)
+
+
 def test_the_fastest_device_becomes_the_default_one(monkeypatch, caplog):
     """By products of float32; the figures are in the log."""
     device = jax.devices()[0]

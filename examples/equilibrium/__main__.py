@@ -16,7 +16,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import equinox as eqx
 import jax
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +29,7 @@ from ._linear import linearise
 from ._path import perfect_foresight
 from ._steady import program, steady_state
 from ._sweep import sweep
+from ._table import table
 from .models import brock_mirman, scalars, sectors
 
 DATES = 60  # of a draw: what is left of the shock after them is 0.0002
@@ -77,11 +77,10 @@ def solved(console: Console) -> list[Result]:
     return found
 
 
-def table(found: list[Result]) -> Table:
+def comparisons(found: list[Result]) -> Table:
     """Comparisons, one a line."""
-    out = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("model", "what", "compared with", "apart", "limit"):
-        out.add_column(name, justify="right" if name in ("apart", "limit") else "left")
+    words = ("model", "what", "compared with")
+    out = table((*words, "apart", "limit"), words)
     for check in (check for each in found for check in each.checks):
         colour = "green" if check.passed else "red"
         out.add_row(
@@ -178,7 +177,7 @@ def main() -> int:
     chosen, console, watch = options(), Console(), Watch()
     try:
         found = solved(console)
-        console.print(table(found))
+        console.print(comparisons(found))
         console.print("Calibrating 14 sectors, then a path of each, in two forms (about 4 s) ...")
         vectors, blocks = economy("vectors", console), economy("scalars", console)
         with chosen.mesh:

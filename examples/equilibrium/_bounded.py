@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._ends import check_shocks
 from ._fail import ModelError, NoPath, message
 from ._given import called, count, made_by, numbers, shown
 from ._linear import Linear
@@ -80,7 +79,6 @@ def bounded_path(
     _, x_layout, z_layout = steady.model.layouts
     x0 = vector(x_layout, x0, steady.x, f"{where}, states")
     z0 = vector(z_layout, z0, 0.0, f"{where}, shocks")
-    check_shocks(steady, z0)
     z = decay(steady.rho, z0, count(where, "dates", dates, 2))
     return _Regimes(linear, constraint, where).path(x0 - steady.x, z)
 
@@ -103,13 +101,13 @@ def bounded_simulation(
     made_by(where, "constraint", constraint, Constraint, "Constraint(...)")
     e = numbers(where, "innovations", innovations)
     shocks = steady.model.layouts[2].size
-    if e.ndim != 2 or e.shape[1] != shocks:
+    if e.ndim != 2 or e.shape[1] != shocks or not len(e):
         raise ModelError(
             message(
                 where,
                 f"innovations have shape {e.shape}.",
                 f"Rows are dates and columns {', '.join(steady.model.layouts[2].names)}.",
-                "pass such a matrix.",
+                "pass such a matrix, of one date or more.",
             )
         )
     regimes = _Regimes(linear, constraint, where)
@@ -121,7 +119,7 @@ def bounded_simulation(
         x = path.x[1] - steady.x
         rows.append((path.u[0], path.x[0], path.z[0], path.bound[0]))
     u, states, z, bound = (np.array(column) for column in zip(*rows, strict=True))
-    return Bounded(steady.model, u, states, z, 0, "stable", bound)
+    return Bounded(steady.model, u, states, z, 0, 0, "stable", bound)
 
 
 class _Regimes:
@@ -171,7 +169,7 @@ class _Regimes:
             if np.array_equal(again, bound):
                 if bound[-1]:
                     break
-                return Bounded(steady.model, *levels, len(tried), "stable", bound)
+                return Bounded(steady.model, *levels, len(tried), 0, "stable", bound)
             bound = again
         raise NoPath(
             message(
@@ -199,7 +197,10 @@ class _Regimes:
             after = z[date + 1] if date + 1 < len(z) else beyond
             side = constant + F["z"] @ z[date] + F["z_next"] @ after + F["u_next"] @ g
             matrix = np.hstack([F["u"], F["x_next"] + F["u_next"] @ G])
-            both = -np.linalg.solve(matrix, np.column_stack([F["x"], side]))
+            try:
+                both = -np.linalg.solve(matrix, np.column_stack([F["x"], side]))
+            except np.linalg.LinAlgError:
+                raise self._singular(date) from None
             solved.append((both[:, :-1], both[:, -1]))
             G, g = both[:nu, :-1], both[:nu, -1]
         u, x = np.empty((len(z), nu)), np.empty((len(z), x0.size))
@@ -208,6 +209,17 @@ class _Regimes:
             step = by_state @ at + rest
             u[date], x[date], at = step[:nu], at, step[nu:]
         return u, x
+
+    def _singular(self, date: int) -> NoPath:
+        return NoPath(
+            message(
+                self.where,
+                f"while {self.constraint.name!r} binds, at date {date}, the equations do not"
+                " determine all variables.",
+                "Those that hold while it binds are as many as the model's, and independent.",
+                "look for an equation that is written twice, or a variable that is in none.",
+            )
+        )
 
 
 def _slack(model: Model, constraint: Constraint, theta: np.ndarray, where: str) -> Any:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ._fail import ModelError, message
-from ._given import count, made_by, shown
+from ._given import count, made_by, numbers, shown
 from ._linear import Linear, along
 from ._model import Model
 from ._moments import matrix
@@ -20,7 +20,7 @@ from ._path import Path, vector
 from ._persistence import later
 from ._variables import named
 
-SINGULAR = 1e-10  # of the largest response, for conditions that innovations cannot meet
+MISSED = 1e-10  # of one more than a level, by which innovations may miss it
 
 
 def conditional_path(
@@ -71,7 +71,7 @@ def conditional_path(
     rest = np.zeros((dates, z_layout.size))
     before = seen(rest)
     responses = np.zeros((len(wanted), dates, root.shape[1]))
-    for date in range(int(max(places[0])) + 1 if len(wanted) else 0):
+    for date in range(int(max(places[0])) + 1):
         for shock in range(root.shape[1]):
             unit = rest.copy()
             unit[date] = root[:, shock]
@@ -80,7 +80,7 @@ def conditional_path(
     found = np.linalg.lstsq(flat, wanted - before, rcond=None)[0]
     missed = np.abs(flat @ found - (wanted - before))
     size = 1.0 + np.abs(wanted)
-    if np.max(missed / size, initial=0.0) > SINGULAR:
+    if np.max(missed / size) > MISSED:
         worst = int(np.argmax(missed / size))
         names = tuple(name for layout in model.layouts for name in layout.names)
         raise ModelError(
@@ -93,7 +93,7 @@ def conditional_path(
                 "drop a condition, or let more shocks move.",
             )
         )
-    return Path(model, *path(found.reshape(dates, -1) @ root.T), 0, "stable")
+    return Path(model, *path(found.reshape(dates, -1) @ root.T), 0, 0, "stable")
 
 
 def _conditions(
@@ -123,10 +123,21 @@ def _conditions(
                     "pass a list of numbers.",
                 )
             )
-        there = np.flatnonzero(~np.isnan(levels.astype(np.float64)))
+        levels = levels.astype(np.float64)
+        there = np.flatnonzero(~np.isnan(levels))
+        numbers(where, name, np.where(np.isnan(levels), 0.0, levels))
         rows += there.tolist()
         columns += [column] * len(there)
-        values += levels[there].astype(np.float64).tolist()
+        values += levels[there].tolist()
+    if not values:
+        raise ModelError(
+            message(
+                where,
+                f"no date of {', '.join(conditions)} has a condition.",
+                "A condition is a level of a variable at a date.",
+                "pass a level at one date at least.",
+            )
+        )
     return (np.array(rows, int), np.array(columns, int)), np.array(values)
 
 
@@ -135,7 +146,16 @@ def _moving(model: Model, by: Sequence[str] | None, where: str) -> np.ndarray:
     if by is None:
         return np.arange(layout.size)
     by = (by,) if isinstance(by, str) else by
-    return np.array([layout.index(where, name) for name in by], int)
+    if not isinstance(by, Sequence) or not by:
+        raise ModelError(
+            message(
+                where,
+                f"by is {shown(by)}.",
+                f"It is a list of shocks that may move, of {', '.join(layout.names)}.",
+                "name one, or leave it out.",
+            )
+        )
+    return np.unique([layout.index(where, name) for name in by])
 
 
 def _root(model: Model, covariance: Any, moving: np.ndarray, where: str) -> np.ndarray:

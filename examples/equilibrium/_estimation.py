@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ._fail import ModelError, NoMode, message
-from ._given import count, made_by, numbers, shown
+from ._given import count, made_by, number, shown
 from ._implicit import Solution, solution
 from ._likelihood import log_likelihood
 from ._model import Model
@@ -165,7 +165,17 @@ def posterior_mode(posterior: Posterior, start: Mapping[str, float] | None = Non
     made_by("posterior_mode", "posterior", posterior, Posterior, "Posterior(...)")
     where = f"{posterior.model.name}, mode"
     begun = posterior.middle
-    for name, value in (start or {}).items():
+    start = {} if start is None else start
+    if not isinstance(start, Mapping):
+        raise ModelError(
+            message(
+                where,
+                f"start is {shown(start)}.",
+                "It is a dict from names of parameters to numbers.",
+                f"pass {{{posterior.names[0]!r}: {begun[0]:g}}}.",
+            )
+        )
+    for name, value in start.items():
         if name not in posterior.names:
             raise ModelError(
                 message(
@@ -175,7 +185,7 @@ def posterior_mode(posterior: Posterior, start: Mapping[str, float] | None = Non
                     "correct the name.",
                 )
             )
-        begun[posterior.names.index(name)] = numbers(where, name, value)
+        begun[posterior.names.index(name)] = number(where, name, value)
 
     def loss(free: Vector) -> Float[Array, ""]:
         # of the density by values, so that the mode does not depend on the way to the line
@@ -205,21 +215,35 @@ def posterior_mode(posterior: Posterior, start: Mapping[str, float] | None = Non
         slopes = jax.jit(jax.value_and_grad(posterior.log_density))
         value, slope = jax.device_get(slopes(values))
         curve = _curvature(lambda v: np.asarray(slopes(v)[1]), values)
-    roots, directions = np.linalg.eigh(-curve) if np.all(np.isfinite(curve)) else (-np.ones(1),) * 2
-    if roots[0] <= 0.0 or np.any(np.abs(slope) * np.diag(np.linalg.inv(-curve)) ** 0.5 > FLAT):
-        open_ = posterior.names[int(np.argmax(np.abs(np.atleast_2d(directions)[:, 0])))]
+    flattest = _flattest(curve)
+    if flattest is None:
+        off = np.abs(slope) * np.diag(np.linalg.inv(-curve)) ** 0.5
+        flattest = int(np.argmax(off)) if np.any(off > FLAT) else None
+    if flattest is not None:
         near = dict(zip(posterior.names, values.round(6).tolist(), strict=True))
         raise NoMode(
             message(
                 where,
                 f"no mode was found: near {near} the density does not fall in all directions,"
-                f" least along {open_!r}.",
+                f" least along {posterior.names[flattest]!r}.",
                 "At a mode the gradient is zero and the second derivatives are negative.",
                 "pass start= with other values, or a prior that says more of that parameter.",
             )
         )
     named = dict(zip(posterior.names, values.tolist(), strict=True))
     return Mode(posterior, named, float(value), np.linalg.inv(-curve))
+
+
+def _flattest(curve: np.ndarray) -> int | None:
+    """Of second derivatives that are not all negative, the parameter along which they are least
+    so; of such as are not finite, the one whose own is not.
+    """
+    bad = ~np.isfinite(curve)
+    if np.any(bad):
+        own = np.diag(bad)
+        return int(np.argmax(own if np.any(own) else bad.sum(0)))
+    roots, directions = np.linalg.eigh(-curve)
+    return int(np.argmax(np.abs(directions[:, 0]))) if roots[0] <= 0.0 else None
 
 
 def _curvature(slope: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:

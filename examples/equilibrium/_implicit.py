@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from . import _path, _steady
 from ._calibration import Calibration, calibration
+from ._elimination import factored, stepped
 from ._given import count, in_float64, made_by, one_of, real
 from ._linear import MOVING, UNIT, klein
 from ._local import Local
@@ -255,6 +256,7 @@ def foresight(
         Each variable at each date; NaN where no path was found. Nobody looks whether it has settled
         by the last date.
     """
+    made_by("foresight", "model", model, Model, "Model(...)")
     where = f"{model.name}, path"
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
@@ -294,7 +296,8 @@ def path(model: Model) -> Callable[..., tuple[Array, Array]]:
     def moves(given: tuple[PyTree, ...], moved: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
         point, status = search(*given)
         at, by = jax.jvp(partial(_path.stacked, local, point), given, moved)
-        step = _path.stepped(local, at, by[:, : local.rows], given[1][2])
+        factors = factored(local, at, given[1][2])
+        step = stepped(local, factors, by[:, : local.rows])
         return (point, status), (step, jnp.zeros_like(status))
 
     return search
@@ -302,6 +305,8 @@ def path(model: Model) -> Callable[..., tuple[Array, Array]]:
 
 def variable(model: Model, found: Solution, name: str) -> Array:
     """A control or a state in the steady state, by name."""
+    made_by("variable", "model", model, Model, "Model(...)")
+    made_by("variable", "found", found, Solution, "solution(model, params)")
     u, x, _ = model.layouts
     place = named(f"{model.name}, steady state", (*u.names, *x.names), name)
     return jnp.concatenate([found.u, found.x], -1)[..., place]

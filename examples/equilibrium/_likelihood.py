@@ -14,7 +14,7 @@ from ._fail import ModelError, message
 from ._given import in_float64, made_by, real, shown
 from ._implicit import Solution
 from ._model import Model
-from ._moments import Matrix, matrix, system
+from ._moments import Matrix, levels, matrix, places, system
 from ._sylvester import sylvester
 
 Vector = Float[Array, "size"]
@@ -44,6 +44,7 @@ def log_likelihood(
         A number; NaN where there is not exactly one stable solution, with a unit root, and where
         fewer shocks and errors than observed variables make the density infinite or zero.
     """
+    made_by("log_likelihood", "model", model, Model, "Model(...)")
     where = f"{model.name}, likelihood"
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
@@ -66,7 +67,7 @@ def log_likelihood(
                 "pass such a matrix.",
             )
         )
-    A, B, C = system(model, found, observed)
+    A, B, C = system(model, found, observed, where)
     noise = B @ matrix(model, covariance, where) @ B.T
     spread = jnp.asarray(real(where, "errors", errors), jnp.float64)
     if not isinstance(spread, jax.core.Tracer) and np.any(np.asarray(spread) < 0.0):
@@ -79,14 +80,8 @@ def log_likelihood(
             )
         )
     spread = jnp.broadcast_to(spread, C.shape[:1])
-    return kalman(A, noise, C, spread, given - _levels(model, found, observed))
-
-
-def _levels(model: Model, found: Solution, observed: Sequence[str]) -> Vector:
-    """The observed variables in the steady state."""
-    names = [name for layout in model.layouts for name in layout.names]
-    every = jnp.concatenate([found.u, found.x, jnp.zeros(model.layouts[2].size)])
-    return every[np.array([names.index(name) for name in observed], int)]
+    seen = levels(model, found)[places(model, observed, where)]
+    return kalman(A, noise, C, spread, given - seen)
 
 
 def kalman(A: Matrix, noise: Matrix, C: Matrix, errors: Vector, data: Matrix) -> Float[Array, ""]:

@@ -26,7 +26,7 @@ class Local:
 
     Args:
         model: The model.
-        names: The groups, of `_model.NAMES`.
+        names: The groups, of `_model.NAMES`; of none of them entries are residuals alone.
     """
 
     def __init__(self, model: Any, names: tuple[str, ...]):
@@ -45,7 +45,8 @@ class Local:
                 for column, node in found.items():
                     if 0 <= column - starts[name] < self.sizes[name]:
                         block[row, column - starts[name]] = node
-        wanted = np.unique(np.concatenate([block.ravel() for block in nodes.values()]))
+        none = np.zeros(0, int)
+        wanted = np.unique(np.concatenate([none, *(block.ravel() for block in nodes.values())]))
         self.index = {
             name: self.rows + np.searchsorted(wanted, block) for name, block in nodes.items()
         }
@@ -63,6 +64,8 @@ class Local:
         cuts = np.cumsum(list(self.sizes.values()))[:-1]
 
         def one(column: Float[Array, "inputs"]) -> Float[Array, "entries"]:
+            if not self.names:
+                return model.residual(*jnp.split(column, cuts))
             residual, blocks = model.residual.value_and_jacobian(
                 *jnp.split(column, cuts), wrt=self.names
             )

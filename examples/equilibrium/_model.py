@@ -228,6 +228,11 @@ class Model:
         """Residuals and derivatives by what moves along a path."""
         return Local(self, ("u", "x", "u_next", "x_next"))
 
+    @cached_property
+    def values(self) -> Local:
+        """Residuals alone."""
+        return Local(self, ())
+
     def _residuals(
         self, theta: Any, u: Any, x: Any, z: Any, u_next: Any, x_next: Any, z_next: Any
     ) -> Any:

@@ -76,11 +76,12 @@ def moments(
             are those of the cycle, from the spectrum.
         points: Frequencies at which the spectrum is computed.
     """
+    made_by("moments", "model", model, Model, "Model(...)")
     where = f"{model.name}, moments"
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
     lags = count(where, "lags", lags, 0)
-    A, B, C = system(model, found, of)
+    A, B, C = system(model, found, of, where)
     shocks = B @ _root(matrix(model, covariance, where))
     if filtered is None:
         each = jax.vmap(lambda column: variance(A, jnp.outer(column, column)), 1)(shocks)
@@ -101,7 +102,7 @@ def moments(
     return Moments(by_lag, by_shock / jnp.sum(by_shock, 1, keepdims=True))
 
 
-def system(model: Model, found: Solution, of: Sequence[str] | None = None) -> System:
+def system(model: Model, found: Solution, of: Sequence[str] | None, where: str) -> System:
     """A, B and C of s' = A s + B e', y = C s, where s are states and shocks."""
     nx, nz = found.x.size, model.layouts[2].size
     R = full(found.rho)
@@ -113,12 +114,21 @@ def system(model: Model, found: Solution, of: Sequence[str] | None = None) -> Sy
     )
     B = jnp.concatenate([jnp.zeros((nx, nz)), jnp.eye(nz)])
     every = jnp.concatenate([jnp.concatenate([found.G_x, found.G_z], 1), jnp.eye(nx + nz)])
+    return A, B, every[places(model, of, where)]
+
+
+def places(model: Model, of: Sequence[str] | None, where: str) -> np.ndarray:
+    """Where variables stand among controls, states and shocks; all of them by default."""
     names = tuple(name for layout in model.layouts for name in layout.names)
     if of is None:
-        return A, B, every
-    if isinstance(of, str):
-        of = (of,)
-    return A, B, every[np.array([named(f"{model.name}, moments", names, name) for name in of], int)]
+        return np.arange(len(names))
+    of = (of,) if isinstance(of, str) else of
+    return np.array([named(where, names, name) for name in of], int)
+
+
+def levels(model: Model, found: Solution) -> Float[Array, "y"]:
+    """All variables in the steady state, where shocks are zero."""
+    return jnp.concatenate([found.u, found.x, jnp.zeros(model.layouts[2].size)])
 
 
 def matrix(model: Model, covariance: PyTree, where: str) -> Matrix:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ._rolled import taken
 
@@ -100,8 +100,20 @@ def solve(matrix: Float[Array, "n n"], sides: Float[Array, "n k"]) -> Float[Arra
     """Solve linear systems; `jnp.linalg.solve` without the means for derivatives, which are half of
     what it traces and compiles.
     """
-    lu, _, permutation = lax.linalg.lu(matrix)
+    return lu_solved(*lu(matrix), sides)
+
+
+def lu(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n n"], Int[Array, "n"]]:
+    """Triangular factors in one matrix, and the order of rows."""
+    factors, _, permutation = lax.linalg.lu(matrix)
+    return factors, permutation
+
+
+def lu_solved(
+    factors: Float[Array, "n n"], permutation: Int[Array, "n"], sides: Float[Array, "n k"]
+) -> Float[Array, "n k"]:
+    """Solve with these factors."""
     lower = lax.linalg.triangular_solve(
-        lu, taken(sides, permutation), left_side=True, lower=True, unit_diagonal=True
+        factors, taken(sides, permutation), left_side=True, lower=True, unit_diagonal=True
     )
-    return lax.linalg.triangular_solve(lu, lower, left_side=True)
+    return lax.linalg.triangular_solve(factors, lower, left_side=True)

@@ -1,10 +1,4 @@
-"""Perfect-foresight paths: Newton on all periods at once, block by block.
-
-Linearised at a path, period t ties (du_t, dx_t+1) to dx_t and du_t+1. So from the last period
-backward du_t+1 = g + G dx_t+1 is known, and one linear solve of the size of one period gives the
-same relation a period earlier: block elimination, one `lax.scan` backward. A second one forward
-from dx_0 = 0 reads off the step.
-"""
+"""Perfect-foresight paths: Newton on all periods at once, block by block (`_elimination.py`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,28 +8,29 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
+from ._chord import Chord, chord
+from ._elimination import Factors, eliminate, factored, stepped
 from ._ends import check_linear, check_shocks, warn_unless_settled
 from ._fail import ModelError, NoPath, message
 from ._given import count, made_by, numbers, one_of, shown
 from ._linear import Linear, along, verdict
 from ._local import Local
 from ._model import Model
-from ._newton import CONVERGED, newton, solve
+from ._newton import CONVERGED, Search, newton
 from ._persistence import decay, later
-from ._rolled import elements
 from ._steady import Steady
 from ._variables import Layout, named
 
+End = tuple[Any, Any, Any, Any]
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 
 
 def search(
     local: Local,
     theta: Float[Array, "p"],
-    end: tuple[Any, Any, Any, Any],
+    end: End,
     x0: Float[Array, "x"],
     z: Float[Array, "dates z"],
     guess: Float[Array, "periods v"],
@@ -55,23 +50,49 @@ def search(
         return eliminate(local, entries, G_x)
 
     ended = newton(evaluate, direction, guess, TOLERANCE, keep=lambda residual, _: residual)
-    return (
-        ended.point + jnp.where(ended.ended == CONVERGED, 1.0, 0.0) * ended.step,
-        ended.kept,
-        ended.turns,
-        ended.ended,
-    )
+    return _last(ended), ended.kept, ended.turns, ended.ended
+
+
+def _last(search: Search | Chord) -> Float[Array, "periods v"]:
+    """Where a search has ended, with its last step."""
+    return search.point + jnp.where(search.ended == CONVERGED, 1.0, 0.0) * search.step
+
+
+def chord_search(
+    local: Local,
+    values: Local,
+    theta: Float[Array, "p"],
+    end: End,
+    x0: Float[Array, "x"],
+    z: Float[Array, "dates z"],
+    guess: Float[Array, "periods v"],
+) -> Chord:
+    """The same path by the chord method; `values` are residuals alone."""
+    G_x = end[2]
+
+    def residual(point: Float[Array, "periods v"]) -> Float[Array, "periods v"]:
+        return stacked(values, point, theta, end, x0, z)
+
+    def factors(point: Float[Array, "periods v"]) -> Factors:
+        return factored(local, stacked(local, point, theta, end, x0, z), G_x)
+
+    def direction(
+        factors: Factors, residual: Float[Array, "periods v"]
+    ) -> Float[Array, "periods v"]:
+        return stepped(local, factors, residual)
+
+    return chord(residual, factors, direction, guess, TOLERANCE)
 
 
 def stacked(
     local: Local,
     point: Float[Array, "periods v"],
     theta: Float[Array, "p"],
-    end: tuple[Any, Any, Any, Any],
+    end: End,
     x0: Float[Array, "x"],
     z: Float[Array, "dates z"],
 ) -> Float[Array, "periods entries"]:
-    """Residuals and derivatives of all periods."""
+    """Entries of all periods: residuals, and derivatives if `local` has any."""
     u_star, x_star, G_x, G_z = end
     periods, nu = point.shape[0], u_star.size
     params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
@@ -80,77 +101,6 @@ def stacked(
     u_next = jnp.concatenate([point[1:, :nu], u_last[None]])
     by_date = jnp.concatenate([point[:, :nu], x, z[:-1], u_next, point[:, nu:], z[1:]], 1)
     return local.entries(jnp.concatenate([params, by_date.T])).T
-
-
-def eliminate(
-    local: Local, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]
-) -> Float[Array, "periods v"]:
-    """Solve the linearised stacked system for the steps of u_0.. and x_1.. ."""
-    nu, nx = G_last.shape
-    read = local.columns("u_next")
-    where = np.concatenate(
-        [
-            local.read(("u", "x_next", "x")),
-            np.arange(local.rows)[:, None],
-            local.index["u_next"][:, read],
-        ],
-        1,
-    )
-
-    cuts = (nu, nu + nx, nu + 2 * nx, nu + 2 * nx + 1)
-
-    def backward(G: Any, entries: Any) -> Any:
-        F_u, F_x_next, F_x, F, F_u_next = jnp.split(elements(entries, where), cuts, axis=1)
-        ahead = F_u_next @ G[read]  # by x_next, and what does not depend on it
-        matrix = jnp.concatenate([F_u, F_x_next + ahead[:, :nx]], 1)
-        solved = -solve(matrix, jnp.concatenate([F_x, F + ahead[:, nx:]], 1))
-        return solved[:nu], solved
-
-    def forward(dx: Any, solved: Any) -> Any:
-        moved = solved[:, :nx] @ dx + solved[:, nx]
-        return moved[nu:], moved
-
-    _, solved = lax.scan(
-        backward, jnp.concatenate([G_last, jnp.zeros((nu, 1))], 1), entries, reverse=True
-    )
-    return lax.scan(forward, jnp.zeros(nx), solved)[1]
-
-
-def stepped(
-    local: Local,
-    entries: Float[Array, "periods entries"],
-    residual: Float[Array, "periods v"],
-    G_last: Float[Array, "u x"],
-) -> Float[Array, "periods v"]:
-    """What `eliminate` gives for other residuals, in which it is linear: what does not depend on
-    them is computed before, so that JAX can transpose the rest.
-    """
-    nu, nx = G_last.shape
-    read = local.columns("u_next")
-    where = np.concatenate([local.read(("u", "x_next", "x")), local.index["u_next"][:, read]], 1)
-
-    def factored(G: Any, entries: Any) -> Any:
-        F_u, F_x_next, F_x, F_u_next = jnp.split(
-            elements(entries, where), (nu, nu + nx, nu + 2 * nx), axis=1
-        )
-        matrix = jnp.concatenate([F_u, F_x_next + F_u_next @ G[read]], 1)
-        moved = -jnp.linalg.solve(matrix, F_x)
-        return moved[:nu], (matrix, F_u_next, moved)
-
-    def backward(ahead: Any, given: Any) -> Any:
-        matrix, F_u_next, side = given
-        own = -jnp.linalg.solve(matrix, side + F_u_next @ ahead[read])
-        return own[:nu], own
-
-    def forward(dx: Any, given: Any) -> Any:
-        moved, own = given
-        step = moved @ dx + own
-        return step[nu:], step
-
-    _, (matrix, F_u_next, moved) = lax.scan(factored, G_last, entries, reverse=True)
-    sides = (matrix, F_u_next, residual)
-    own = lax.scan(backward, jnp.zeros(nu), sides, reverse=True)[1]
-    return lax.scan(forward, jnp.zeros(nx), (moved, own))[1]
 
 
 @lru_cache(maxsize=64)
@@ -173,15 +123,42 @@ def program(model: Model) -> Any:
     return path
 
 
+@lru_cache(maxsize=64)
+def chord_program(model: Model) -> Any:
+    """The compiled search by the chord method."""
+    import jitney
+
+    local, values = model.moving, model.values
+
+    @jitney.optimize
+    def path(
+        theta: Float[Array, "p"],
+        end: Any,
+        x0: Float[Array, "x"],
+        z: Float[Array, "dates z"],
+        guess: Float[Array, "periods v"],
+    ) -> Any:
+        found = chord_search(local, values, theta, end, x0, z, guess)
+        return _last(found), found.residual, found.turns, found.jacobians, found.ended
+
+    return path
+
+
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Controls, states and shocks at each date, on the host: rows are dates."""
+    """Controls, states and shocks at each date, on the host: rows are dates.
+
+    Args:
+        turns: How often the search evaluated the equations.
+        jacobians: How often their derivatives, with factors of these.
+    """
 
     model: Model
     u: np.ndarray
     x: np.ndarray
     z: np.ndarray
     turns: int
+    jacobians: int
     terminal: str
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -200,6 +177,7 @@ def perfect_foresight(
     terminal: Literal["steady", "stable"] = "steady",
     linear: Linear | None = None,
     announced: Mapping[str, Any] | None = None,
+    method: Literal["newton", "chord"] = "newton",
 ) -> Path:
     """The path from given states and shocks on which everybody foresees everything.
 
@@ -214,6 +192,8 @@ def perfect_foresight(
         linear: The linear solution, which is also the first guess if it is given.
         announced: From names of shocks to their innovations at each date, or at the first ones of
             them, which everybody knows from the first date on.
+        method: Newton's, or the chord method, which keeps the factors of a Jacobian for several
+            steps: more evaluations of equations, fewer of derivatives, the same path.
 
     Raises:
         NoPath: The search did not converge. The message names the equation and the period with the
@@ -228,6 +208,7 @@ def perfect_foresight(
     made_by("perfect_foresight", "steady", steady, Steady, "steady_state(model, params)")
     model, where = steady.model, f"{steady.model.name}, path"
     one_of(where, "terminal", terminal, ("steady", "stable"))
+    one_of(where, "method", method, ("newton", "chord"))
     dates = count(where, "dates", dates, 2)
     if linear is not None:
         check_linear(steady, linear)
@@ -247,22 +228,16 @@ def perfect_foresight(
     )
     z = announcements(steady, z0, announced, dates)
     check_shocks(steady, np.max(np.abs(z), 0))
-    moved, residual, turns, status = _found(steady, x0, z, terminal, linear)
-    if status != CONVERGED:
-        raise NoPath(_why(model, residual, int(turns)))
-    path = _path_of(steady, moved, x0, z, terminal, linear, int(turns))
+    path, residual, turns = _found(steady, x0, z, terminal, linear, method)
+    if path is None:
+        raise NoPath(_why(model, residual, turns))
 
     def longer() -> Path | None:
         # where there is a unit root the steady state is a wrong end at any date
         policy = verdict(steady) if linear is None else linear
         end = "stable" if policy.verdict == "determinate" else terminal
         further = np.vstack([z, decay(steady.rho, z[-1], dates + 1)[1:]])
-        again, _, turns, status = _found(steady, x0, further, end, policy.or_none)
-        return (
-            _path_of(steady, again, x0, further, end, policy.or_none, int(turns))
-            if status == CONVERGED
-            else None
-        )
+        return _found(steady, x0, further, end, policy.or_none, method)[0]
 
     warn_unless_settled(steady, path, longer, terminal)
     return path
@@ -311,34 +286,35 @@ def announcements(
     return e
 
 
-def _found(steady: Steady, x0: Any, z: np.ndarray, terminal: str, linear: Linear | None) -> Any:
-    """What the search comes to."""
+def _found(
+    steady: Steady,
+    x0: np.ndarray,
+    z: np.ndarray,
+    terminal: str,
+    linear: Linear | None,
+    method: str,
+) -> tuple[Path | None, np.ndarray, int]:
+    """The path, if there is one, with the residuals that were left and the evaluations."""
     if linear is None:
         u, x = np.tile(steady.u, (len(z), 1)), np.tile(steady.x, (len(z), 1))
     else:
         du, dx, _ = along(linear, x0 - steady.x, z)
         u, x = steady.u + du, steady.x + dx
-    end = (steady.u, steady.x, *_ends(steady, terminal, linear))
-    with jax.enable_x64(True):
-        return jax.device_get(
-            program(steady.model)(steady.theta, end, x0, z, np.hstack([u[:-1], x[1:]]))
-        )
-
-
-def _path_of(
-    steady: Steady,
-    moved: Any,
-    x0: Any,
-    z: np.ndarray,
-    terminal: str,
-    linear: Linear | None,
-    turns: int,
-) -> Path:
-    """The path with its first and its last date."""
     G_x, G_z = _ends(steady, terminal, linear)
+    end, guess = (steady.u, steady.x, G_x, G_z), np.hstack([u[:-1], x[1:]])
+    search = chord_program if method == "chord" else program
+    with jax.enable_x64(True):
+        found = jax.device_get(search(steady.model)(steady.theta, end, x0, z, guess))
+    moved, residual, *counts, status = found
+    turns, jacobians = int(counts[0]), int(counts[-1])
+    if status != CONVERGED:
+        return None, residual, turns
+
+    # with the first and the last date
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
     u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
-    return Path(steady.model, np.vstack([u, u_last]), x, z, turns, terminal)
+    u = np.vstack([u, u_last])
+    return Path(steady.model, u, x, z, turns, jacobians, terminal), residual, turns
 
 
 def vector(layout: Layout, given: Any, rest: Any, where: str) -> np.ndarray:

@@ -26,9 +26,9 @@ class Prior:
         kind: "normal"; "beta" between `lower` and `upper`; "gamma" and "inverse_gamma" of what is
             positive, the latter of the parameter itself and not of its square, as the `inv_gamma`
             of Dynare is; "uniform".
-        mean: The mean; of "uniform" nothing.
-        deviation: The standard deviation; of "uniform" nothing.
-        lower: Where "beta" and "uniform" begin.
+        mean: The mean; "uniform" takes none.
+        deviation: The standard deviation; "uniform" takes none.
+        lower: Where "beta" and "uniform" begin; others take none.
         upper: Where they end.
     """
 
@@ -43,14 +43,27 @@ class Prior:
         one_of(where, "kind", self.kind, KINDS)
         for name in ("mean", "deviation", "lower", "upper"):
             number(where, name, getattr(self, name))
+        unread = {"uniform": ("mean", "deviation"), "beta": ()}.get(self.kind, ("lower", "upper"))
+        for name in unread:
+            if getattr(self, name) != getattr(Prior, name):
+                raise ModelError(
+                    message(
+                        where,
+                        f"{name} is {getattr(self, name):g}, and {self.kind!r} does not read it.",
+                        'A "uniform" has lower and upper, a "beta" all four, others have mean and'
+                        " deviation.",
+                        "leave it out, or pass what it means by name.",
+                    )
+                )
         width, middle = self.upper - self.lower, self.mean - self.lower
         fits = {
             "normal": self.deviation > 0.0,
-            "beta": 0.0 < middle < width and 0.0 < self.deviation**2 < middle * (width - middle),
+            "beta": 0.0 < middle < width and self.deviation**2 < middle * (width - middle),
             "gamma": self.mean > 0.0 and self.deviation > 0.0,
             "inverse_gamma": self.mean > 0.0 and self.deviation > 0.0,
             "uniform": width > 0.0,
         }
+        fits["beta"] = fits["beta"] and self.deviation > 0.0
         if not fits[self.kind]:
             raise ModelError(
                 message(

@@ -20,11 +20,10 @@ from ._fail import ModelError, message
 from ._given import count, in_float64, made_by, real
 from ._implicit import Solution, vector
 from ._model import NAMES, Model
-from ._moments import Matrix, Moments, matrix, system, variance
+from ._moments import Matrix, Moments, levels, matrix, places, system, variance
 from ._persistence import full
 from ._rolled import elements
 from ._sylvester import sylvester
-from ._variables import named
 
 Vector = Float[Array, "size"]
 Cube = Float[Array, "rows s s"]
@@ -57,9 +56,9 @@ def second_order(model: Model, found: Solution, covariance: PyTree) -> Second:
         covariance: Of the innovations of shocks: a matrix, or a group like the shocks with their
             variances.
     """
+    made_by("second_order", "model", model, Model, "Model(...)")
     where = f"{model.name}, second order"
     in_float64(where)
-    made_by(where, "model", model, Model, "Model(...)")
     made_by(where, "found", found, Solution, "solution(model, params)")
     return _program(model)(found, matrix(model, covariance, where))
 
@@ -137,6 +136,7 @@ def simulate(
     Returns:
         Levels by name: controls, states as they are at the beginning of a date, and shocks.
     """
+    made_by("simulate", "model", model, Model, "Model(...)")
     where = f"{model.name}, simulation"
     in_float64(where)
     made_by(where, "second", second, Second, "second_order(model, found, covariance)")
@@ -204,6 +204,7 @@ def pruned_moments(
             the beginning of a date.
         lags: How many autocovariances.
     """
+    made_by("pruned_moments", "model", model, Model, "Model(...)")
     where = f"{model.name}, moments"
     in_float64(where)
     made_by(where, "second", second, Second, "second_order(model, found, covariance)")
@@ -211,7 +212,7 @@ def pruned_moments(
     found = second.first
     nx, S = found.x.size, policies(found)[1]
     ns = len(S)
-    _, B, C = system(model, found, of)
+    _, B, C = system(model, found, of, where)
     Q = B @ second.covariance @ B.T
     spread = variance(S, Q)  # of s
 
@@ -241,21 +242,12 @@ def pruned_moments(
     )
     every = jnp.concatenate([second.G_ss, zero((ns, ns, ns))])
     shifts = jnp.concatenate([second.G_risk, zero(ns)])
-    level = jnp.concatenate([found.u, found.x, zero(ns - nx)])
-    rows = _rows(model, of)
+    rows = places(model, of, where)
     to_added = jnp.concatenate([found.G_x, jnp.eye(nx), zero((ns - nx, nx))])[rows]
     C = jnp.concatenate([C, to_added, pairs(every)[rows]], 1)
-    mean = level[rows] + 0.5 * shifts[rows] + to_added @ added + pairs(every)[rows] @ spread.ravel()
+    mean = levels(model, found)[rows] + 0.5 * shifts[rows] + to_added @ added
+    mean += pairs(every)[rows] @ spread.ravel()
     powers = [C]
     for _ in range(lags):
         powers.append(powers[-1] @ A)
     return Pruned(mean, jnp.stack([power @ total @ C.T for power in powers]))
-
-
-def _rows(model: Model, of: Sequence[str] | None) -> np.ndarray:
-    """The places of variables among controls, states and shocks."""
-    names = tuple(name for layout in model.layouts for name in layout.names)
-    if of is None:
-        return np.arange(len(names))
-    of = (of,) if isinstance(of, str) else of
-    return np.array([named(f"{model.name}, moments", names, name) for name in of], int)

@@ -202,9 +202,10 @@ def _settled(
     model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: int, converged: np.ndarray
 ) -> np.ndarray:
     """Which draws end near their steady state; a warning counts the others."""
-    z = z0 * steady.rho ** (dates - 1)
     if steady.rho.ndim == 3:
         z = np.linalg.matrix_power(steady.rho, dates - 1) @ z0
+    else:
+        z = z0 * steady.rho ** (dates - 1)
     left = off(steady, x, z)
     settled = converged & (left <= SETTLED)
     away = converged & ~settled

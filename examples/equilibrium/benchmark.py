@@ -24,6 +24,7 @@ from typing import Any
 from .._figures import record
 
 FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "before")
+WORDS = ("form", "way")
 AGREE = 1e-8
 ALPHA, DATES = 0.35, 41
 
@@ -122,25 +123,15 @@ def compare(found: list[dict[str, Any]]) -> None:
 
 def show(rows: list[tuple[Any, ...]]) -> None:
     """Print the table."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in (
-        "form",
-        "way",
-        "cold, s",
-        "warm, s",
-        "of it to import",
-        "programs",
-        "traces",
-        "path, ms",
-    ):
-        table.add_column(name, justify="left" if name in ("form", "way") else "right")
+    from ._table import table
+
+    numbers = ("cold, s", "warm, s", "of it to import", "programs", "traces", "path, ms")
+    out = table((*WORDS, *numbers), WORDS)
     for form, way, cold, warm, found in rows:
         counts = (str(found["programs"]), str(found["traces"]))
-        table.add_row(
+        out.add_row(
             form,
             way,
             f"{cold:.2f}",
@@ -149,7 +140,7 @@ def show(rows: list[tuple[Any, ...]]) -> None:
             *counts,
             f"{found['path'] * 1e3:.1f}",
         )
-    Console().print(table)
+    Console().print(out)
 
 
 def workflow(form: str, way: str, began: str) -> dict[str, Any]:

@@ -16,10 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from ._table import table
 from .models import scalars, sectors
 
 PERIODS = 40
@@ -56,22 +55,21 @@ def counted(form: str, model: Any) -> str:
 
 def main() -> None:
     """Print a line for each form and way."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("form", "derivatives", "trace, s", "lower, s", "compile, s", "call, ms"):
-        table.add_column(name, justify="left" if name in ("form", "derivatives") else "right")
+    words = ("form", "derivatives")
+    out = table((*words, "trace, s", "lower, s", "compile, s", "call, ms"), words)
     with jax.enable_x64(True):
         for form, make in (("vector", sectors.model), ("scalar", scalars.model)):
             for rolled in (False, True):
                 if rolled:
                     print(counted(form, make()))
                 *stages, call = measured(dataclasses.replace(make(), rolled=rolled))
-                table.add_row(
+                out.add_row(
                     form,
                     "rolled" if rolled else "dense",
                     *(f"{each:.3f}" for each in stages),
                     f"{call * 1e3:.2f}",
                 )
-    Console().print(table)
+    Console().print(out)
 
 
 if __name__ == "__main__":

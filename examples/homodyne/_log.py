@@ -19,6 +19,11 @@ class Log:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.console, self.quiet = path, console, quiet
 
+    @property
+    def seen(self) -> bool:
+        """Whether somebody sees a bar that moves."""
+        return self.console.is_terminal and not self.quiet
+
     def say(self, text: str, *, style: str = "") -> None:
         """A line for both."""
         self.keep(text)

@@ -67,9 +67,10 @@ at_once = jitney.optimize(vmap="phi", precision="f64")(products)
 
 
 @cache
-def in_chunks(points: int) -> Any:
-    """The same products, of so many points at a time."""
-    return jitney.optimize(vmap="phi", precision="f64", chunk={"points": points})(products)
+def in_chunks(points: int, *, bar: bool = False) -> Any:
+    """The same products, of so many points at a time; with a bar, the same to the bit."""
+    by = {"points": points}
+    return jitney.optimize(vmap="phi", precision="f64", chunk=by, progress=bar)(products)
 
 
 @dataclass
@@ -182,6 +183,7 @@ def fit_mode(
     checkpoint_every: int | str | None = None,
     around: Callable[[Any], Any] = lambda evaluate: evaluate,
     progress: Callable[[int, float], None] | None = None,
+    bar: bool = False,
     tolerances: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> ModeFit:
@@ -200,6 +202,8 @@ def fit_mode(
         around: Takes the function that evaluates the products of all angles at z, and gives one
             like it, as `Journal(path, key).surroundings` does.
         progress: Called after each evaluation, with their number and the cost.
+        bar: Whether a terminal shows how many chunks of an evaluation are done, and the time that
+            is left of it.
         tolerances: Of `least_squares_by_products`.
         parameters: Of `layout`: start, bounds, held, tied, free, by_angle.
     Raises:
@@ -227,6 +231,7 @@ def fit_mode(
         retries=retries,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
+        bar=bar,
     )
     known: dict[bytes, np.ndarray] = {}
     kept = around(evaluate)
@@ -300,6 +305,7 @@ def evaluation(
     retries: int = 2,
     checkpoint: Path | None = None,
     checkpoint_every: int | str | None = None,
+    bar: bool = False,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The products of all angles as a function of z."""
     if way not in WAYS:
@@ -310,7 +316,9 @@ def evaluation(
         with jax.enable_x64(True):  # times are float64 where lags are short for their age
             arrays = jax.device_put(tuple(np.array(array) for array in arrays))
     phi = np.asarray(data.phi, np.float64)
-    program: Any = in_chunks(min(chunk, CHUNK)) if way == "chunked" else at_once
+    program: Any = at_once
+    if way == "chunked":
+        program = in_chunks(min(chunk, CHUNK), bar=bar)
 
     def evaluate(z: np.ndarray) -> np.ndarray:
         x = plan.full(z)
@@ -327,7 +335,7 @@ def evaluation(
                 retries=retries,
                 checkpoint=checkpoint,
                 checkpoint_every=checkpoint_every if checkpoint else None,
-                progress=False,
+                progress=bar,
             )
         account.chunks += stats.chunks
         account.failed += stats.retries

@@ -22,12 +22,13 @@ from ._measurement import Measurement
 from ._mode_fit import ModeFit, fit_mode
 from ._posterior import Posterior, posterior
 from ._prepare import Prepared, prepare
-from ._strategy import chosen
+from ._strategy import FEW, chosen
 from .model import Setup
 
 USUAL = (10, 30)  # evaluations of a fit from a fair start
 PASS, MARK = "pass.checkpoint", "pass.of"  # of a pass from disk that broke off
 LONG = 10.0  # seconds that are left, from which on it is said
+COMPILED = 30.0  # seconds of an evaluation of which compiling is a small part
 
 
 def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
@@ -57,7 +58,7 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
     if journal.known:
         log.say(f"going on from {folder}: {len(journal.known)} evaluations are known")
     reading = time.perf_counter() - began
-    watch = _Watch(log, journal)
+    watch = _Watch(log, journal, config["fit"]["max_evaluations"])
     try:
         fit = fit_mode(
             config.mode,
@@ -70,6 +71,7 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
             checkpoint_every=config["checkpoint"]["within"],
             around=lambda evaluate: journal.surroundings(_own_pass(evaluate, folder, journal)),
             progress=watch,
+            bar=log.seen and data.points > FEW,
             tolerances=_tolerances(config),
             **_parameters(config),
         )
@@ -108,9 +110,8 @@ def _forget(folder: Path) -> None:
 def _prepared(config: Config, folder: Path, log: Log) -> Prepared:
     choice = config.choice
     log.say(f"reading {choice.file}")
-    hidden = log.quiet or not log.console.is_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=log.console, transient=True, disable=hidden) as progress:
+    with Progress(*columns, console=log.console, transient=True, disable=not log.seen) as progress:
         task = progress.add_task("maps", total=None)
         data = prepare(
             choice, folder, lambda done, of: progress.update(task, completed=done, total=of)
@@ -195,10 +196,12 @@ def _own_pass(
 
 
 class _Watch:
-    """Says how far a fit is, after each evaluation."""
+    """Says how far a fit is, after each evaluation, and how long more of them would take. How many
+    it will be nobody knows before.
+    """
 
-    def __init__(self, log: Log, journal: Journal):
-        self.log, self.journal, self.added = log, journal, 0
+    def __init__(self, log: Log, journal: Journal, limit: int):
+        self.log, self.journal, self.added, self.limit = log, journal, 0, limit
         self.before = time.perf_counter()
 
     def __call__(self, count: int, cost: float) -> None:
@@ -209,15 +212,31 @@ class _Watch:
             self.log.keep(f"evaluation {count}: known, cost {cost:.10g}")
             return
         text = f"evaluation {count}: cost {cost:.10g}, {seconds:.2f} s"
-        left = [max(0, usual - count) * seconds for usual in USUAL]
+        each = seconds / (self.added - added)  # before the first, contrast and offset are found
         if added == 0:
             text += ", with compiling"
-        elif left[1] > LONG:
-            text += (
-                f"; {duration(left[0])} to {duration(left[1])} more, if {USUAL[0]} to {USUAL[1]}"
-            )
-            text += " evaluations are enough"
+        if added or each > COMPILED:
+            text += left(count, each, self.limit)
         self.log.say(text)
+
+
+def left(count: int, seconds: float, limit: int) -> str:
+    """Words for the time that more evaluations take.
+
+    Args:
+        count: How many were made.
+        seconds: What the last one took.
+        limit: How many there may be.
+    """
+    few, many = (max(0, min(usual, limit) - count) for usual in USUAL)
+    if many:
+        if many * seconds <= LONG:
+            return ""
+        return f"; fits take {USUAL[0]} to {USUAL[1]}: {few} to {many} more are" + (
+            f" {duration(few * seconds)} to {duration(many * seconds)}"
+        )
+    rest = limit - count
+    return f"; {rest} more, at which it stops, are {duration(rest * seconds)}" if rest > 0 else ""
 
 
 def duration(seconds: float) -> str:
@@ -234,13 +253,14 @@ def _drawn(config: Config, data: Measurement, fit: ModeFit, log: Log) -> Posteri
     if not asked["chains"]:
         return None
     log.say("drawing from the posterior")
-    return posterior(
-        fit,
-        data,
-        **asked,
-        priors=config.priors,
-        progress=lambda done, of: log.say(f"chain {done} of {of} is drawn"),
-    )
+    began = time.perf_counter()
+
+    def drew(done: int, of: int) -> None:
+        each = (time.perf_counter() - began) / done
+        more = f"; {of - done} more are about {duration((of - done) * each)}" if done < of else ""
+        log.say(f"chain {done} of {of} is drawn, {duration(each)} each{more}")
+
+    return posterior(fit, data, **asked, priors=config.priors, progress=drew)
 
 
 def _written(

@@ -32,10 +32,15 @@ def save(path: Path, key: Mapping[str, Any], step: int, history: list[Any], stat
     buffer.write(json.dumps({"key": dict(key), "step": step, "history": history}).encode() + b"\n")
     eqx.tree_serialise_leaves(buffer, state)
     body = buffer.getvalue()
+    replace(path, _MAGIC + hashlib.sha256(body).digest() + body)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole: after a kill it is the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         try:
-            file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
             Path(file.name).replace(path)
@@ -78,14 +83,13 @@ def _opened(path: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any], bytes] 
     digest, body = content[head : head + 32], content[head + 32 :]
     if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
         raise ValueError(
-            f"{path} is not a checkpoint, or it is damaged: remove it, or give another folder with"
-            " --out."
+            f"{path} is not a checkpoint, or it is damaged: remove it, or give another path."
         )
     line, _, arrays = body.partition(b"\n")
     found = json.loads(line)
     if found["key"] != json.loads(json.dumps(dict(key))):
         raise ValueError(
             f"{path} is of a run with other options: give these again, remove it, or give another"
-            " folder with --out."
+            " path."
         )
     return found, arrays

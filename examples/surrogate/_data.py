@@ -9,7 +9,6 @@ variance tells the order. Half of the samples are only observed; in each of the 
 is set from outside.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -59,6 +58,15 @@ def arrays_of(
         index[row, : len(members)] = sorted(members)
         mask[row, : len(members)] = True
     return index, mask
+
+
+@lru_cache
+def tables(
+    variables: int,
+) -> tuple[Int[np.ndarray, "vars sets parents"], Bool[np.ndarray, "vars sets parents"]]:
+    """`arrays_of` for each variable in turn."""
+    index, mask = zip(*(arrays_of(variables, v) for v in range(variables)), strict=True)
+    return np.stack(index), np.stack(mask)
 
 
 @dataclass(frozen=True)
@@ -175,20 +183,19 @@ def inputs(drawn: Samples) -> Float[np.ndarray, "example samples vars 3"]:
 
 def true_sets(drawn: Samples) -> Int[np.ndarray, "example"]:
     """The position of each target's true parent set among its `parent_sets`."""
-    variables = drawn.values.shape[2]
-    rows = zip(drawn.parents, drawn.target, strict=True)
-    return np.array(
-        [
-            _position(variables, int(target), np.flatnonzero(parents[target]))
-            for parents, target in rows
-        ]
-    )
+    return positions_of(drawn.parents)[np.arange(len(drawn.target)), drawn.target]
 
 
-def _position(variables: int, target: int, members: Sequence[int]) -> int:
-    return _positions(variables, target)[frozenset(map(int, members))]
+def positions_of(parents: Bool[np.ndarray, "task vars vars"]) -> Int[np.ndarray, "task vars"]:
+    """The position of the parent set of each variable among its `parent_sets`.
 
-
-@lru_cache
-def _positions(variables: int, target: int) -> dict[frozenset[int], int]:
-    return {members: position for position, members in enumerate(parent_sets(variables, target))}
+    Args:
+        parents: [child, parent].
+    """
+    index, mask = tables(parents.shape[1])
+    members = np.zeros((*index.shape[:2], parents.shape[1]), bool)
+    variable, row, place = np.nonzero(mask)
+    members[variable, row, index[variable, row, place]] = True
+    # one variable at a time: twenty of them have 191 sets each
+    found = [(members[v] == parents[:, None, v]).all(2).argmax(1) for v in range(parents.shape[1])]
+    return np.stack(found, axis=1)

@@ -18,11 +18,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from . import _enumerated
-from ._data import arrays_of
+from ._data import positions_of, tables
 from ._environment import GRID, Environment, drawn_noise
-from ._round import PART, Worth, considered, imagined
+from ._round import PART, Believer, Worth, considered, imagined
 from ._worlds import Draws, Graphs
-from .model import Surrogate
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,7 @@ Result = TypeVar("Result")
 Learner = Callable[[Campaign, Draws], Worth]
 
 
-def tables(variables: int) -> tuple[np.ndarray, np.ndarray]:
-    """The parent sets of each variable: indices, and which of them count."""
-    index, mask = zip(*(arrays_of(variables, v) for v in range(variables)), strict=True)
-    return np.stack(index), np.stack(mask)
-
-
-def by_network(model: Surrogate, weighed: bool = False) -> Learner:
+def by_network(model: Believer, weighed: bool = False) -> Learner:
     """The belief of the network; `weighed` by prior and evidence, as `imagine` has it."""
 
     def worth(campaign: Campaign, draws: Draws) -> Worth:
@@ -145,12 +138,7 @@ def by_enumeration(campaign: Campaign, draws: Draws) -> Worth:
 
 def by_truth(environment: Environment) -> Learner:
     """The true graph, which an oracle knows; mechanisms are learned as by all."""
-    positions = np.array(
-        [
-            [_position(environment.variables, v, row[v]) for v in range(environment.variables)]
-            for row in environment.parents
-        ]
-    )
+    positions = positions_of(environment.parents)
 
     def worth(campaign: Campaign, draws: Draws) -> Worth:
         worlds = draws.kind.shape[1]
@@ -158,12 +146,6 @@ def by_truth(environment: Environment) -> Learner:
         return _in(campaign, *repeated, draws)
 
     return worth
-
-
-def _position(variables: int, variable: int, parents: np.ndarray) -> int:
-    index, mask = arrays_of(variables, variable)
-    members = set(np.flatnonzero(parents))
-    return next(i for i in range(len(index)) if set(index[i][mask[i]]) == members)
 
 
 def _in(campaign: Campaign, order: np.ndarray, sets: np.ndarray, draws: Draws) -> Worth:

@@ -4,6 +4,8 @@ A function for one task, with the names of its axes. `vmap` maps it over tasks, 
 of variables, of parent sets, of samples and of tasks share programs.
 """
 
+from typing import Protocol
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,6 @@ from ._worlds import (
     mechanisms,
     simulated,
 )
-from .model import Surrogate
 
 SAMPLES = [32, 64, 128]
 ROUND_PAD = {**PAD, "samples": SAMPLES}
@@ -45,21 +46,29 @@ class Worth(eqx.Module):
         return getattr(self, kind)
 
 
+class Believer(Protocol):
+    """A network that gives each variable a distribution over its parent sets."""
+
+    def beliefs(
+        self,
+        values: Float[Array, "samples vars"],
+        intervened: Bool[Array, "samples vars"],
+        index: Int[Array, "vars sets parents"],
+        mask: Bool[Array, "vars sets parents"],
+    ) -> Float[Array, "vars sets"]:
+        """Log probabilities."""
+        ...
+
+
 def belief(
-    model: Surrogate,
+    model: Believer,
     values: Float[Array, "samples vars"],
     intervened: Bool[Array, "samples vars"],
     index: Int[Array, "vars sets parents"],
     mask: Bool[Array, "vars sets parents"],
 ) -> Float[Array, "vars sets"]:
     """What the network makes of the data: a distribution over parent sets for each variable."""
-
-    def one(flag: Array, index: Array, mask: Array) -> Array:
-        flags = jnp.broadcast_to(flag, values.shape)
-        return model(jnp.stack([values, intervened, flags], axis=-1), index, mask)
-
-    names = jnp.arange(values.shape[1])
-    return jax.vmap(one)(jnp.where(names[:, None] == names, 1.0, 0.0), index, mask)
+    return model.beliefs(values, intervened, index, mask)
 
 
 def consider(
@@ -95,7 +104,7 @@ def consider(
 
 
 def imagine(
-    model: Surrogate,
+    model: Believer,
     values: Float[Array, "samples vars"],
     intervened: Bool[Array, "samples vars"],
     index: Int[Array, "vars sets parents"],

@@ -18,7 +18,7 @@ import jitney
 from . import _checkpoint
 from ._data import Batch
 from ._expert import batch
-from ._step import PAD, Recipe, start, step_of
+from ._step import Recipe, start, step_of
 from .model import Surrogate
 
 AHEAD = 2  # batches that are made while a step runs
@@ -51,11 +51,6 @@ class Run:
     precision: str | None = None
     remat: str | None = None
 
-    @property
-    def buckets(self) -> tuple[int, ...]:
-        """Of numbers of samples, where batches differ in it."""
-        return ()
-
     def model(self) -> Surrogate:
         """The network before training."""
         return Surrogate(self.hidden, self.depth, key=jax.random.key(self.seed))
@@ -85,11 +80,9 @@ def program(
     precision: str | None = None,
     remat: str | None = None,
     fsdp: bool = False,
-    buckets: tuple[int, ...] = (),
 ) -> Any:
     """The step, made once for each recipe."""
-    pad = {**PAD, "samples": list(buckets)} if buckets else PAD
-    return step_of(recipe, precision, remat, pad, fsdp)
+    return step_of(recipe, precision, remat, fsdp=fsdp)
 
 
 def train(
@@ -114,7 +107,7 @@ def train(
     Raises:
         ValueError: The checkpoint is damaged or of another run.
     """
-    step = program(run.recipe, run.precision, run.remat, fsdp, run.buckets)
+    step = program(run.recipe, run.precision, run.remat, fsdp)
     model = run.model()
     virtual = jax.device_count() > 1 and jax.default_backend() == "cpu"
     key = dataclasses.asdict(run)

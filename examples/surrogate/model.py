@@ -67,15 +67,17 @@ class Attention(eqx.Module):
         self.key = Linear(hidden, hidden, k).weight
         self.out = Linear(hidden, hidden, o, (2 * depth) ** -0.5)
 
-    def __call__(self, x: Float[Array, "other rows hidden"]) -> Float[Array, "other rows hidden"]:
-        """For each of the others alone."""
+    def __call__(
+        self, x: Float[Array, "other rows hidden"], there: Bool[Array, "rows"] | None = None
+    ) -> Float[Array, "other rows hidden"]:
+        """For each of the others alone, to rows that are there."""
         y = self.norm(x)
         query, key, value = (
             self._split(part) for part in (self.query(y), y @ self.key.T, self.value(y))
         )
-        weight = jax.nn.softmax(
-            jnp.einsum("ornk,osnk->onrs", query, key) * query.shape[-1] ** -0.5, axis=-1
-        )
+        score = jnp.einsum("ornk,osnk->onrs", query, key) * query.shape[-1] ** -0.5
+        score = score if there is None else jnp.where(there, score, -jnp.inf)
+        weight = jax.nn.softmax(score, axis=-1)
         mixed = jnp.einsum("onrs,osnk->ornk", weight, value)
         return x + self.out(mixed.reshape(*x.shape))
 
@@ -116,10 +118,10 @@ class Block(eqx.Module):
         self.feeds = Feed(hidden, depth, c), Feed(hidden, depth, d)
 
     def __call__(
-        self, x: Float[Array, "samples vars hidden"]
+        self, x: Float[Array, "samples vars hidden"], there: Bool[Array, "samples"] | None = None
     ) -> Float[Array, "samples vars hidden"]:
-        """One after the other."""
-        x = self.feeds[0](jnp.swapaxes(self.samples(jnp.swapaxes(x, 0, 1)), 0, 1))
+        """One after the other; of samples those that are there."""
+        x = self.feeds[0](jnp.swapaxes(self.samples(jnp.swapaxes(x, 0, 1), there), 0, 1))
         return self.feeds[1](self.vars(x))
 
 
@@ -205,6 +207,22 @@ class Surrogate(eqx.Module):
     ) -> Float[Array, "sets"]:
         """Log probabilities of the parent sets of the variable that the last channel flags."""
         return jax.nn.log_softmax(self.scorer(self.embed(x), x[0, :, 2], index, mask))
+
+    def beliefs(
+        self,
+        values: Float[Array, "samples vars"],
+        intervened: Bool[Array, "samples vars"],
+        index: Int[Array, "vars sets parents"],
+        mask: Bool[Array, "vars sets parents"],
+    ) -> Float[Array, "vars sets"]:
+        """The same for each variable in turn."""
+
+        def one(flag: Array, index: Array, mask: Array) -> Array:
+            flags = jnp.broadcast_to(flag, values.shape)
+            return self(jnp.stack([values, intervened, flags], axis=-1), index, mask)
+
+        names = jnp.arange(values.shape[1])
+        return jax.vmap(one)(jnp.where(names[:, None] == names, 1.0, 0.0), index, mask)
 
 
 def parameters(model: Any) -> int:

@@ -31,12 +31,12 @@ from rich.console import Console
 from rich.table import Table
 
 from . import _enumerated, _trained
+from ._data import positions_of, tables
 from ._environment import Environment, environment
-from ._loop import by_parts, tables
-from ._round import believed
-from ._trained import seen, truths
+from ._loop import by_parts
+from ._round import Believer, believed
+from ._trained import seen
 from ._validate import calibration
-from .model import Surrogate
 
 HELD_OUT = 2**32 - 3  # the seed of the models here is one that no training has
 ANSWERS = 16
@@ -108,7 +108,7 @@ def judged(
     f1 = 2 * hits / max(said.sum() + true.sum(), 1)
     likely = None
     if belief is not None:
-        chosen = np.take_along_axis(belief, truths(data.models)[:, :, None], 2)
+        chosen = np.take_along_axis(belief, positions_of(data.models.parents)[:, :, None], 2)
         likely = float(np.log(np.maximum(chosen, 1e-12)).mean())
     off = ~np.eye(true.shape[1], dtype=bool)
     error = None if sure else calibration(edges[:, off].ravel(), true[:, off].ravel())[0]
@@ -123,7 +123,7 @@ def distance(
     return np.triu(differs | differs.mT, 1).sum((1, 2))
 
 
-def by_network(model: Surrogate, data: Data) -> np.ndarray:
+def by_network(model: Believer, data: Data) -> np.ndarray:
     """The belief."""
     sets = tables(data.values.shape[2])
     found = by_parts(lambda *g: believed(model, *g, *sets), data.values, data.intervened)
@@ -153,7 +153,7 @@ def tuned(data: Data) -> float:
     return float(THRESHOLDS[int(np.argmax(found))])
 
 
-def row(model: Surrogate, data: Data, tuning: Data) -> dict[str, Quality]:
+def row(model: Believer, data: Data, tuning: Data) -> dict[str, Quality]:
     """Each way on some models."""
     variables = data.values.shape[2]
     network = by_network(model, data)
@@ -188,7 +188,7 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def draw(model: Surrogate, sizes: Sequence[int], count: int, path: Path) -> None:
+def draw(model: Believer, sizes: Sequence[int], count: int, path: Path) -> None:
     """Save the calibration of edges as a picture, a line for each number of variables."""
     figure = Figure(figsize=(4.6, 4.2), dpi=130, layout="constrained")
     axes = figure.subplots()

@@ -45,8 +45,7 @@ from ._loop import (
     regret,
     run,
 )
-from ._round import considered, imagined
-from .model import Surrogate
+from ._round import Believer, considered, imagined
 
 HELD_OUT = 2**32 - 2  # the seed of the models here is one that no training has
 SIZES = (3, 4, 5, 8, 12, 20)
@@ -73,7 +72,7 @@ class Curve:
         return self.values[-1]
 
 
-def learners(model: Surrogate, models: Environment) -> dict[str, tuple[Learner, str]]:
+def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, str]]:
     """Who says what interventions are worth, and by which acquisition."""
     network = by_network(model)
     found = {
@@ -91,7 +90,7 @@ def learners(model: Surrogate, models: Environment) -> dict[str, tuple[Learner, 
 
 
 def curves(
-    model: Surrogate, models: Environment, plan: Plan, ways: Sequence[str] = WAYS
+    model: Believer, models: Environment, plan: Plan, ways: Sequence[str] = WAYS
 ) -> dict[str, Curve]:
     """Each way on the same models."""
     found = {}

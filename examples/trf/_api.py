@@ -158,7 +158,7 @@ def curve_fit(
             "pass a callable.",
             TypeError,
         )
-    fixed = [name for name in ("args", "kwargs", "mapped") if name in options]
+    fixed = [name for name in options if name in ("args", "kwargs", "mapped")]
     if fixed:
         fail(
             f"`{fixed[0]}` is not an option of `curve_fit`.",

@@ -19,6 +19,7 @@ from ._losses import EPS, LOSSES
 TOLERANCES = ("ftol", "xtol", "gtol")
 NUMBERS = (*TOLERANCES, "f_scale", "max_nfev")
 PLAIN = (float, int, type(None))
+FEW = 32  # numbers that are looked at one by one
 
 
 def numbers(values: Any, name: str, rule: str, fix: str) -> np.ndarray:
@@ -31,7 +32,7 @@ def numbers(values: Any, name: str, rule: str, fix: str) -> np.ndarray:
         return array
     if array.dtype.kind == "c":
         fail(f"{name} must be real.", rule, fix)  # SciPy's words, and its class
-    if not (jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iub"):
+    if not (array.dtype.kind in "fiub" or jnp.issubdtype(array.dtype, jnp.floating)):
         fail(f"{name} has dtype {array.dtype}.", rule, fix, TypeError)
     return array.astype(np.float64)
 
@@ -107,8 +108,24 @@ def box(bounds: Any, x0: np.ndarray, start: str) -> tuple[np.ndarray, np.ndarray
                 "A bound is a number or one per parameter.",
                 "make the shapes agree.",
             )
-        sides.append(np.broadcast_to(side, x0.shape))
+        sides.append(side if side.shape == x0.shape else np.broadcast_to(side, x0.shape))
     low, high = sides
+    if x0.size <= FEW:
+        # Python's own numbers, since each call of NumPy takes as long as all of them
+        least, most = low.ravel().tolist(), high.ravel().tolist()
+        rows = zip(least, x0.ravel().tolist(), most, strict=True)
+        within = all(a <= x <= b and a != b for a, x, b in rows)
+        is_open = all(a == -np.inf for a in least) and all(b == np.inf for b in most)
+    else:
+        within = bool(((low <= x0) & (x0 <= high) & (low < high)).all())
+        is_open = bool((low == -np.inf).all() and (high == np.inf).all())
+    if not within:
+        _feasible(low, high, x0, start)
+    return None if is_open else (low, high)
+
+
+def _feasible(low: np.ndarray, high: np.ndarray, x0: np.ndarray, start: str) -> None:
+    """Bounds are numbers and in order, and the start, if it is numbers, lies between them."""
     if np.isnan(low).any() or np.isnan(high).any():
         fail(
             "A bound is NaN.",
@@ -130,7 +147,6 @@ def box(bounds: Any, x0: np.ndarray, start: str) -> tuple[np.ndarray, np.ndarray
             "The start lies within the bounds.",
             f"move the start, e.g. with np.clip({start}, lower, upper), or widen the bounds.",
         )
-    return None if np.isneginf(low).all() and np.isposinf(high).all() else (low, high)
 
 
 def _first(mask: np.ndarray) -> tuple[int, ...]:

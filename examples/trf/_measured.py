@@ -22,7 +22,7 @@ def measured(values: Any, name: str, kinds: str) -> Any:
     """
     array = (
         values
-        if isinstance(values, jax.Array) or type(values) is np.ndarray
+        if type(values) is np.ndarray or isinstance(values, jax.Array)
         else _converted(values, name)
     )
     if not (array.dtype.kind in kinds or jnp.issubdtype(array.dtype, jnp.floating)):

@@ -130,8 +130,12 @@ def check_determined(
     The least pivot of the triangle is small wherever a parameter has none. The singular values
     are looked at only then.
     """
-    least = packed[pivot] if packed.ndim == 1 else packed[:, pivot]
-    if not np.any(least < SMALL_PIVOT):  # NaN for a fit that failed
+    # NaN for a fit that failed
+    if packed.ndim == 1:
+        small = packed[pivot] < SMALL_PIVOT
+    else:
+        small = (packed[:, pivot] < SMALL_PIVOT).any()
+    if not small:
         return
     loose = result.undetermined
     if not loose.any():

@@ -4,6 +4,7 @@ and covariance are computed then.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isqrt
 from types import MappingProxyType
 from typing import Any
 
@@ -120,7 +121,7 @@ class Result:
     @property
     def _size(self) -> int:
         # scalars, three vectors of k and k * k numbers
-        return int(np.sqrt(self.packed.shape[-1] - len(SCALARS) + 2.25) - 1.5)
+        return (isqrt(4 * (self.packed.shape[-1] - len(SCALARS)) + 9) - 3) // 2
 
     def _scalar(self, name: str) -> Any:
         return self.packed[..., SCALARS.index(name)][()]  # a NumPy scalar, not an array of rank 0

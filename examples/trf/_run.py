@@ -6,7 +6,7 @@ from the last call.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import NoneType
 from typing import Any
 
@@ -63,10 +63,12 @@ def run(
 ) -> Result:
     """Fit, in float64 whatever the global flag says, under a trace or not."""
     _check.further(args, kwargs)
-    values = (x0, bounds, request.x_scale, mask, *args, *kwargs.values(), *request.numbers)
+    box = None if bounds is UNBOUNDED else bounds
+    values = (x0, box, request.x_scale, mask, *args, *kwargs.values(), *request.numbers)
     traced = any_traced(*values) or closes_over_tracer(request.fun)
-    args = tuple(_as_data(arg) for arg in args)
-    kwargs = {name: _as_data(value) for name, value in kwargs.items()}
+    args = tuple(map(_as_data, args))
+    if kwargs:
+        kwargs = {name: _as_data(value) for name, value in kwargs.items()}
     with jax.enable_x64(True):
         return (_run_traced if traced else _run)(request, x0, bounds, mask, args, kwargs)
 
@@ -257,10 +259,11 @@ def _named(fun: Callable[..., Any], data: Data) -> dict[str, Any]:
 
 def any_traced(*values: Any) -> bool:
     """Tell whether one of the values is a stand-in of an outer trace, or holds one."""
-    return any(
-        isinstance(leaf, Tracer)
-        for leaf in jax.tree.leaves([v for v in values if not _is_plain(type(v))])
-    )
+    others = [v for v in values if not _is_plain(type(v))]
+    if not others:
+        return False
+    leaves = jax.tree.leaves(others)
+    return any(isinstance(leaf, Tracer) for leaf in leaves if not _is_plain(type(leaf)))
 
 
 @lru_cache(maxsize=1024)
@@ -281,17 +284,17 @@ def _as_data(value: Any) -> Any:
     """Python floats, lists of numbers and other libraries' columns are data, not part of the
     program.
     """
-    if isinstance(value, float | list):
-        return np.asarray(value, dtype=np.float64)
-    return np.asarray(value) if _is_foreign(type(value)) else value
+    convert = _conversion(type(value))
+    return value if convert is None else convert(value)
 
 
 @lru_cache(maxsize=1024)
-def _is_foreign(kind: type) -> bool:
-    """Tell by its type that a value is another library's array."""
-    return hasattr(kind, "__array__") and not issubclass(
-        kind, np.ndarray | np.generic | jax.Array | Tracer
-    )
+def _conversion(kind: type) -> Callable[[Any], np.ndarray] | None:
+    """How values of a type become data, by the type alone; `None` if they stay what they are."""
+    if issubclass(kind, float | list):
+        return partial(np.asarray, dtype=np.float64)
+    own = issubclass(kind, np.ndarray | np.generic | jax.Array | Tracer)
+    return np.asarray if hasattr(kind, "__array__") and not own else None
 
 
 def _widened(leaf: Any) -> Any:

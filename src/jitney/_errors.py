@@ -210,7 +210,9 @@ class TransformWarning(JitneyWarning):
 
 @public_in("jitney.errors")
 class EagerWarning(JitneyWarning):
-    """A function runs un-jitted from now on, as `on_trace_error="eager"` asks."""
+    """A function runs un-jitted from now on, as `on_trace_error="eager"` asks, or the calls that
+    XLA cannot compile or run, as `on_compile_error` and `on_memory_error` ask.
+    """
 
     code: ClassVar[str] = "J123"
 
@@ -287,6 +289,15 @@ class MemoryWarning(JitneyWarning):
     """A process holds more memory than the budget of `jitney.watch` or `run --memory`."""
 
     code: ClassVar[str] = "J133"
+
+
+@public_in("jitney.errors")
+class ChunkWarning(JitneyWarning):
+    """Calls that ran out of memory are worked on in chunks from now on, as
+    `on_memory_error="chunk"` asks.
+    """
+
+    code: ClassVar[str] = "J134"
 
 
 @dataclass(frozen=True)

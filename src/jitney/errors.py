@@ -11,6 +11,7 @@ if _typing.TYPE_CHECKING:
     from ._errors import AxisError as AxisError
     from ._errors import BudgetError as BudgetError
     from ._errors import CacheWarning as CacheWarning
+    from ._errors import ChunkWarning as ChunkWarning
     from ._errors import CompileError as CompileError
     from ._errors import ContractError as ContractError
     from ._errors import DataError as DataError
@@ -47,6 +48,7 @@ else:
             "AxisError": "_errors",
             "BudgetError": "_errors",
             "CacheWarning": "_errors",
+            "ChunkWarning": "_errors",
             "CompileError": "_errors",
             "ContractError": "_errors",
             "DataError": "_errors",

@@ -118,6 +118,23 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         """,
         "real",
     ),
+    *lines(  # loops that read what is put together over all of it, in each iteration
+        """
+        lax.fori_loop(0, 3, lambda k, c: c * 0.5 + jnp.tanh(jnp.mean({v} * c)), {s} * 1.0)
+        lax.scan(lambda c, a: (c * 0.5 + jnp.tanh(jnp.max(a * c)), c), {s} * 1.0, {m}.T)
+        lax.scan(lambda c, a: (jnp.cos(c + jnp.mean(a)), a * c), {s} * 1.0, {m}.T, reverse=True)
+        lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] - jnp.mean(c[1])), (0, {v} * 1.0))
+        lax.while_loop(lambda c: (c[0] < 4) & (jnp.max({v}) < 9 + c[0]), lambda c: (c[0] + 1, jnp.max({v}) - c[1] / 2), (0, {s} * 1.0))[1]
+        lax.scan(lambda c, k: ((c - jnp.mean(c)) * 0.5, jnp.max(c)), {v} * 1.0, jnp.arange(3))
+        lax.scan(lambda c, k: (jnp.cumsum(c) / 8, (jnp.sort(c)[0], c)), {v} * 1.0, jnp.arange(2))
+        lax.scan(lambda c, k: (c / 2 + jnp.tanh(lax.scan(lambda d, j: (d / 2 + jnp.tanh(jnp.mean({v} * d)), None), c, jnp.arange(2))[0]), c), {s} * 1.0, jnp.arange(2))
+        lax.fori_loop(0, 3, lambda k, c: c * 0.9 - 0.1 * {m}.T @ jnp.tanh({m} @ c), {w} * 1.0)
+        jax.grad(lambda w: jnp.sum(lax.scan(lambda c, k: (c * 0.9 - 0.1 * {m}.T @ jnp.tanh({m} @ c), None), w, jnp.arange(2))[0]))({w} * 1.0)
+        jax.vmap(lambda a: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] / 2 + jnp.tanh(jnp.mean({v} * c[1]))), (0, a)))({w} * 1.0)
+        jax.scipy.sparse.linalg.cg(lambda w: {m}.T @ ({m} @ w) + 9 * w, {w} * 1.0, maxiter=2)[0]
+        """,
+        "real",
+    ),
     *lines(  # loops until all elements are done: frozen then or not, with what is shared by all
         """
         lax.while_loop(lambda c: jnp.any(c[1] < 3) & (c[0] < 6), lambda c: (c[0] + 1, jnp.where(c[1] < 3, c[1] + 1, c[1])), (0, {v}))

@@ -46,6 +46,26 @@ def test_nothing_of_jax_is_imported_unless_it_is_used(
     )
 
 
+def test_the_file_of_a_benchmark_has_the_counts(pytester: pytest.Pytester):
+    """Where a test has the fixture of pytest-benchmark too, in either order."""
+    result = run(
+        pytester,
+        """
+    SEEN = {}
+    class Benchmark:
+        extra_info = SEEN
+    @pytest.fixture
+    def benchmark():
+        return Benchmark()
+    def test_one(compiles, benchmark):
+        fresh()(X)
+    def test_two():
+        assert SEEN["jitney"]["compiles"] == 1
+    """,
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_the_fixture_watches_the_test(pytester: pytest.Pytester):
     """From where it is asked for."""
     result = run(

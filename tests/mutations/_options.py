@@ -12,6 +12,8 @@ _MEMORY = "tests/jax/test_memory.py::test_"
 _CHECKED_CALLS = "tests/program/runners/test_checked_calls.py::test_"
 _ENTRY = "tests/program/test_entry.py::test_"
 _LIMIT = "tests/program/test_limit.py::test_"
+_FALLBACK = "tests/program/runners/test_fallback_calls.py::test_"
+_FALLBACK_CALLS = "src/jitney/_program/runners/fallback_calls.py"
 _WRAPPERS = "tests/program/runners/test_wrappers.py::test_"
 _PLAN_REPORT = "tests/report/test_plan_report.py::test_"
 _BUCKETS = "tests/signature/test_buckets.py::test_"
@@ -434,6 +436,34 @@ AROUND = [
         'if ran_eagerly(error) or core.options.on_trace_error == "raise":',
         "if True:",
         (f"{_TRACER_ERRORS}eager_gives_the_numbers_of_the_function_and_warns_once",),
+    ),
+    Mutation(
+        "a call with effects is run again",
+        _FALLBACK_CALLS,
+        "            if told is not None:\n",
+        "            if not told:\n",
+        (f"{_FALLBACK}effects_do_not_happen_twice",),
+    ),
+    Mutation(
+        "a call is run again without its donated buffers",
+        _FALLBACK_CALLS,
+        "        if gone:\n",
+        "        if None in gone:\n",
+        (f"{_FALLBACK}a_call_whose_donated_buffers_are_gone_is_not_repeated",),
+    ),
+    Mutation(
+        "a call that ran out of memory is not remembered",
+        _FALLBACK_CALLS,
+        "            self._taken[call_key(arrays)] = fallback\n",
+        "            self._taken[call_key(arrays)[1:]] = fallback\n",
+        (f"{_FALLBACK}what_runs_out_of_memory_runs_in_chunks",),
+    ),
+    Mutation(
+        "a call that runs un-jitted instead says nothing",
+        _FALLBACK_CALLS,
+        "            EagerWarning,\n",
+        "            ResourceWarning,\n",
+        (f"{_FALLBACK}what_xla_cannot_compile_runs_unjitted",),
     ),
     Mutation(
         "JITNEY_DISABLE pads",

@@ -6,6 +6,7 @@ from tests.mutations._mutation import Mutation
 
 _CHUNKED = "tests/axes/test_chunked.py::test_"
 _TURNS = "tests/axes/test_turns.py::test_"
+_LOOPS = "tests/axes/test_loop_passes.py::test_"
 _MONOIDS = "tests/axes/test_monoids.py::test_"
 _PADDED = "tests/axes/test_padded.py::test_"
 _POSITIONS = "tests/axes/test_positions.py::test_"
@@ -403,6 +404,13 @@ CHUNKS = [
         "new = interpret(program, [*of_body, *carry], rebind)",
         "new = self._step(of_body, carry, list(range(len(carry))))",
         (f"{_TURNS}checks_raise_and_prints_appear_as_often_as_in_plain_jax",),
+    ),
+    Mutation(
+        "the passes of an iteration leave out the rest",
+        "src/jitney/_axes/chunks/in_memory.py",
+        "        size = int(outer.size)\n",
+        "        size = int(outer.size) // chunk * chunk\n",
+        (f"{_LOOPS}a_solver_stops_where_numpy_does",),
     ),
     Mutation(
         "a part of a product counts as a part of a sum",

@@ -1,11 +1,11 @@
 """Widths and threads that are chosen by measuring, beside the best by hand: 24 programs.
 
-    python -m tests.perf.auto [--first | --second] [--check] [NAME ...]
+    python -m tests.perf.auto [--first | --second] [--check] [--seconds 10] [NAME ...]
 
 The programs are those of `tests/perf/batches`, as public documentation writes them under
 `jax.jit(jax.vmap(...))`; the second half was written after the order of the trials was frozen. By
-hand is `jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread and in two that
-wait for their halves, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and
+hand is `jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread and in as many as
+the process has cores, which wait for their parts, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and
 with `workers="auto"`, and `auto=True` once its choice has fallen, without what an earlier process
 has remembered. Results are asserted equal first; `--check` does that alone, for a few elements.
 Plain, the best by hand and ours then take turns, in another order each round, and a figure is the
@@ -42,7 +42,8 @@ NEAR = 1.1
 # Rounds: as many as take so many seconds. Six are the least that give an interval of 95 %.
 SECONDS, LEAST, MOST = 10.0, 6, 40
 MOST_CALLS, FEW = 1000, 40
-POOL = ThreadPoolExecutor(2)
+CORES = len(os.sched_getaffinity(0))
+POOL = ThreadPoolExecutor(CORES)
 PROGRAMS = {**FIRST, **SECOND}
 Arrays = Sequence[np.ndarray]
 
@@ -56,14 +57,15 @@ def by_hand(batch: Batch, width: int | None, threads: int) -> Callable[..., Any]
     if threads == 1:
         return part
 
-    def half(xs: Arrays) -> Any:
+    def each(xs: Arrays) -> Any:
         return jax.tree.map(np.asarray, part(*xs))
 
-    def halves(*xs: np.ndarray) -> Any:
-        parts = POOL.map(half, zip(*(np.split(x, 2) for x in xs), strict=True))
+    def in_parts(*xs: np.ndarray) -> Any:
+        cut = zip(*(np.array_split(x, threads) for x in xs), strict=True)
+        parts = POOL.map(each, cut)
         return jax.tree.map(lambda *some: jnp.asarray(np.concatenate(some)), *parts)
 
-    return halves
+    return in_parts
 
 
 def ours(batch: Batch, **options: Any) -> Any:
@@ -98,14 +100,14 @@ def once(f: Callable[..., Any], arrays: Arrays) -> tuple[float, float]:
     return time.perf_counter() - began, sum(os.times()[:2]) - busy
 
 
-def measured(batch: Batch) -> dict[str, Any]:
+def measured(batch: Batch, seconds: float) -> dict[str, Any]:
     arrays, as_written = batch.arrays(), plain(batch)
     agree = agreement(as_written(*arrays))
 
     # The best by hand: one run of each that is compiled already.
     grid: dict[str, Callable[..., Any]] = {}
     for width in (None, *(width for width in WIDTHS if width < batch.size)):
-        for threads in (1, 2) if batch.may_thread(width or batch.size) else (1,):
+        for threads in (1, CORES) if batch.may_thread(width or batch.size) else (1,):
             way = f"{'whole' if width is None else width} in {threads}"
             grid[way] = by_hand(batch, width, threads)
             agree(grid[way](*arrays))
@@ -128,7 +130,7 @@ def measured(batch: Batch) -> dict[str, Any]:
         "fast, workers": threaded,
         "auto": auto,
     }
-    taken = in_turns(ways, arrays)
+    taken = in_turns(ways, arrays, seconds)
     wall = {way: statistics.median(w for w, _ in pairs) for way, pairs in taken.items()}
     cores = sum(busy for _, busy in taken["plain"]) / sum(w for w, _ in taken["plain"])
     ratios = [w / a for (w, _), (a, _) in zip(taken["plain"], taken["auto"], strict=True)]
@@ -147,11 +149,11 @@ def measured(batch: Batch) -> dict[str, Any]:
 
 
 def in_turns(
-    ways: dict[str, Callable[..., Any]], arrays: Arrays
+    ways: dict[str, Callable[..., Any]], arrays: Arrays, seconds: float
 ) -> dict[str, list[tuple[float, float]]]:
     """What `once` gives of each way, in each round."""
     taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
-    draw, until, rounds = random.Random(0), time.monotonic() + SECONDS, 0
+    draw, until, rounds = random.Random(0), time.monotonic() + seconds, 0
     while rounds < LEAST or (rounds < MOST and time.monotonic() < until):
         for way in draw.sample([*ways], len(ways)):
             taken[way].append(once(ways[way], arrays))
@@ -188,7 +190,7 @@ def check(names: Sequence[str]) -> None:
         for options in by_jitney:
             agree(ours(batch, **options)(*arrays))
         for width in (None, 1, 16):
-            for threads in (1, 2) if batch.may_thread(width or FEW) else (1,):
+            for threads in (1, CORES) if batch.may_thread(width or FEW) else (1,):
                 agree(by_hand(batch, width, threads)(*arrays))
         print(f"{name}: equal in all ways", flush=True)
 
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="the twelve that came first")
     parser.add_argument("--second", action="store_true", help="those written after them")
     parser.add_argument("--check", action="store_true", help="compare results of a few elements")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of the rounds of each")
     given = parser.parse_args()
     halves = [*(FIRST if given.first else ()), *(SECOND if given.second else ())]
     names = [*given.names, *halves] or [*PROGRAMS]
@@ -206,11 +209,12 @@ def main() -> None:
         check(names)
         return
     figures: dict[str, dict[str, Any]] = {}
+    print(f"jax {jax.__version__}, {CORES} cores")
     print(
         f"{'':<17}{'plain':>9}{'by hand':>9}{'fast':>9}{'workers':>9}{'auto':>9} ms  gain         cores  first call"
     )
     for name in names:
-        found = figures[name] = measured(PROGRAMS[name])
+        found = figures[name] = measured(PROGRAMS[name], given.seconds)
         told = "".join(
             f"{found[way]:9.1f}" for way in ("plain", "by hand", "fast", "fast, workers", "auto")
         )

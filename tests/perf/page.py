@@ -21,11 +21,12 @@ import os
 import platform
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -71,7 +72,7 @@ def line(row: Row, entry: Entry | None) -> str:
     on = entry["machine"] + (f", load {entry['load']}" if "load" in entry else "")
     cells = (
         what,
-        entry["figure"],
+        entry["figure"] + ranges(entry),
         entry["beside"],
         entry["jax"],
         entry["day"],
@@ -79,6 +80,14 @@ def line(row: Row, entry: Entry | None) -> str:
         f"`{entry['command']}`",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def ranges(entry: Entry) -> str:
+    """The least and the most of several runs, whose median is the figure."""
+    if "range" not in entry:
+        return ""
+    low, high = entry["range"]
+    return f" ({low} to {high} in {entry['runs']} runs)"
 
 
 def missing(row: Row, entry: Entry, root: Path = ROOT) -> list[str]:
@@ -114,14 +123,33 @@ def measured(row: Row, root: Path) -> dict[str, Any]:
         return json.loads(file.read_text())
 
 
-def entry_of(row: Row, figures: Mapping[str, Any], about: Entry) -> Entry:
-    """The cells of a row, with when, where and how they were measured.
+def combined(values: Sequence[Any], pick: Callable[[Sequence[Any]], Any]) -> Any:
+    """Figures of several runs as one: each number picked among its values."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: combined([each[key] for each in values], pick) for key in first}
+    if isinstance(first, list) and all(len(each) == len(first) for each in values):
+        return [combined(each, pick) for each in zip(*values, strict=True)]
+    is_number = isinstance(first, (int, float)) and not isinstance(first, bool)
+    return pick(values) if is_number else first
+
+
+def entry_of(row: Row, runs: Sequence[Mapping[str, Any]], about: Entry) -> Entry:
+    """The cells of a row, with when, where and how they were measured: the median of several runs,
+    and from where to where they were.
 
     Raises:
         Failed: A figure that a cell is made of is not there.
     """
     try:
-        cells = {"figure": row.figure.format(**figures), "beside": row.beside.format(**figures)}
+        low, figures, high = (combined(runs, pick) for pick in (min, statistics.median_low, max))
+        cells: Entry = {
+            "figure": row.figure.format(**figures),
+            "beside": row.beside.format(**figures),
+        }
+        if len(runs) > 1:
+            cells["range"] = [row.figure.format(**low), row.figure.format(**high)]
+            cells["runs"] = len(runs)
     except (KeyError, TypeError, ValueError) as error:
         raise Failed(
             f"row {row.name} is not made of what it recorded: {type(error).__name__}: {error}"
@@ -168,8 +196,13 @@ def by_command(rows: Sequence[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def measure(groups: Sequence[Sequence[Row]], root: Path, done: Path | None) -> dict[str, str]:
-    """Run each command, write what came of it, and note its rows in a file as done; give what
+def measure(
+    groups: Sequence[Sequence[Row]],
+    root: Path,
+    done: Path | None,
+    runs: int = 1,
+) -> dict[str, str]:
+    """Run each command so many times, write what came of it, and note its rows in a file as done; give what
     failed, with the reason.
     """
     entries, failed = json.loads((root / DATA).read_text()), dict[str, str]()
@@ -178,8 +211,8 @@ def measure(groups: Sequence[Sequence[Row]], root: Path, done: Path | None) -> d
         print(f"\n[{i} of {len(groups)}] {names}: {rows[0].command}", flush=True)
         about, began = here(), time.perf_counter()
         try:
-            figures = measured(rows[0], root)
-            about["seconds"] = round(time.perf_counter() - began)
+            figures = [measured(rows[0], root) for _ in range(runs)]
+            about["seconds"] = round((time.perf_counter() - began) / runs)
             entries |= {row.name: entry_of(row, figures, about) for row in rows}
         except Failed as error:
             failed[names] = str(error)
@@ -238,12 +271,17 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         "--anew", action="store_true", help="measure what an interrupted run has measured once more"
     )
     parser.add_argument(
+        "--runs", type=int, default=1, help="runs of each command, for the range of its figures"
+    )
+    parser.add_argument(
         "--write", action="store_true", help="measure nothing: write the page of the data there are"
     )
     given = parser.parse_args(arguments)
     unknown = [name for name in given.rows if name not in {row.name for row in ROWS}]
     if unknown:
         parser.error(f"no rows of these names: {', '.join(unknown)}")
+    if given.runs < 1:
+        parser.error(f"--runs {given.runs}: it is 1 or more")
     if given.write:
         entries = json.loads((root / DATA).read_text())
         write(root, entries)
@@ -254,7 +292,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         done.unlink(missing_ok=True)
     rows = [row for row in ROWS if row.name in given.rows] if given.rows else left(given.full, done)
     try:
-        failed = measure(by_command(rows), root, None if given.rows else done)
+        failed = measure(by_command(rows), root, None if given.rows else done, given.runs)
     except KeyboardInterrupt:
         print(
             "\ninterrupted: what was measured is written",

@@ -297,6 +297,12 @@ CASES = [
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),
     of_unit("", "keep one: the whole", {**TWO, "donate": "x"}, TWO),
     of_unit("", "keep one of the two", {**TWO, "memory": "1GiB"}, {"vmap": "b", "memory": "1GiB"}),
+    of_unit(
+        "",
+        "keep one of the two",
+        {"vmap": "b", "workers": 2, "on_memory_error": "chunk"},
+        {"vmap": "b", "on_memory_error": "chunk"},
+    ),
     of_energy(
         "",
         "jitney.scan_steps(progress=True)` shows",

@@ -237,6 +237,8 @@ REFUSED = [
         "write debug_nans=True.",
     ),
     ({"on_trace_error": "warn"}, "on_trace_error='warn' is not a choice.", "choose one."),
+    ({"on_compile_error": "chunk"}, "on_compile_error='chunk' is not a choice.", "choose one."),
+    ({"on_memory_error": True}, "on_memory_error=True is not a choice.", "choose one."),
     ({"compiler": "O3"}, "compiler='O3' is not a choice.", "choose one."),
     ({"compiler": 3}, "compiler=3 is not a choice.", "choose one."),
     # Contradictory.

@@ -177,15 +177,17 @@ def test_what_is_done_at_once_is_said_with_what_it_takes():
         ),
     ],
 )
-def test_a_loop_that_cannot_be_cut_is_named_as_it_is_written(body, what):
-    """`jax.lax.scan`, not JAX's name of an operation."""
+def test_a_loop_that_cannot_be_streamed_is_named_as_it_is_written(body, what):
+    """`jax.lax.scan`, not JAX's name of an operation; `chunk` passes over the data in each
+    iteration, which a stream would read again and again.
+    """
 
-    @optimize(chunk={"n": 2})
+    @optimize
     def f(x: Float[Array, "n"]):
         return body(x)
 
     with pytest.raises(AxisError, match=what):
-        f(jnp.ones(5))
+        jitney.stream(f, x=np.ones(5, np.float32), chunk={"n": 2}, progress=False)
 
 
 @pytest.mark.rest

@@ -404,6 +404,36 @@ def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypa
     np.testing.assert_allclose(program(doubled, X), of_leaves(doubled, X), rtol=2e-6)
 
 
+def test_a_named_tuple_that_holds_none_twice_is_read_item_by_item(monkeypatch):
+    """As the options of a solver are, most of which are left out."""
+    monkeypatch.setattr("jitney._view.call_codegen.tree_flatten", None)
+    program = optimize(lambda tree, x: of_leaves(tree, x))
+    tree = {"free": Carry(None, None), "twice": Carry(X, X)}
+    warm(program, tree, X)
+    tree = {**tree, "twice": Carry(X, filled_with(3))}
+    np.testing.assert_allclose(program(tree, X), of_leaves(tree, X), rtol=2e-6)
+
+
+class Backwards(NamedTuple):
+    """What JAX is told to take apart from behind."""
+
+    first: Any
+    last: Any
+
+
+jax.tree_util.register_pytree_node(
+    Backwards, lambda pair: ((pair.last, pair.first), None), lambda _, pair: Backwards(*pair[::-1])
+)
+
+
+def test_a_named_tuple_with_an_order_of_its_own_keeps_it():
+    """The function was written from one whose items are the same object."""
+    program = optimize(lambda tree, x: of_leaves(tree, x))
+    warm(program, Backwards(X, X), X)
+    tree = Backwards(X, filled_with(3))
+    np.testing.assert_allclose(program(tree, X), of_leaves(tree, X), rtol=2e-6)
+
+
 def test_containers_of_tracers_are_traced():
     """After warm calls of the same pattern."""
     program = optimize(lambda tree, x: of_leaves(tree, x))

@@ -305,11 +305,12 @@ class Declared:
         for each in block.body:
             listed, _, text = each.rest.partition("=")
             pair = tuple(listed.replace(",", " ").split())
-            if each.word in ("var", "corr") and set(pair) - {*self.shocks, *self.variables}:
-                unknown = next(name for name in pair if name not in self.shocks)
+            known = self.shocks | self.variables
+            unknown = [name for name in pair if name not in known]
+            if each.word in ("var", "corr") and unknown:
                 raise fail(
                     each.place,
-                    f"{unknown!r} is not declared.",
+                    f"{unknown[0]!r} is not declared.",
                     f"Shocks are {', '.join(self.shocks)}.",
                     "declare it with `varexo`.",
                 )

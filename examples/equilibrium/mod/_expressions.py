@@ -51,6 +51,7 @@ _ONE = {
 }
 _TWO = {"max": "maximum", "min": "minimum"}
 _NORMAL = ("normcdf", "normpdf")
+LARGE = 2.0**31  # exponents that are not whole numbers for JAX
 FUNCTIONS = (*_ONE, *_TWO, *_NORMAL, "erf", "diff")
 
 
@@ -110,8 +111,8 @@ def parse(text: str, place: Place) -> Expression:
     source = "(" + _NAME.sub(r"\g<0>_", text).replace("^", "**") + "\n)"
     try:
         found = ast.parse(source, mode="eval")
-    except SyntaxError as error:
-        at = place.below((error.lineno or 1) - 1)
+    except (SyntaxError, ValueError) as error:  # the latter of a character that is none
+        at = place.below((getattr(error, "lineno", 1) or 1) - 1)
         raise fail(
             at,
             f"{(text.strip().splitlines() or [text])[0]!r} is not an expression.",
@@ -202,7 +203,7 @@ def _whole(given: Expression) -> int | None:
     if isinstance(given, Call) and given.function == "neg":
         inner = _whole(given.args[0])
         return None if inner is None else -inner
-    whole = isinstance(given, Number) and given.value == int(given.value)
+    whole = isinstance(given, Number) and given.value.is_integer()
     return int(given.value) if isinstance(given, Number) and whole else None
 
 
@@ -283,7 +284,8 @@ def _applied(function: str, args: list[Any], traced: bool) -> Any:
             return -a
         case "^", (a, b):
             # a whole number is one for JAX too, so that a negative base has derivatives
-            return a ** (int(b) if isinstance(b, float) and b == int(b) else b)
+            whole = isinstance(b, float) and b.is_integer() and abs(b) < LARGE
+            return a ** (int(b) if whole else b)
         case _:
             return _function(function, args, traced)
 

@@ -5,12 +5,12 @@ lines. Python's grammar reads the expressions.
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._fail import ModelError
-from ._places import Line, Place, fail
+from ._places import Line, Place, fail, text_of
 from ._statements import without_comments
 
 _DIRECTIVE = re.compile(r"\s*@#\s*(\w+)\s*(.*)$")
@@ -131,8 +131,8 @@ def _block(
                 'write `@#for i in ["a", "b"]` or `@#for i in 1:3`.',
             )
         names = [name.strip() for name in found[1].split(",")]
-        for each in value(found[2], place, values):
-            values.update(zip(names, each if len(names) > 1 else [each], strict=True))
+        for each in _turns(names, value(found[2], place, values), place):
+            values.update(zip(names, each, strict=True))
             yield from _run(body, values, folder)
         return
     for condition, at, part in _branches(word, rest, place, body):
@@ -140,6 +140,28 @@ def _block(
             yield from _run(part, values, folder)
             return
         word = "if"
+
+
+def _turns(names: list[str], given: Any, place: Place) -> list[Sequence[Any]]:
+    """What the names of a loop stand for, turn after turn."""
+    if not isinstance(given, list):
+        raise fail(
+            place,
+            f"the loop is over {shown(given)!r}.",
+            "A loop is over a list.",
+            'write `@#for i in ["a", "b"]` or `@#for i in 1:3`.',
+        )
+    turns: list[Sequence[Any]] = []
+    for each in given:
+        turns.append(each if len(names) > 1 and isinstance(each, (tuple, list)) else [each])
+        if len(turns[-1]) != len(names):
+            raise fail(
+                place,
+                f"the loop has {len(names)} names, and {each!r} is in its list.",
+                "Each element has a value for each name.",
+                'write `@#for (a, b) in [("x", 1), ("y", 2)]`.',
+            )
+    return turns
 
 
 def _branches(
@@ -190,14 +212,14 @@ def _included(
             "Files are looked for beside the one that includes them.",
             "put it there, or read a file instead of a text.",
         )
-    yield from expand(path.read_text(), name, path.parent, values)
+    yield from expand(text_of(path), name, path.parent, values)
 
 
 def shown(found: Any) -> str:
     """A value as text of the model."""
     if isinstance(found, bool):
         return "true" if found else "false"
-    if isinstance(found, float) and found == int(found):
+    if isinstance(found, float) and found.is_integer():
         return str(int(found))
     return str(found)
 
@@ -207,10 +229,6 @@ def value(text: str, place: Place, values: dict[str, Any]) -> Any:
     text = text.strip()
     inner = text[1:-1] if re.fullmatch(r"\[[^\[\],]*\]", text) else text
     ends = _cut(inner)
-    if len(ends) > 1:
-        first, *step, last = (int(value(each, place, values)) for each in ends)
-        by = step[0] if step else 1
-        return list(range(first, last + (1 if by > 0 else -1), by))
     tokens = (token.group() for token in _TOKEN.finditer(text))
     # a name may be a keyword of Python
     source = "".join(
@@ -218,8 +236,14 @@ def value(text: str, place: Place, values: dict[str, Any]) -> Any:
         for token in tokens
     )
     try:
+        if len(ends) > 1:
+            first, *step, last = (int(value(each, place, values)) for each in ends)
+            by = step[0] if step else 1
+            return list(range(first, last + (1 if by > 0 else -1), by))
         return _value(ast.parse(source.strip(), mode="eval").body, values)
-    except (SyntaxError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
+    except ModelError:  # of a part
+        raise
+    except (SyntaxError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         why = f"{error.args[0]!r} is not defined" if isinstance(error, KeyError) else str(error)
         raise fail(
             place,

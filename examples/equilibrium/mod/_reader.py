@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from .._fail import ModelError, message
@@ -20,7 +21,7 @@ from ._expressions import (
     written,
 )
 from ._macros import defined, expand
-from ._places import Place, fail
+from ._places import Place, fail, text_of
 from ._statements import blocks, statements
 from ._timing import Timing, timed
 
@@ -73,7 +74,7 @@ def read_mod(path: str | Path, defines: dict[str, Any] | None = None) -> ModFile
                 "correct it, or pass a text to `parse_mod`.",
             )
         )
-    return parse_mod(Path(path).read_text(), Path(path).name, defines, Path(path).parent)
+    return parse_mod(text_of(Path(path)), Path(path).name, defines, Path(path).parent)
 
 
 def parse_mod(
@@ -122,7 +123,7 @@ def parse_mod(
             if name not in declared.shocks
         },
         tuple(declared.observed),
-        steady.groups(timing) if declared.steady else None,
+        steady.groups(timing, model) if declared.steady else None,
         tuple(declared.commands),
     )
 
@@ -198,24 +199,31 @@ class _Rest:
 
     def values(self, params: Values, *, traced: bool) -> Values:
         """Parameters, variables and all else that is assigned."""
-        found = {**dict.fromkeys(self.declared.shocks, 0.0), **params}
+        found = {**dict.fromkeys(self.declared.shocks, np.float64(0.0)), **params}
         for target, given in self.declared.steady:
             found[target] = evaluate(given, lambda name: found[name.name], traced=traced)
         return found
 
+    def on_host(self, params: Values) -> Values:
+        """The same in float64, where what is not a number is one that is not finite."""
+        numbers = {name: np.asarray(each, np.float64)[()] for name, each in params.items()}
+        with np.errstate(all="ignore"):
+            return self.values(numbers, traced=False)
+
     def start(self, params: Values) -> Values:
         """Where a search begins."""
-        numbers = {name: np.float64(each) for name, each in params.items()}
-        with np.errstate(all="ignore"):
-            found = self.values(numbers, traced=False) if self.declared.steady else numbers
+        found = self.on_host(params)
         return {**dict.fromkeys(self.declared.variables, 0.0), **self.declared.start, **found}
 
-    def groups(self, timing: Timing) -> Callable[[Values], tuple[Values, Values]]:
+    def groups(self, timing: Timing, model: Model) -> Callable[[Values], tuple[Values, Values]]:
         """Controls and states from parameters."""
+        layout, where = model.parameters, f"{model.name}, steady_state_model, parameters"
 
         def steady(params: Values) -> tuple[Values, Values]:
-            found = self.values(params, traced=True)
-            return _at_rest(self.declared, timing, found, traced=True)
+            traced = any(isinstance(each, jax.core.Tracer) for each in layout.leaves(params, where))
+            found = self.values(params, traced=True) if traced else self.on_host(params)
+            with np.errstate(all="ignore"):
+                return _at_rest(self.declared, timing, found, traced=traced)
 
         return steady
 

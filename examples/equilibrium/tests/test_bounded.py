@@ -105,7 +105,7 @@ def test_the_lower_bound_is_that_of_equations_with_a_maximum(linear):
     for name in ("y", "pi", "i", "last"):
         np.testing.assert_allclose(ours[name], known[name], rtol=1e-9, atol=1e-13)
     assert list(np.flatnonzero(ours.bound)) == list(np.flatnonzero(known["i"] <= -0.01 + 1e-12))
-    assert ours.bound.sum() >= 3
+    assert ours.bound.sum() == 8
 
 
 @pytest.mark.rest
@@ -154,3 +154,10 @@ def test_what_does_not_fit_a_constraint_is_told(linear):
         bounded_path(linear, 3)
     with pytest.raises(ModelError, match="innovations have shape"):
         bounded_simulation(linear, FLOOR, np.zeros(3))
+    with pytest.raises(ModelError, match="innovations have shape"):
+        bounded_simulation(linear, FLOOR, np.zeros((0, 1)))
+    twice = lambda p, now, ahead: dict.fromkeys(
+        ("demand", "supply", "wanted", "policy", "memory"), now.y
+    )
+    with pytest.raises(NoPath, match="while 'lower bound' binds, at date 2"):
+        bounded_path(linear, dataclasses.replace(FLOOR, equations=twice), None, {"d": -0.05}, 3)

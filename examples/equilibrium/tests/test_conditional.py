@@ -58,7 +58,7 @@ def responses(dates):
     return p.reshape(dates, -1), m.reshape(dates, -1)
 
 
-@pytest.mark.parametrize("by", [None, ["w", "z"], ["z"]])
+@pytest.mark.parametrize("by", [None, ["z", "w", "z"], ["z"]])
 def test_a_conditional_path_has_the_likeliest_innovations(by):
     """Levels of two variables on four of six dates, from a state that is not the steady one, with
     correlated shocks: the innovations are those of a least norm in units of their covariance.
@@ -101,6 +101,10 @@ def test_a_conditional_path_has_the_likeliest_innovations(by):
         ({"conditions": {"m": [1.0]}}, "'m' at date 0 is missed by 1"),
         ({"conditions": {"p": [1.0]}, "by": ["w"]}, "'p' at date 0 is missed by 1"),
         ({"by": ["v"]}, "there is no 'v'"),
+        ({"by": []}, r"by is \[\]"),
+        ({"by": 3}, "by is 3"),
+        ({"conditions": {"p": [np.nan], "m": []}}, "no date of p, m has a condition"),
+        ({"conditions": {"p": [np.nan, np.inf]}}, r"'p\[1\]' is inf"),
         ({"linear": 3}, "linear is 3"),
     ],
 )

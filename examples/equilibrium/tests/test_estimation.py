@@ -15,6 +15,7 @@ from examples.equilibrium import (
     posterior_mode,
     sample,
 )
+from examples.equilibrium._estimation import _flattest
 
 
 def constant():
@@ -55,7 +56,8 @@ def exact():
 @pytest.mark.parametrize("kind", ["normal", "beta", "gamma", "inverse_gamma", "uniform"])
 def test_priors_are_scipys_by_mean_and_deviation(kind):
     """Density, mean and deviation; and the way to the line and back with its derivative."""
-    prior = Prior(kind, 0.7, 0.2, 0.1, 1.5)
+    bounds = {"lower": 0.1, "upper": 1.5} if kind in ("beta", "uniform") else {}
+    prior = Prior(kind, **bounds) if kind == "uniform" else Prior(kind, 0.7, 0.2, **bounds)
     shape = (0.7 / 0.2) ** 2
     part = 0.6 / 1.4
     total = part * (1.0 - part) * (1.4 / 0.2) ** 2 - 1.0
@@ -150,10 +152,34 @@ def test_what_does_not_fit_an_estimation_is_told():
     ):
         with pytest.raises(ModelError, match=said):
             posterior(**given)
-    for kind, numbers in (("beta", (0.5, 0.6)), ("gamma", (-1.0, 0.1)), ("cauchy", (0.0, 1.0))):
+    for kind, numbers in (
+        ("beta", (0.5, 0.6)),
+        ("beta", (0.5, -0.1)),
+        ("gamma", (-1.0, 0.1)),
+        ("cauchy", (0.0, 1.0)),
+        ("uniform", (0.0, 2.0)),
+        ("gamma", (1.0, 0.1, 0.5)),
+    ):
         with pytest.raises(ModelError, match="Prior: "):
             Prior(kind, *numbers)
-    with pytest.raises(ModelError, match="'nu' has no prior"):
-        posterior_mode(posterior(mu=MU), {"nu": 1.0})
+    for start, said in (
+        ({"nu": 1.0}, "'nu' has no prior"),
+        ([1.0], r"start is \[1\.0\]"),
+        ({"mu": [1.0, 2.0]}, "'mu' has shape"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            posterior_mode(posterior(mu=MU), start)
     with pytest.raises(NoMode, match="begins where the density is zero"):
         posterior_mode(posterior(sd=Prior("uniform", lower=0.1, upper=2.0)), {"sd": 3.0})
+
+
+def test_of_second_derivatives_that_are_not_finite_the_own_one_is_named():
+    """A parameter of which nothing is known makes rows and columns of others NaN too."""
+    curve = -np.eye(3)
+    assert _flattest(curve) is None
+    curve[1, 1] = 0.5
+    assert _flattest(curve) == 1
+    curve[2, :] = curve[:, 2] = np.nan
+    assert _flattest(curve) == 2
+    curve[2, 2] = -1.0
+    assert _flattest(curve) == 2

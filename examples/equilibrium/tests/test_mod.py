@@ -282,6 +282,17 @@ WRONG = {
     "@#error 'so'": "so",
     "@#define a = b": r"model.mod:1: 'b' is not read: 'b' is not defined",
     "@#regimes 2": "`@#regimes` is not read",
+    "@#for i in 3\nvar x;\n@#endfor": "the loop is over '3'",
+    '@#for i in "ab"\nvar x;\n@#endfor': "the loop is over 'ab'",
+    "@#for (i, j) in [(1, 2), 3]\nvar x;\n@#endfor": "2 names, and 3 is in its list",
+    "@#for (i, j) in [(1, 2, 3)]\nvar x;\n@#endfor": r"2 names, and \(1, 2, 3\) is in its list",
+    "@#define a = 1:0:3": "'1:0:3' is not read: ",
+    '@#define a = 1:"b"': "is not read: ",
+    "@#define a = [2]:3": "is not read: ",
+    "@#define a = max([])": r"'max\(\[\]\)' is not read: ",
+    "parameters a;\na = 2^(1/0);": "is inf",
+    "parameters a;\na = 2^1e300;": "is inf",
+    "var x; varexo e; model; x = x(1e999) + e; end;": "`x` of 1 is not read",
 }
 
 
@@ -326,6 +337,7 @@ BEHIND = {
     "shocks; var e; periods 1:3; values 0.1; end;": "'periods 1:3' is not read",
     "shocks; var z; stderr 1; end;": "'z' is not declared",
     "shocks; var x, y = 1; end;": "Measurement errors are independent",
+    "shocks; var x, z = 1; end;": "'z' is not declared",
     "initval; e = 1; end;": "shock 'e' is 1 in the steady state",
     "initval; z = 1; end;": "'z' is not a variable",
     "steady_state_model; x = 1; end;": "does not assign 'y'",
@@ -342,6 +354,36 @@ def test_what_is_not_read_behind_a_model_is_named_with_its_line(text):
     with pytest.raises(ModelError, match=BEHIND[text]) as raised:
         toy("x = a*x(-1) + e; y = x;", text)
     assert re.match(r"model\.mod:[15]: ", str(raised.value))
+
+
+@pytest.mark.rest
+def test_files_of_other_letters_are_read_and_what_is_not_text_is_told(tmp_path):
+    """A mark of the order of bytes, a comment in Latin letters of one byte, an included file; and
+    numbers of a machine.
+    """
+    (tmp_path / "more.mod").write_bytes("x = 0.5*x(-1) + e; // \xe9t\xe9\n".encode("latin-1"))
+    text = "\ufeffvar x; varexo e;\nmodel;\n@#include 'more.mod'\nend;"
+    (tmp_path / "one.mod").write_text(text, encoding="utf-8")
+    np.testing.assert_allclose(solved(read_mod(tmp_path / "one.mod"))["x"], ([0.5], [1.0]))
+    (tmp_path / "more.mod").write_bytes(np.arange(4.0).tobytes())
+    for name in ("one.mod", "more.mod"):
+        with pytest.raises(ModelError, match=r"more\.mod:1: it is not text"):
+            read_mod(tmp_path / name)
+
+
+@pytest.mark.rest
+def test_the_steady_state_of_a_file_is_float64_on_the_host():
+    """Whatever JAX computes in; and where it divides by zero it is not finite, as in the model."""
+    mod = toy(
+        "x = a*x(-1) + (1 - a)*log(b)/3 + e; y = x/b;",
+        "steady_state_model; x = log(b)/3; y = x/b; end;",
+    )
+    u, x = mod.steady(mod.params)
+    np.testing.assert_allclose(u["x"], np.log(0.5) / 3.0, rtol=1e-15)
+    assert x == {"x(-1)": u["x"]}
+    assert mod.steady({"a": 0.9, "b": 0.0})[0]["y"] == -np.inf
+    with pytest.raises(ModelError, match="steady_state_model, parameters: a dict without 'b'"):
+        mod.steady({"a": 0.9})
 
 
 @pytest.mark.rest

@@ -7,7 +7,19 @@ import pytest
 import scipy.linalg
 import scipy.stats
 
-from examples.equilibrium import Model, ModelError, Solution, log_likelihood, moments, solution
+from examples.equilibrium import (
+    Model,
+    ModelError,
+    Solution,
+    foresight,
+    log_likelihood,
+    moments,
+    pruned_moments,
+    second_order,
+    simulate,
+    solution,
+    variable,
+)
 from examples.equilibrium.models import brock_mirman
 
 
@@ -30,6 +42,27 @@ def test_a_covariance_of_another_shape_is_refused():
     found = Solution(np.zeros(3), two, two, two, one, one, one, one, np.int32(0))
     with jax.enable_x64(True), pytest.raises(ModelError, match=r"a matrix of shape \(1, 1\)"):
         moments(brock_mirman.MODEL, found, np.ones(3))
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        (moments, ([[1.0]],)),
+        (log_likelihood, ([[0.0]], ["logk"], [[1.0]])),
+        (second_order, ([[1.0]],)),
+        (simulate, ([[0.0]],)),
+        (pruned_moments, ()),
+        (foresight, ()),
+        (variable, ("logk",)),
+    ],
+)
+def test_what_is_no_model_is_told(function, more):
+    """A solution in its place too."""
+    with pytest.raises(ModelError, match=rf"^{function.__name__}: model is 3"):
+        function(3, 4, *more)
+    with jax.enable_x64(True), pytest.raises(ModelError, match=r"(found|second) is 4"):
+        function(brock_mirman.MODEL, 4, *more)
 
 
 @pytest.mark.rest

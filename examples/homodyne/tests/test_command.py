@@ -12,8 +12,9 @@ import pytest
 
 from examples.homodyne import __main__, _posterior, _run
 from examples.homodyne._make import make
+from examples.homodyne._mode_fit import fit_mode
 from examples.homodyne._posterior import Chain
-from examples.homodyne._synthetic import TRUTH
+from examples.homodyne._synthetic import TRUTH, synthetic
 from examples.homodyne._template import template
 from examples.homodyne.readers import LAYOUTS
 
@@ -137,6 +138,33 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch, strategy)
     assert second["took"]["evaluations_from_checkpoint"] >= 4
     both = (each["took"]["evaluations"] for each in (first, second))
     assert next(both) == next(both) + second["took"]["evaluations_from_checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "limit", "text"),
+    [
+        (1, 0.2, 200, ""),
+        (2, 60.0, 200, "; fits take 10 to 30: 8 to 28 more are 8.0 min to 28.0 min"),
+        (2, 60.0, 12, "; fits take 10 to 30: 8 to 10 more are 8.0 min to 10.0 min"),
+        (20, 60.0, 200, "; fits take 10 to 30: 0 to 10 more are 0 s to 10.0 min"),
+        (50, 60.0, 200, "; 150 more, at which it stops, are 2.5 h"),
+        (200, 60.0, 200, ""),
+    ],
+)
+def test_time_left_is_estimated(count, seconds, limit, text):
+    """Of evaluations that are usual, and then of those that are allowed."""
+    assert _run.left(count, seconds, limit) == text
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("way", ["chunked", "streamed"])
+def test_a_bar_changes_no_bit(way):
+    """Of a fit whose evaluations show how many chunks are done."""
+    data = synthetic("static_isotropic", frames=20, angles=2)
+    plain, shown = (
+        fit_mode("static_isotropic", data, way=way, chunk=50, bar=bar) for bar in (False, True)
+    )
+    assert plain.x.tobytes() == shown.x.tobytes()
 
 
 @pytest.mark.rest

@@ -12,10 +12,9 @@ from scipy.stats import norm, qmc
 
 from examples.surrogate import _enumerated
 from examples.surrogate._acquisition import improvement, information
-from examples.surrogate._data import SPREAD, WIDTH, parent_sets
+from examples.surrogate._data import SPREAD, WIDTH, parent_sets, tables
 from examples.surrogate._environment import environment
 from examples.surrogate._expert import A0, B0, scores
-from examples.surrogate._loop import tables
 from examples.surrogate._worlds import TERMS, Draws, drawn, mechanisms, regression
 
 

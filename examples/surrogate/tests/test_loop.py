@@ -1,15 +1,17 @@
 """The loop, its environment and the exact posterior over graphs."""
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
-from examples.surrogate import _enumerated, _loop
+from examples.surrogate import _data, _enumerated, _loop
 from examples.surrogate._environment import GRID, environment
 from examples.surrogate._expert import posterior, scores
 from examples.surrogate._loop import Plan, by_network, by_truth, regret, run
 from examples.surrogate._round import imagine, imagined
 from examples.surrogate._worlds import Draws
+from examples.surrogate.reader import Reader
 from examples.surrogate.tests._small import RUN
 
 SMALL = Plan(rounds=3, observed=6, answers=1, worlds=4, repeats=2)
@@ -72,19 +74,23 @@ def test_a_campaign_compiles_once_for_each_bucket():
     assert counts == [counts[0]] * 6
 
 
+READER = Reader(8, 1, 1, key=jax.random.key(0))
+
+
 @pytest.mark.rest
-def test_a_padded_round_is_the_round_at_exact_size():
+@pytest.mark.parametrize("model", [RUN.model(), READER], ids=["surrogate", "reader"])
+def test_a_padded_round_is_the_round_at_exact_size(model):
     """Worth of each intervention, of 3 variables in the program of 4."""
     models = environment(np.random.default_rng(3), 2, 3)
     campaign = _loop.Campaign.begin(models, SMALL)
     draws = SMALL.draws(0, 2, 3)
-    ours = by_network(RUN.model())(campaign, draws)
-    index, mask = _loop.tables(3)
+    ours = by_network(model)(campaign, draws)
+    index, mask = _data.tables(3)
     plain = eqx.filter_jit(imagine)
     for task in range(2):
         own = Draws(*(part[task] for part in vars(draws).values()))
         data = campaign.values[task], campaign.intervened[task]
-        found = plain(RUN.model(), *data, index, mask, campaign.target[task], own)
+        found = plain(model, *data, index, mask, campaign.target[task], own)
         for name in ("mean", "information", "improvement", "sure"):
             np.testing.assert_allclose(
                 getattr(ours, name)[task], getattr(found, name), rtol=1e-3, atol=1e-4

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from examples.surrogate import quality, regret
+from examples.surrogate._data import positions_of
 from examples.surrogate._environment import environment
-from examples.surrogate._trained import LoopRun, load, of_campaigns, truths
 from examples.surrogate.quality import Data, distance, edges_of, judged
 
 
@@ -16,7 +16,7 @@ def test_the_truth_has_no_fault_and_a_turned_edge_is_one():
     models = environment(np.random.default_rng(0), 4, 4)
     values = models.observed(np.random.default_rng(1), 8)
     data = Data(models, values, np.zeros(values.shape, bool))
-    belief = np.eye(8)[truths(models)]
+    belief = np.eye(8)[positions_of(models.parents)]
     edges = edges_of(belief)
     np.testing.assert_array_equal(edges, models.parents)
     assert judged(edges, data, belief) == quality.Quality(1.0, 0.0, 0.0, 0.0)
@@ -33,22 +33,3 @@ def test_an_interval_is_that_of_a_mean():
     error = 1.96 * values.std() / 20
     assert low == pytest.approx(values.mean() - error, abs=0.2 * error)
     assert high == pytest.approx(values.mean() + error, abs=0.2 * error)
-
-
-@pytest.mark.rest
-def test_batches_ask_for_each_variable_what_the_posterior_says():
-    """One target an example; the expert has the true set oftener than a guess."""
-    data = of_campaigns(np.random.default_rng(0), 40, 4, 36)
-    assert data.target.tolist() == [0, 1, 2, 3] * 10
-    np.testing.assert_array_equal(data.x[:, 0, :, 2].argmax(1), data.target)
-    np.testing.assert_allclose(data.expert.sum(1), 1, rtol=1e-5)
-    assert data.expert[np.arange(40), data.truth].mean() > 2 / 8
-
-
-@pytest.mark.rest
-def test_the_weights_that_are_kept_are_those_of_the_run():
-    """The shapes of its network."""
-    import jax
-
-    shapes = [jax.tree.map(np.shape, jax.tree.leaves(each)) for each in (load(), LoopRun().model())]
-    assert shapes[0] == shapes[1]

@@ -86,6 +86,8 @@ def plain_options(options: Options) -> Options:
         workers=None,
         auto=False,
         progress=False,
+        on_compile_error="raise",
+        on_memory_error="raise",
     )
 
 
@@ -117,7 +119,7 @@ def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
                 tuple(name for name, _ in options.chunk),
             )
         )
-    elif options.memory is not None:
+    elif options.memory is not None or options.on_memory_error == "chunk":
         changes.append(ProgramChange("memory"))
     if options.shard is not None:
         changes.append(ProgramChange("shard", tuple(name for name, _ in options.shard.axes)))

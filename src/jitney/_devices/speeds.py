@@ -33,6 +33,8 @@ _LABELS: Mapping[str, str] = {
     "fp16": "float16",
 }
 _DEFAULT = "tf32"
+_REFUSALS = ("UNIMPLEMENTED", "INVALID_ARGUMENT")
+"""How the message begins where a device does not have an operation of a type."""
 _PRODUCTS: Mapping[str, tuple[str, str | None]] = {
     "f64": ("float64", "highest"),
     "f32": ("float32", "highest"),
@@ -97,10 +99,10 @@ def device_of(speed: DeviceSpeed) -> object:
 
 def speeds() -> tuple[DeviceSpeed, ...]:
     """Measure one device of each kind of this process, of all of JAX's platforms."""
-    return tuple(_speed(device) for device in _one_of_each())
+    return tuple(speed_of(device, tuple(_PRODUCTS)) for device in _one_of_each())
 
 
-class _LocalDevice(Protocol):
+class LocalDevice(Protocol):
     """One of JAX's devices."""
 
     platform: str
@@ -109,34 +111,38 @@ class _LocalDevice(Protocol):
     def memory_stats(self) -> Mapping[str, int] | None: ...
 
 
-def _one_of_each() -> list[_LocalDevice]:
-    found: dict[tuple[str, str], _LocalDevice] = {}
+def _one_of_each() -> list[LocalDevice]:
+    found: dict[tuple[str, str], LocalDevice] = {}
     listed: list[object] = [*jax.local_devices()]
     # Where `jax_platforms` leaves the CPU out, JAX has none.
     with suppress(RuntimeError):
         listed += jax.local_devices(backend="cpu")
-    for device in cast("list[_LocalDevice]", listed):
+    for device in cast("list[LocalDevice]", listed):
         found.setdefault((device.platform, device.device_kind), device)
     return list(found.values())
 
 
-def _speed(device: _LocalDevice) -> DeviceSpeed:
+def speed_of(
+    device: LocalDevice,
+    types: Sequence[str],
+) -> DeviceSpeed:
+    """Measure a device, with the products of these types.
+
+    Raises:
+        jax.errors.JaxRuntimeError: The device failed, for another reason than the type.
+    """
     with jax.default_device(device):
-        products: dict[str, float] = {}
-        for name, (dtype, precision) in _PRODUCTS.items():
-            rate = _product_rate(dtype, precision)
-            if rate is not None:
-                products[name] = rate
+        rates = {name: _product_rate(*_PRODUCTS[name]) for name in types}
         return DeviceSpeed(
             str(device),
             device.device_kind,
             _bandwidth(device),
-            products,
+            {name: rate for name, rate in rates.items() if rate is not None},
             _latency(),
         )
 
 
-def _bandwidth(device: _LocalDevice) -> float:
+def _bandwidth(device: LocalDevice) -> float:
     size = _ON_CPU if device.platform == "cpu" else _ARRAY
     stats = device.memory_stats() or {}
     size = min(size, stats.get("bytes_limit", 8 * size) // 8)
@@ -164,8 +170,10 @@ def _product_rate(dtype: str, precision: str | None) -> float | None:
             x = jnp.ones((rows, rows), dtype)
             try:
                 seconds = _least_seconds(jax.jit(_multiply), x)
-            except jax.errors.JaxRuntimeError:
-                return None
+            except jax.errors.JaxRuntimeError as error:
+                if str(error).startswith(_REFUSALS):
+                    return None
+                raise
             if seconds >= _LONG or rows >= _MOST:
                 return 2 * rows**3 / seconds
             # As many rows as take that long, by the cube.

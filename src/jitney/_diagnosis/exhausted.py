@@ -13,10 +13,15 @@ from .._signature.options import Options
 _MARKS = ("RESOURCE_EXHAUSTED", "Out of memory")
 
 
+def is_exhausted(error: Exception) -> bool:
+    """Return whether an error is that of a device without memory."""
+    text = str(error)
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(mark in text for mark in _MARKS)
+
+
 def note_exhausted(error: Exception, where: Where, options: Options) -> None:
     """Add to an error of a call which option has it take less memory; nothing to other errors."""
-    text = str(error)
-    if not isinstance(error, jax.errors.JaxRuntimeError) or not any(m in text for m in _MARKS):
+    if not is_exhausted(error):
         return
     if options.memory is not None:
         do = f"a smaller budget than memory={options.memory!r} cuts an axis into smaller chunks"

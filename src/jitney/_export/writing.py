@@ -70,7 +70,16 @@ them.
 """
 
 _NO_SETTINGS: dict[str, object] = {name: getattr(Settings(), name) for name in OF_PROGRAMS}
-_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans", "settings")
+_OF_THE_PROCESS = (
+    "cache",
+    "max_compiles",
+    "trace errors",
+    "compile errors",
+    "memory errors",
+    "verify",
+    "debug_nans",
+    "settings",
+)
 """Lines of a plan that do not describe the program: caches on this machine, and what happens on
 errors.
 """
@@ -466,6 +475,8 @@ def _without_ways(
     changed = replace(
         options,
         on_trace_error="raise",
+        on_compile_error="raise",
+        on_memory_error="raise",
         verify=False,
         **{name: getattr(usual, name) for name in left},
     )

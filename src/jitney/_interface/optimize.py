@@ -78,6 +78,8 @@ def optimize(
     contracts: bool = True,
     runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
+    on_compile_error: Literal["raise", "eager"] = "raise",
+    on_memory_error: Literal["raise", "chunk", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Compiler | None = None,
     debug_nans: bool | None = None,
@@ -107,6 +109,8 @@ def optimize(
     contracts: bool = True,
     runtime_checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
+    on_compile_error: Literal["raise", "eager"] = "raise",
+    on_memory_error: Literal["raise", "chunk", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Compiler | None = None,
     debug_nans: bool | None = None,
@@ -169,6 +173,11 @@ def optimize(fn: object = None, /, **options: object) -> object:
             finds it, in `jitney.wait()`, or at the end of Python.
         on_trace_error: Reaction to a body that needs a concrete value: an error, or the same
             function un-jitted.
+        on_compile_error: Reaction to a program that XLA cannot compile: its error, or the same
+            function un-jitted from then on, with a warning.
+        on_memory_error: Reaction to a call that runs out of memory: its error, or the call once
+            more in smaller chunks, or un-jitted, with a warning. Calls then wait for their results,
+            as some devices report it only there.
         max_compiles: How many programs this function may compile, including those from the
             persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
             `CompileError`, `"eager:3"` runs new kinds of calls un-jitted.

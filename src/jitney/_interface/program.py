@@ -46,6 +46,7 @@ from .._program.held_numbers import Redirected
 from .._program.leaked_tracers import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
+from .._program.runners.fallback_calls import idle_options
 from .._program.tolerance import decide, with_policy
 from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
@@ -282,7 +283,7 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
             first_line = str(untraced).splitlines()[0]
             warnings.warn(
                 f"{first_line}\nIt runs un-jitted from now on, as"
-                f" `on_trace_error='eager'` asks.{_idle(core.options)}",
+                f" `on_trace_error='eager'` asks.{idle_options(core.options)}",
                 EagerWarning,
                 stacklevel=users_level(),
             )
@@ -804,19 +805,6 @@ class Program(Tools[R], Generic[P, R], metaclass=CompletedType):
     def _sender(self) -> Sender:
         """The function that `main_pickle` has pickle find by its name."""
         return self._sending_from_main().sender
-
-
-def _idle(options: Options) -> str:
-    """Return, for the warning, the options that have no effect on a function that runs
-    un-jitted.
-    """
-    names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
-    if options.shard is not None:
-        names.append("shard")
-    if not names:
-        return ""
-    listed = " and ".join(f"`{name}`" for name in names)
-    return f" There is no program for {listed} to act on."
 
 
 def is_call_of(fn: object, instance: object) -> bool:

@@ -171,6 +171,20 @@ class CompiledCalls(CallPlanner, ABC):
         """
 
     @abstractmethod
+    def ahead(self, arrays: Sequence[Array]) -> Compiled:
+        """Compile for these arrays or abstract values; a later call of that key finds the program
+        in JAX's cache.
+        """
+
+    @abstractmethod
+    def eagerly(self, *arrays: object) -> object:
+        """Run the same function without Jit; every other stage stays."""
+
+    @abstractmethod
+    def is_tracing(self) -> bool:
+        """Return whether the call that this thread runs has traced."""
+
+    @abstractmethod
     def land(self) -> bool:
         """Release the threads that waited for traces of this call, and return whether this thread
         had traced.

@@ -50,7 +50,7 @@ from .._host.switches import SETTINGS
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
-from .._signature.options import Options, is_measured, tolerance_of
+from .._signature.options import Options, falls_back, is_measured, tolerance_of
 from .._stages import Jit, Place
 from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
@@ -74,6 +74,7 @@ from .held_numbers import Redirected, attempt, numbers_in
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
+from .runners.fallback_calls import FallbackCalls
 from .runners.padded_calls import PaddedCalls, warn_refusal
 from .runners.sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .runners.width_calls import WidthCalls
@@ -185,6 +186,9 @@ class Specialization(CompiledCalls):
         self.widths: WidthCalls | None = None
         if is_measured(core.options.chunk) and not self.request.nested:
             self.widths = WidthCalls(self)
+        self.fallback: FallbackCalls | None = None
+        if falls_back(core.options) and not self.request.nested:
+            self.fallback = FallbackCalls(self)
         self.auto: AutoCalls | None = None
         if self.options.auto and not self.request.nested and obstacle(self.options) is None:
             self.auto = AutoCalls(self)
@@ -363,6 +367,8 @@ class Specialization(CompiledCalls):
             run = self.widths.runner()
         elif self.workers is not None:
             run = self.workers.runner()
+        elif self.fallback is not None:
+            run = self.fallback.runner()
         else:
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
@@ -660,6 +666,11 @@ class Specialization(CompiledCalls):
             choices.differ = True
             raise Redirected
         choices.held_at[key] = held
+
+    def is_tracing(self) -> bool:
+        me = threading.get_ident()
+        with self._lock:
+            return any(flight.thread == me for flight in self.flights.values())
 
     def land(self) -> bool:
         """Release the threads that waited for traces of this call, and return whether this thread

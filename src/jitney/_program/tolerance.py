@@ -269,6 +269,8 @@ def report_on(
         mesh=None,
         accumulate=False,
         on_trace_error="raise",
+        on_compile_error="raise",
+        on_memory_error="raise",
         debug_nans=False,
     )
     plain_core = REGISTRY.core(core.fn(), options, core.namespace)

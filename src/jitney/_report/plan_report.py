@@ -230,6 +230,7 @@ def report(
             *_serialized_line(core, entry, arrays),
             *_workers_line(entry, arrays),
             *_auto_line(entry, arrays),
+            *_fallback_lines(entry, arrays),
         ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(
@@ -741,6 +742,13 @@ def _auto_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]
         return [PlanLine("auto", *entry.auto.describe(arrays))]
     why = obstacle(entry.options)
     return [PlanLine("auto", taken=False, why=why or "under an outer trace: all at once")]
+
+
+def _fallback_lines(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:
+    """Return how calls run that XLA could not compile or run, if options ask for it."""
+    if entry.fallback is None:
+        return []
+    return [PlanLine(name, taken=True, why=why) for name, why in entry.fallback.describe(arrays)]
 
 
 def _verify_line(

@@ -146,6 +146,8 @@ def cache_obstacle(body: CallPlanner) -> str | None:
         "accumulate": options.accumulate,
         "JITNEY_DISABLE": options.disabled is not None,
         'on_trace_error="eager"': options.on_trace_error == "eager",
+        "on_compile_error": options.on_compile_error != "raise",
+        "on_memory_error": options.on_memory_error != "raise",
     }
     named = [name for name, is_given in given.items() if is_given]
     return f"programs with `{named[0]}` are not cached yet" if named else None

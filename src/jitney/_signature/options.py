@@ -144,6 +144,8 @@ class Options:
     contracts: bool = True
     runtime_checks: str = "now"
     on_trace_error: str = "raise"
+    on_compile_error: str = "raise"
+    on_memory_error: str = "raise"
     max_compiles: CompileLimit | None = None
     compiler: str | CompilerOptions | None = None
     debug_nans: bool | None = None
@@ -337,6 +339,23 @@ _CONTRADICTIONS = (
         "keep one of the two.",
     ),
     _Contradiction(
+        lambda o: (
+            falls_back(o)
+            and _first_given(
+                {
+                    "pad": o.pad,
+                    "shard": o.shard is not None,
+                    "workers": o.workers,
+                    'chunk="fast"': is_measured(o.chunk),
+                    'precision="auto:..."': tolerance_of(o.precision) is not None,
+                }
+            )
+        ),
+        "`on_compile_error` or `on_memory_error` and `{}` together are not supported yet.",
+        "A call is repeated where it is one program, on one device.",
+        "keep one of the two.",
+    ),
+    _Contradiction(
         lambda o: o.progress and not o.chunk and o.memory is None,
         "progress=True has no chunks to count.",
         "A bar shows how many chunks of a call are done.",
@@ -369,6 +388,11 @@ _CONTRADICTIONS = (
         "name it in one of the two options.",
     ),
 )
+
+
+def falls_back(options: Options) -> bool:
+    """Return whether a call that XLA cannot compile or run is repeated another way."""
+    return (options.on_compile_error, options.on_memory_error) != ("raise", "raise")
 
 
 def _cuts_rows(options: Options) -> bool:
@@ -416,6 +440,15 @@ def read_options(where: Where | str, raw: Mapping[str, object]) -> Options:
         ),
         on_trace_error=_choice(
             where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")
+        ),
+        on_compile_error=_choice(
+            where, "on_compile_error", raw.get("on_compile_error", "raise"), ("raise", "eager")
+        ),
+        on_memory_error=_choice(
+            where,
+            "on_memory_error",
+            raw.get("on_memory_error", "raise"),
+            ("raise", "chunk", "eager"),
         ),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
         compiler=read_compiler(where, raw.get("compiler")),

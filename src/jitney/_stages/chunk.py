@@ -88,7 +88,8 @@ class Cut:
         ways = f", {back} of them from its end" if back else ""
         done = (
             f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a"
-            f" time{self._describe_counting(self.passes)}{self._describe_memory(self.passes)}"
+            f" time{self._describe_counting(self.passes)}{self._describe_loops(self.passes)}"
+            f"{self._describe_memory(self.passes)}"
         )
         if self.devices is None:
             return done
@@ -113,14 +114,27 @@ class Cut:
             " so twice as a rule"
         )
 
+    def _describe_loops(self, passes: _axes.Passes) -> str:
+        """Describe the loops that take passes in each iteration."""
+        line = ""
+        for node in passes.at_once:
+            loop = passes.loop(node)
+            if loop is not None:
+                line += (
+                    f"; `{public_name(node.op.name)}` at {node.op.place} takes {loop.turns} in each"
+                    " iteration"
+                )
+        return line
+
     def _describe_memory(self, passes: _axes.Passes) -> str:
         """Describe the memory that is needed in addition to one chunk."""
         line = ""
-        if passes.at_once:
+        held = passes.held_bytes(self.size)
+        if passes.at_once and (held or len(passes.loops) < len(passes.at_once)):
             operations = [node.op for node in passes.at_once]
             names = [f"`{public_name(op.name)}` at {op.place}" for op in operations if op.place]
             whole = ", ".join(dict.fromkeys(names)) or "what looks at all of it"
-            line = f"; {text(passes.held_bytes(self.size))} are there as a whole, for {whole}"
+            line = f"; {text(held)} are there as a whole, for {whole}"
         chunks = -(-self.size // self.width)
         carried = passes.kept_bytes(chunks)
         if carried:
@@ -374,7 +388,12 @@ class Chunk(Stage):
                 program = _axes.trace(fn, self.avals, ranges, {SYMBOL: self.size})
                 _axes.demand_no_tracers(program.jaxpr)
                 passes = _axes.plan_passes(
-                    program.jaxpr, SYMBOL, ranges, program.numbers, in_memory=in_memory
+                    program.jaxpr,
+                    SYMBOL,
+                    ranges,
+                    program.numbers,
+                    in_memory=in_memory,
+                    may_iterate=in_memory and self._may_iterate,
                 )
             if self.derived:
                 passes.demand_no_callbacks()
@@ -414,6 +433,13 @@ class Chunk(Stage):
                 ),
             ) from _cause_of(refusal)
         return passes
+
+    @property
+    def _may_iterate(self) -> bool:
+        """Whether loops may take passes over the data in each iteration: on one device, and where
+        nothing is differentiated or proven to be a sum.
+        """
+        return self.devices is None and not self.derived and not self.summed
 
     def _without(self, whole: int | None) -> str:
         """Ways around a cut, as parts of the fix.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .verification import Verification as Verification
     from .verification import VerifiedRunner as VerifiedRunner
     from .verification import forecast as forecast
+    from .verification import tells as tells
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -19,5 +20,6 @@ else:
             "Verification": "verification",
             "VerifiedRunner": "verification",
             "forecast": "verification",
+            "tells": "verification",
         },
     )

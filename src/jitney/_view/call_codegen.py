@@ -35,7 +35,7 @@ from .._values.mutable_objects import can_change
 from .._values.static_values import Opaque, is_constant
 from .._values.strict_keys import strict_key
 from .fitting import WHOLE
-from .nodes import FIELDS, children, fields_of, is_leaf
+from .nodes import FIELDS, fields_of, is_leaf, level
 from .taken_apart import TakenApart
 from .view import is_array
 
@@ -418,12 +418,13 @@ def _has_all_fields(module: eqx.Module) -> bool:
 
 
 def _is_in_order(node: tuple[object, ...]) -> bool:
-    """Return whether JAX flattens a tuple of this class item by item, in order. Items that are the
-    same object leave this undecided.
-    """
+    """Return whether JAX flattens a tuple of this class item by item, in order."""
     if type(node) is tuple:
         return True
-    parts = [*map(id, node)]
-    if len(set(parts)) < len(parts):
+    # Items may be the same object, such as None, so others take their places.
+    held, structure = level(node)
+    items = [object() for _ in held]
+    twin = tree_unflatten(structure, items)
+    if type(twin) is not type(node) or len(twin) != len(items):
         return False
-    return [*map(id, children(node))] == parts
+    return all(map(is_, twin, items))

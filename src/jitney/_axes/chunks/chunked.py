@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,12 +31,12 @@ from ..rules import RULES
 from ..typed_jax import jnp, lax
 from .counting import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
 from .cut_axis import carrier_of, is_along
+from .loop_passes import run_loop
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
 from .over_devices import Devices
 from .partial_results import PartialResults
 from .passes import Pass, Passes
 
-T = TypeVar("T")
 States = list[State]
 """The carried values of each node with a state, in the order of the nodes."""
 StoredCarries = dict[int, list[jax.Array]]
@@ -75,6 +75,10 @@ class KnownValues:
         return values
 
 
+RunInside = Callable[["Chunked", Passes, Sequence[jax.Array]], list[jax.Array]]
+"""Runs a plan on whole arguments, as part of an evaluation."""
+
+
 class Chunked:
     """Evaluator of the passes of one program.
 
@@ -86,6 +90,8 @@ class Chunked:
         is_spread: Whether XLA's partitioner shards other axes.
         is_differentiated: Whether JAX differentiates through the evaluation, so that arrays must
             not be moved as bits, which have no derivative.
+        run_inside: Runs the plan of an iteration of a loop on whole arguments, beside this
+            evaluator; None if the plan has no loop that takes passes in each iteration.
     """
 
     def __init__(
@@ -96,7 +102,9 @@ class Chunked:
         *,
         is_spread: bool = False,
         is_differentiated: bool = False,
+        run_inside: RunInside | None = None,
     ):
+        self.run_inside = run_inside
         self.passes = passes
         self.size = size
         self.devices = devices
@@ -121,10 +129,13 @@ class Chunked:
         apart = self._walk(1, 1, 0)
         for node in nodes:
             walk = apart
-            if has_axis(node, self.passes.streamed):
+            loop = self.passes.loop(node)
+            if loop is None and has_axis(node, self.passes.streamed):
                 walk = self._walk(int(self.size), int(self.size))
             values = known.read(node.reads)
-            if node.token is None or self.devices is None:
+            if loop is not None:
+                out = run_loop(node.op, loop, values, self._run_inside)
+            elif node.token is None or self.devices is None:
                 out = walk.make(node.op, values)
             else:
                 out = self._evaluate_on_first_device(
@@ -134,6 +145,12 @@ class Chunked:
                     values,
                 )
             known.values.update(zip(node.makes, out, strict=True))
+
+    def _run_inside(self, passes: Passes, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+        """Run a plan on whole arguments, inside of a loop."""
+        if self.run_inside is None:
+            raise AssertionError("a loop with passes, and no length of a chunk")
+        return self.run_inside(self, passes, arrays)
 
     def _evaluate_on_first_device(
         self,
@@ -288,11 +305,11 @@ class Chunked:
     def results(
         self,
         known: KnownValues,
-        emitted: Mapping[int, T],
-    ) -> list[jax.Array | T]:
+        emitted: Mapping[int, Any],
+    ) -> list[jax.Array]:
         """The results of the program; `emitted` has those with the axis, by position."""
         self.settle(self.passes.after, known)
-        results: list[jax.Array | T] = []
+        results: list[jax.Array] = []
         for i, ref in enumerate(self.passes.flat.gives):
             results.append(emitted[i] if i in emitted else known.read([ref])[0])
         return results

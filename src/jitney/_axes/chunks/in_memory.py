@@ -24,6 +24,7 @@ from .chunked import (
     Chunked,
     FromChunks,
     KnownValues,
+    RunInside,
     States,
     StoredCarries,
     Taken,
@@ -54,7 +55,7 @@ def run_chunked(
         devices: The devices that the axis is sharded over, if it is.
         progress: Name of the bar that shows how many chunks are done; None for none.
     """
-    work = Chunked(passes, size, devices)
+    work = Chunked(passes, size, devices, run_inside=_inside(chunk))
     if progress is not None:
         # Passes that count iterations are repeated as often as they need.
         counted = sum(not turn.counts for turn in passes.passes)
@@ -66,6 +67,21 @@ def run_chunked(
             size,
             chunk,
         )
+
+
+def _inside(chunk: int) -> RunInside:
+    """The evaluation of an iteration of a loop, in chunks of its own."""
+
+    def run(
+        outer: Chunked,
+        passes: Passes,
+        arrays: Sequence[jax.Array],
+    ) -> list[jax.Array]:
+        size = int(outer.size)
+        work = Chunked(passes, size, is_spread=outer.is_spread, run_inside=run)
+        return _scan_chunks(work, arrays, size, min(size, chunk))
+
+    return run
 
 
 def run_chunked_differentiable(

@@ -23,7 +23,7 @@ from ..._jax.programs.evaluation import (
     numbers_of,
     without_calls,
 )
-from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr
+from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr, solve_operands
 from ..._jax.programs.jaxprs import inside as equations_inside
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn, NumPyArray
 from ..callbacks import check_effects, is_ordered
@@ -136,8 +136,8 @@ def flatten(
         return inlined_program(eqn)
 
     def is_torn(eqn: JaxprEqn) -> bool:
-        """Return whether a branch uses the axis in a way that has no partial results, so that the
-        use has to be hoisted out of the `cond`.
+        """Return whether a branch or a solve uses the axis in a way that has no partial results, so
+        that the use has to be taken out of it.
         """
         op = Op(eqn, ranges)
         if not mentions(op) or any(map(is_number, equations_inside(eqn))):
@@ -175,6 +175,15 @@ def flatten(
         # An identity on values; shardings are decided outside of this program.
         if eqn.primitive.name == "reshard":
             return reads
+        if eqn.primitive.name == "custom_linear_solve" and is_torn(eqn):
+            return without_calls(
+                eqn.params["jaxprs"].solve,
+                solve_operands(eqn, reads),
+                results,
+                inside,
+                constant=as_const,
+                seen_at=CallStack((*within.calls, eqn), within.start),
+            )
         loop = counted(eqn, within)
         if loop is not None:
             turns = count(loop, reads, within)

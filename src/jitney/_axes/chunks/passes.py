@@ -7,10 +7,11 @@ sharded over devices, `over_devices.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from ..._jax.programs.evaluation import Const
+from ..._jax.programs.evaluation import Const, numbers_of
 from ..._jax.programs.primitives import public_name
 from ..dims import evaluate, size_per_element
 from ..interpreter import Numbers, Op, ragged_axes
@@ -78,6 +79,8 @@ class Passes:
         numbers: Values that Python computes from the size, by variables of the program.
         at_once: Nodes that run at once, on whole operands.
         held: Values that are materialised for these, arguments aside.
+        loops: Those of them that are loops with passes in each iteration, by the number of their
+            first result.
     """
 
     flat: NumberedProgram
@@ -89,12 +92,25 @@ class Passes:
     numbers: Numbers = field(default_factory=dict, repr=False)
     at_once: tuple[Node, ...] = ()
     held: frozenset[int] = frozenset()
+    loops: Mapping[int, LoopPasses] = field(default_factory=dict[int, "LoopPasses"])
+
+    def loop(self, node: Node) -> LoopPasses | None:
+        """The plan of a loop with passes in each iteration; None for another node."""
+        return self.loops.get(node.makes[0]) if node.makes else None
 
     def held_bytes(self, size: int) -> int:
         """Bytes of the materialised values, for an axis of the given size."""
+        own = self._whole_bytes(self.held, size)
+        return own + sum(loop.held_bytes(size) for loop in self.loops.values())
+
+    def emitted_bytes(self, size: int) -> int:
+        """Bytes of the results that have the axis, for an axis of the given size."""
+        return self._whole_bytes(self.streamed.intersection(numbers_of(self.flat.gives)), size)
+
+    def _whole_bytes(self, numbers: Iterable[int], size: int) -> int:
         at = {self.symbol: size}
         total = 0
-        for n in self.held:
+        for n in numbers:
             shape = [evaluate(dim, at) for dim in self.flat.dims[n]]
             total += math.prod(shape) * self.flat.dtypes[n].itemsize
         return total
@@ -103,7 +119,8 @@ class Passes:
         """Bytes of the carries that are stored at the boundaries of that many chunks."""
         keys = {key for work in self.passes for key in work.keeps}
         stored = [node for node in self.flat.nodes if not keys.isdisjoint(node.makes[:1])]
-        return chunks * sum(map(_carried_bytes, stored))
+        inside = [plan.kept_bytes(chunks) for loop in self.loops.values() for plan in loop.plans]
+        return chunks * sum(map(_carried_bytes, stored)) + max(inside, default=0)
 
     def carried_bytes(self) -> int:
         """Bytes of the state that is carried through the pass that carries most."""
@@ -164,11 +181,44 @@ class Passes:
         return ref
 
 
+@dataclass(frozen=True)
+class LoopPasses:
+    """The plan of a loop whose iterations take passes of their own over the data: see
+    `loop_passes.py`.
+
+    Args:
+        body: The passes of an iteration.
+        condition: Those of the condition of a `while`; None for a `scan`.
+    """
+
+    body: Passes
+    condition: Passes | None = None
+
+    @property
+    def plans(self) -> tuple[Passes, ...]:
+        """The plans of its programs."""
+        return (self.body,) if self.condition is None else (self.body, self.condition)
+
+    @property
+    def turns(self) -> int:
+        """The passes over the data in each iteration."""
+        return sum(len(plan.passes) for plan in self.plans)
+
+    def held_bytes(self, size: int) -> int:
+        """Bytes of what has the axis and is there as a whole in an iteration, its operands aside:
+        the next carry, and materialised values.
+        """
+        held = max(plan.held_bytes(size) for plan in self.plans)
+        return held + self.body.emitted_bytes(size)
+
+
 def bytes_per_element(passes: Passes) -> int:
     """Upper bound of the bytes per element of the axis, in the pass that takes most, if no two
     values shared memory.
     """
     in_passes = [sum(map(_bytes, work.nodes)) for work in passes.passes]
+    for loop in passes.loops.values():
+        in_passes += map(bytes_per_element, loop.plans)
 
     # Arguments count 8 bytes an element, whatever their dtype.
     cut = [passes.flat.dims[n] for n in passes.flat.takes if n in passes.streamed]

@@ -22,7 +22,7 @@ An operation without a chunked form runs at once, on whole operands, if its rule
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -50,6 +50,7 @@ from .cut_axis import (
     refusal,
     uses_along,
 )
+from .loop_passes import plan_loop
 from .materialised import Materialised
 from .numbered import (
     Node,
@@ -59,8 +60,8 @@ from .numbered import (
     has_axis,
     is_accumulated,
 )
-from .partial_results import find_partials, find_turns, is_over_another
-from .passes import Pass, Passes
+from .partial_results import PartialResults, find_partials, find_turns, is_over_another
+from .passes import LoopPasses, Pass, Passes
 
 
 def plan_passes(
@@ -70,6 +71,7 @@ def plan_passes(
     numbers: Numbers | None = None,
     *,
     in_memory: bool = True,
+    may_iterate: bool = False,
 ) -> Passes:
     """Plan the passes of a program over the axis of a symbol.
 
@@ -79,6 +81,8 @@ def plan_passes(
         ranges: Symbol -> the least and the largest size it stands for.
         numbers: Values that Python computes from the size, by variables of the program.
         in_memory: Whether the arguments are in memory as a whole.
+        may_iterate: Whether loops may take passes of their own in each iteration. What they make is
+            no sum of terms, and is not differentiated.
 
     Raises:
         Refused: An operation looks along the axis in a way that cannot be cut.
@@ -86,7 +90,19 @@ def plan_passes(
     # Dead code goes first, so that no operation is refused whose result nobody reads.
     flat = flatten(jaxpr, ranges, numbers or {})
     wanted = _live_values(flat)
-    flat = replace(flat, nodes=tuple(_with_uses(flat, wanted)))
+    loops: dict[int, LoopPasses] = {}
+
+    def plan_inside(program: object) -> Passes:
+        return plan_passes(
+            program,
+            symbol,
+            ranges,
+            numbers,
+            may_iterate=True,
+        )
+
+    iterating = _Iterating(plan_inside, loops) if may_iterate else None
+    flat = replace(flat, nodes=tuple(_with_uses(flat, wanted, iterating)))
 
     counts_turns = any(node.counts for node in flat.nodes)
 
@@ -107,6 +123,7 @@ def plan_passes(
                 streamed,
                 back,
                 held,
+                loops,
             )
             _check_callbacks(node, streamed, wanted)
 
@@ -155,7 +172,7 @@ def plan_passes(
         level,
     )
     at_once = tuple(node for node in flat.nodes if held.is_at_once(node))
-    whole = frozenset(held.made | held.spread | held.collected.keys())
+    whole = frozenset(streamed & (held.made | held.spread | held.collected.keys()))
     return Passes(
         flat,
         symbol,
@@ -166,6 +183,7 @@ def plan_passes(
         numbers or {},
         at_once,
         whole,
+        loops,
     )
 
 
@@ -252,6 +270,7 @@ def _assign_levels(
     streamed: set[int],
     back: _Directions,
     held: Materialised,
+    loops: Mapping[int, LoopPasses],
 ) -> None:
     """Assign levels to a node's results, add those that are streamed to `streamed`, and note the
     direction that they need.
@@ -259,6 +278,15 @@ def _assign_levels(
     op = node.op
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
+    if not loops.keys().isdisjoint(node.makes[:1]):
+        _hold_operands(
+            node,
+            flat,
+            level,
+            streamed,
+            held,
+        )
+        return
     along = bool(node.uses) or any(ref in streamed for ref in node.numbers)
     uses = node.uses if node.parts is None else ()
 
@@ -372,8 +400,7 @@ def _do_at_once(
     """Assign levels to the results of a node that runs at once, on whole operands.
 
     Raises:
-        Refused: Its rule does not allow that, or it calls back, or it reads a value that is made
-            per chunk without having the axis.
+        Refused: Its rule does not allow that, or its operands cannot be materialised.
     """
     op = node.op
     rule = RULES.get(op.name)
@@ -381,6 +408,28 @@ def _do_at_once(
     if rule is None or refused is not None or (odd is None and not rule.at_once):
         reason = refused or uses[0]
         raise Refused(reason.place, describe_use(op, reason))
+    _hold_operands(
+        node,
+        flat,
+        level,
+        streamed,
+        held,
+    )
+
+
+def _hold_operands(
+    node: Node,
+    flat: NumberedProgram,
+    level: dict[int, int],
+    streamed: set[int],
+    held: Materialised,
+) -> None:
+    """Materialise what a node reads, and assign levels to its results.
+
+    Raises:
+        Refused: It calls back, or it reads a value that is made per chunk without having the axis.
+    """
+    op = node.op
     read = [n for n in node.numbers if n in streamed]
     if node.token is not None:
         raise refusal(op, "calls back beside what is done at once")
@@ -430,7 +479,35 @@ _MOVES = (
 )
 
 
-def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
+@dataclass(frozen=True)
+class _Iterating:
+    """How loops get passes of their own in each iteration.
+
+    Args:
+        plan: Plans the passes of a body.
+        loops: Such loops so far, by the number of their first result; filled in while planning.
+    """
+
+    plan: Callable[[object], Passes]
+    loops: dict[int, LoopPasses]
+
+    def takes(self, node: Node) -> bool:
+        """Return whether a loop is one of them.
+
+        Raises:
+            Refused: It would be, but its body cannot be cut.
+        """
+        loop = plan_loop(node.op, self.plan)
+        if loop is not None:
+            self.loops[node.makes[0]] = loop
+        return loop is not None
+
+
+def _with_uses(
+    flat: NumberedProgram,
+    wanted: set[int],
+    iterating: _Iterating | None,
+) -> Iterator[Node]:
     """Yield the nodes with their uses of the axis, and with the partial results of a loop, branch
     or solve over another axis.
     """
@@ -449,7 +526,12 @@ def _with_uses(flat: NumberedProgram, wanted: set[int]) -> Iterator[Node]:
             yield _counting(node, given)
         elif is_over_another(node.op):
             uses = checked_uses(node.op)
-            parts = find_partials(node.op, given) if uses else None
+            parts: PartialResults | None = None
+            try:
+                parts = find_partials(node.op, given) if uses else None
+            except Refused:
+                if iterating is None or not iterating.takes(node):
+                    raise
             yield replace(node, uses=uses, parts=parts)
         else:
             yield replace(node, uses=tuple(uses_along(node.op)))

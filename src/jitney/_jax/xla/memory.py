@@ -66,10 +66,23 @@ def compiled_bytes(
     return counted_bytes(jitted.lower(*avals).compile())
 
 
-def counted_bytes(compiled: Any) -> int:
+@dataclass(frozen=True)
+class MemoryUsage:
+    """Bytes that a compiled program takes on one device, as the compiler counts them."""
+
+    temporaries: int
+    arguments: int
+
+
+def memory_usage(compiled: jax.stages.Compiled) -> MemoryUsage:
+    usage: Any = compiled.memory_analysis()
+    return MemoryUsage(int(usage.temp_size_in_bytes), int(usage.argument_size_in_bytes))
+
+
+def counted_bytes(compiled: jax.stages.Compiled) -> int:
     """Return the bytes of temporaries and arguments of a compiled program."""
-    usage = compiled.memory_analysis()
-    return int(usage.temp_size_in_bytes) + int(usage.argument_size_in_bytes)
+    usage = memory_usage(compiled)
+    return usage.temporaries + usage.arguments
 
 
 def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:

@@ -20,6 +20,8 @@ def obstacle(options: Options) -> str | None:
         'runtime_checks="later"': options.runtime_checks == "later",
         "jitney.accumulate": options.accumulate,
         "progress": options.progress,
+        "on_compile_error": options.on_compile_error != "raise",
+        "on_memory_error": options.on_memory_error != "raise",
         "JITNEY_DISABLE": options.disabled is not None,
     }
     named = next((name for name, is_given in given.items() if is_given), None)

@@ -1,0 +1,151 @@
+"""Loops over something else than the cut axis whose iterations read what is put together over all
+of it: a solver's sums of squares, say. Each iteration takes passes of its own over the data.
+
+    while k < 10:                      while k < 10:
+        x = x - sum(f(x, t[n]))            for each chunk of t:  s = s + sum(f(x, chunk))
+                                           x = x - s
+
+The body of the loop is planned and run as a program is. The loop itself runs at once, outside of
+chunks (`materialised.py`): its operands are there as a whole, and so is what has the axis in its
+carry. All else that an iteration makes along the axis is made chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+
+from ..._jax.programs.jaxprs import open_jaxpr, scan_parts, while_parts
+from ..._jax.programs.primitives import public_name
+from ..dims import Dim
+from ..interpreter import Op, ragged_axes, shape_of
+from ..refusal import Refused
+from ..rules.control import restore_weak_types
+from ..typed_jax import jnp, lax
+from .passes import LoopPasses, Passes
+
+Values = list[jax.Array]
+
+
+def plan_loop(
+    op: Op,
+    plan: Callable[[object], Passes],
+) -> LoopPasses | None:
+    """Plan the passes of each iteration of a loop; None if it is no such loop.
+
+    Args:
+        op: A loop, branch or solve over another axis.
+        plan: Plans the passes of a program whose arguments are there as a whole.
+
+    Raises:
+        Refused: The body or the condition cannot be cut.
+    """
+    if op.eqn.effects:
+        return None
+    try:
+        if op.name == "scan":
+            return LoopPasses(plan(op.params["jaxpr"]))
+        if op.name != "while":
+            return None
+        if ragged_axes(_predicate_dims(op)):
+            return None
+        return LoopPasses(
+            plan(op.params["body_jaxpr"]),
+            plan(op.params["cond_jaxpr"]),
+        )
+    except Refused as refused:
+        what = f"{refused.what}, inside `{public_name(op.name)}`"
+        raise Refused(refused.place or op.place, what) from refused
+
+
+def run_loop(
+    op: Op,
+    loop: LoopPasses,
+    operands: Values,
+    run: Callable[[Passes, Sequence[jax.Array]], Values],
+) -> Values:
+    """Evaluate a loop on whole operands, with passes over chunks in each iteration.
+
+    Args:
+        op: The loop.
+        loop: The plans of its body and of its condition.
+        operands: Its operands.
+        run: Runs a plan on whole arguments.
+    """
+    if loop.condition is None:
+        return _scan(op, loop, operands, run)
+    return _while(
+        op,
+        loop,
+        loop.condition,
+        operands,
+        run,
+    )
+
+
+def _predicate_dims(op: Op) -> tuple[Dim, ...]:
+    """The shape of the condition of a `while`: one for each element of the batch under `vmap`."""
+    condition, _ = open_jaxpr(op.params["cond_jaxpr"])
+    return shape_of(condition.outvars[0])
+
+
+def _scan(
+    op: Op,
+    loop: LoopPasses,
+    operands: Values,
+    run: Callable[[Passes, Sequence[jax.Array]], Values],
+) -> Values:
+    constants, start, xs = scan_parts(op.eqn, operands)
+    start = [jnp.asarray(x) for x in start]
+
+    def turn(held: Values, x: Values) -> tuple[Values, Values]:
+        out = run(loop.body, [*constants, *held, *x])
+        new, ys = out[: len(held)], out[len(held) :]
+        return restore_weak_types(new, held), [jnp.asarray(y) for y in ys]
+
+    carry, ys = lax.scan(
+        turn,
+        start,
+        xs,
+        length=op.params["length"],
+        reverse=op.params["reverse"],
+    )
+    return [*carry, *ys]
+
+
+def _while(
+    op: Op,
+    loop: LoopPasses,
+    condition: Passes,
+    operands: Values,
+    run: Callable[[Passes, Sequence[jax.Array]], Values],
+) -> Values:
+    of_condition, of_body, start = while_parts(op.eqn, operands)
+    dims = range(len(_predicate_dims(op)))
+
+    def predicate(carry: Values) -> jax.Array:
+        (goes_on,) = run(condition, [*of_condition, *carry])
+        return goes_on
+
+    def more(carry: Values) -> jax.Array:
+        return jnp.any(predicate(carry))
+
+    def turn(carry: Values) -> Values:
+        results = run(loop.body, [*of_body, *carry])
+        new = restore_weak_types(results, carry)
+        if not dims:
+            return new
+
+        # Under `vmap` elements that are finished keep their carry while others go on.
+        going = predicate(carry)
+        return [
+            lax.select(lax.broadcast_in_dim(going, a.shape, dims), a, b)
+            for a, b in zip(new, carry, strict=True)
+        ]
+
+    return lax.while_loop(
+        more,
+        turn,
+        [jnp.asarray(x) for x in start],
+    )
