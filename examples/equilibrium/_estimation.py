@@ -270,6 +270,7 @@ class Chains:
         diverged: Which draws came from a trajectory that left the posterior.
         rhat: By name, the potential scale reduction, near 1 where chains agree.
         ess: By name, how many independent draws would be as good.
+        priors: By name.
     """
 
     values: dict[str, np.ndarray]
@@ -277,6 +278,15 @@ class Chains:
     diverged: np.ndarray
     rhat: dict[str, float]
     ess: dict[str, float]
+    priors: dict[str, Prior]
+
+    def draw(self, path: str | Path) -> None:
+        """Save a picture as a PNG: the chains of each parameter over time, where they diverged, and
+        their distributions over the prior.
+        """
+        from ._picture import draw_chains  # matplotlib, which estimation alone need not wait for
+
+        draw_chains(self, Path(path))
 
 
 def sample(
@@ -405,7 +415,8 @@ class _Sampler:
             {name: float(judge(each)) if many else float("nan") for name, each in kept.items()}
             for judge in (judges.potential_scale_reduction, judges.effective_sample_size)
         )
-        return Chains(kept, density, diverged, rhat, ess)
+        priors = dict(self.posterior.priors)
+        return Chains(kept, density, diverged, rhat, ess, priors)
 
 
 @lru_cache(maxsize=8)

@@ -2,11 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import matplotlib.image
 import numpy as np
 import pytest
 import scipy.stats
 
 from examples.equilibrium import (
+    Chains,
     Model,
     ModelError,
     NoMode,
@@ -140,6 +142,22 @@ def test_chains_have_the_moments_of_quadrature_and_go_on_where_they_were_interru
         np.testing.assert_array_equal(again.values[name], whole.values[name])
     with pytest.raises(ModelError, match="is of another run"):
         sample(mode, 480, **sizes, seed=1, folder=tmp_path)
+
+
+@pytest.mark.rest
+def test_a_picture_of_chains_is_written(tmp_path):
+    """With a panel for each parameter, one of which diverged."""
+    rng = np.random.default_rng(0)
+    values = {"mu": rng.normal(2.0, 0.1, (3, 60)), "sd": rng.gamma(9.0, 0.06, (3, 60))}
+    away = np.zeros((3, 60), bool)
+    away[1, 7] = True
+    judged = {"mu": 1.0, "sd": float("nan")}
+    found = Chains(values, np.zeros((3, 60)), away, judged, judged, {"mu": MU, "sd": SD})
+    found.draw(tmp_path / "pictures" / "chains.png")
+    picture = matplotlib.image.imread(tmp_path / "pictures" / "chains.png")
+    assert picture.shape[0] > 500
+    assert picture.shape[1] > 1000
+    assert np.ptp(picture[..., :3]) > 0.5
 
 
 @pytest.mark.rest
