@@ -45,7 +45,7 @@ class Constraint:
     name: str = "constraint"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bounded(Path):
     """A path, and at which dates the constraint binds."""
 

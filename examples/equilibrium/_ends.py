@@ -102,7 +102,7 @@ def warn_unless_settled(
     moving = None if other is None else _moving(steady, other)
     if error is not None and error <= SETTLED and moving is None:
         return
-    ends = f"at {_where(steady)}" if terminal == "steady" else "on the linear policy"
+    ends = f"at {steady.kind}" if terminal == "steady" else "on the linear policy"
     wrong = (
         "with twice the dates none was found"
         if error is None
@@ -116,17 +116,13 @@ def warn_unless_settled(
     warnings.warn(
         message(
             f"{steady.model.name}, path",
-            f"at the last date it is {left:.2g} off {_where(steady)}.",
+            f"at the last date it is {left:.2g} off {steady.kind}.",
             f"A path ends {ends}, which is right only near it: {wrong}.",
             _remedy(steady, terminal),
         ),
         NotSettled,
         stacklevel=3,
     )
-
-
-def _where(steady: Steady) -> str:
-    return "balanced growth" if isinstance(steady, Growth) else "the steady state"
 
 
 def _remedy(steady: Steady, terminal: str) -> str:

@@ -26,7 +26,7 @@ CLOSE = 1e-8  # what they may be off by then, relative to their terms
 OPEN = 1e-10  # of the largest singular value, for a level that nothing ties down
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Growth(Steady):
     """Controls and states at the first date, and how they grow from there.
 
@@ -37,6 +37,11 @@ class Growth(Steady):
 
     factor: np.ndarray
     drift: np.ndarray
+
+    @property
+    def kind(self) -> str:
+        """The state, in words."""
+        return "balanced growth"
 
     def scales(self, dates: int) -> tuple[np.ndarray, np.ndarray]:
         """What deviations of controls and states are multiplied by at each date."""

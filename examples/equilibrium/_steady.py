@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ._calibration import Calibration, calibration, unknowns
 from ._fail import ModelError, NoSteadyState, message
-from ._given import made_by, number
+from ._given import lines, made_by, number
 from ._local import Local
 from ._model import Model, Persistence
 from ._newton import CONVERGED, newton, solve
@@ -55,6 +55,16 @@ class Steady:
     rho: np.ndarray
     blocks: dict[str, np.ndarray]
     turns: int
+
+    def __repr__(self) -> str:
+        pairs = zip(unknowns(self.model), np.concatenate([self.u, self.x]), strict=True)
+        rows = {name: f"{value:.6g}" for name, value in pairs}
+        return lines(f"{self.model.name}, {self.kind}", rows)
+
+    @property
+    def kind(self) -> str:
+        """The state, in words."""
+        return "the steady state"
 
     @property
     def params(self) -> Any:

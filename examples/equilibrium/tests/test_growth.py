@@ -112,7 +112,7 @@ def test_a_path_in_levels_ends_in_growth(method):
     growth with what is left of the shock; on the policy there too, to the square of it.
     """
     growth = balanced_growth(levels(), PARAMS, FACTORS, held="A")
-    start = {"k": 0.5 * growth["k"], "A": 1.0}
+    start = {"k": 0.5 * growth["k"]}
     known = closed(start["k"], 1.0, 0.1, 121)
     path = perfect_foresight(growth, start, {"z": 0.1}, 121, method=method)
     np.testing.assert_allclose(path["k"][:80], known[:80], rtol=1e-10)
