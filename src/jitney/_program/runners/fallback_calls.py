@@ -182,6 +182,10 @@ class FallbackCalls(WholeCalls):
         ]
         if gone:
             raise NotRepeated(f"the donated buffers of {', '.join(map(repr, gone))} are gone")
+        try:
+            jax.block_until_ready(list(arrays))
+        except JaxRuntimeError:
+            raise NotRepeated("an argument has no value, as what computes it has failed") from None
         # What was not compiled has done nothing.
         if compiled is not None:
             told = _verify.tells(entry.lower(arrays, "trace").jaxpr.effects)
