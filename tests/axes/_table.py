@@ -35,13 +35,13 @@ BEGIN, END = (
 )
 SIZE = 23
 WAYS = {
-    "folded": "put together",
-    "placed": "place and element, put together",
-    "picked": "elements at positions, each from its chunk",
-    "topped": "the largest until now, merged",
-    "written": "each chunk written into the result",
-    "cumulated": "goes on from chunk to chunk, from either end",
-    "looped": "the state goes on from chunk to chunk, from either end",
+    "Fold": "put together",
+    "ArgExtreme": "place and element, put together",
+    "Gather": "elements at positions, each from its chunk",
+    "TopK": "the largest until now, merged",
+    "ScatterInto": "each chunk written into the result",
+    "Prefix": "goes on from chunk to chunk, from either end",
+    "LoopCarry": "the state goes on from chunk to chunk, from either end",
 }
 AT_ONCE = "at once, on the whole (in a stream, if it is as small as `memory` allows)"
 UNTIL_DONE = "each element until it is done, or as many turns as all together, counted first"
@@ -156,7 +156,7 @@ def _padded(name: str, about: Seen) -> str:
 
 def _cut(name: str, about: Seen) -> str:
     rule = RULES[name]
-    parts = [WAYS[rule.carried_state.way]] if rule.carried_state is not None else []
+    parts = [WAYS[type(rule.carrier).__name__]] if rule.carrier is not None else []
     parts += [AT_ONCE] if rule.at_once else []
     if parts:
         return "; else ".join(parts)

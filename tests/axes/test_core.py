@@ -66,8 +66,6 @@ def test_each_way_on_from_chunk_to_chunk_is_gone_in_the_core():
     """Of each rule that has one."""
     used = set().union(*(along(case) for case in CORE if case.cut_in_core and is_cut(case)))
     unused = {
-        name
-        for name, rule in RULES.items()
-        if rule.carried_state is not None and id(rule) not in used
+        name for name, rule in RULES.items() if rule.carrier is not None and id(rule) not in used
     }
     assert unused - OTHER_NAMES - OF_EQUINOX == set()

@@ -61,22 +61,20 @@ def test_the_text_of_a_use_is_that_of_its_monoid():
 
 def test_all_that_goes_on_from_chunk_to_chunk_has_a_monoid():
     """Besides the state of a loop, and elements that are found."""
-    ways = {
-        name: rule.carried_state for name, rule in RULES.items() if rule.carried_state is not None
-    }
-    assert {name for name, across in ways.items() if across.monoid is None} == {
+    carriers = {name: rule.carrier for name, rule in RULES.items() if rule.carrier is not None}
+    assert {name for name, carrier in carriers.items() if carrier.monoid is None} == {
         "scan",
         "top_k",
         "gather",
         "dynamic_slice",
         "slice",
     }
-    assert {across.way for across in ways.values()} == {
-        "folded",
-        "placed",
-        "picked",
-        "topped",
-        "written",
-        "cumulated",
-        "looped",
+    assert {type(carrier).__name__ for carrier in carriers.values()} == {
+        "Fold",
+        "ArgExtreme",
+        "Gather",
+        "TopK",
+        "ScatterInto",
+        "Prefix",
+        "LoopCarry",
     }

@@ -100,12 +100,12 @@ def misled(name, combine):
     def put(patch):
         wrong = dataclasses.replace(MONOIDS[name], combine=combine)
         for op, rule in RULES.items():
-            if rule.carried_state is not None and rule.carried_state.monoid is MONOIDS[name]:
+            if rule.carrier is not None and rule.carrier.monoid is MONOIDS[name]:
                 patch.setitem(
                     RULES,
                     op,
                     dataclasses.replace(
-                        rule, carried_state=dataclasses.replace(rule.carried_state, monoid=wrong)
+                        rule, carrier=dataclasses.replace(rule.carrier, monoid=wrong)
                     ),
                 )
 

@@ -330,7 +330,7 @@ MOVES = [
 CHUNKS = [
     Mutation(
         "the last chunk that is shorter is left out of sums",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/chunks/in_memory.py",
         "remainder and not back:\n        state, at_end =",
         "remainder and not back:\n        _, at_end =",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[mean]",),
@@ -344,7 +344,7 @@ CHUNKS = [
     ),
     Mutation(
         "the place of an extreme is that in its chunk",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/carriers/arg_extreme.py",
         "lax.select(better, part + lax.convert_element_type(start, part.dtype), index)",
         "lax.select(better, part, index)",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[min and argmin]",),
@@ -358,22 +358,22 @@ CHUNKS = [
     ),
     Mutation(
         "of equal extremes the last chunk has the place",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/carriers/arg_extreme.py",
         "above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)",
         "above, below = (lax.ge, lax.le)",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[argmax with ties]",),
     ),
     Mutation(
         "a cumulative sum forgets the chunk before",
-        "src/jitney/_axes/chunks/chunked.py",
-        "whole = combine(part, jnp.broadcast_to(state[0], part.shape))",
+        "src/jitney/_axes/carriers/folds.py",
+        "whole = self.monoid.combine(part, jnp.broadcast_to(state[0], part.shape))",
         "whole = part",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[cumulative sum]",),
     ),
     Mutation(
         "what a loop starts with is added in each chunk",
         "src/jitney/_axes/chunks/chunked.py",
-        "begins[i] = lax.select(is_first, x, identity)",
+        "begins[i] = lax.select(is_first, x, monoid.filled(x.shape, x.dtype))",
         "begins[i] = x",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),
     ),
@@ -407,9 +407,9 @@ CHUNKS = [
     ),
     Mutation(
         "the passes of an iteration leave out the rest",
-        "src/jitney/_axes/chunks/chunked.py",
-        "        size = int(self.size)\n",
-        "        size = int(self.size) // self.chunk * self.chunk\n",
+        "src/jitney/_axes/chunks/in_memory.py",
+        "        size = int(outer.size)\n",
+        "        size = int(outer.size) // chunk * chunk\n",
         (f"{_LOOPS}a_solver_stops_where_numpy_does",),
     ),
     Mutation(

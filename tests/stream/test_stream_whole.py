@@ -50,6 +50,18 @@ def test_orders_and_places_are_those_of_one_call(chunk):
     assert stats.passes <= 3
 
 
+def found(x: Float[Array, "n k"]):
+    """The largest of a column, and one element."""
+    return jax.lax.top_k(x[:, 1], 2), x[5]
+
+
+def test_a_width_that_is_chosen_goes_with_elements_that_are_found():
+    """The choice counts the bytes that are carried, of these too."""
+    value, _ = stream(optimize(found), X, chunk={"n": "auto"}, progress=False)
+    for got, want in zip(jax.tree.leaves(value), jax.tree.leaves(found(X)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.rest
 def test_backpropagation_through_a_loop_along_the_axis():
     """Forward from the first chunk, back from the last one."""

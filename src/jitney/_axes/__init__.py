@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .chunks.chunked import Chunked as Chunked
     from .chunks.chunked import KnownValues as KnownValues
     from .chunks.chunked import StoredCarries as StoredCarries
-    from .chunks.chunked import run_chunked as run_chunked
-    from .chunks.chunked import run_chunked_differentiable as run_chunked_differentiable
     from .chunks.counting import begin_from as begin_from
     from .chunks.counting import numbers_of_iterations as numbers_of_iterations
     from .chunks.coupling import coupling_statistic as coupling_statistic
+    from .chunks.in_memory import run_chunked as run_chunked
+    from .chunks.in_memory import run_chunked_differentiable as run_chunked_differentiable
     from .chunks.over_devices import Devices as Devices
     from .chunks.over_devices import check_order as check_order
     from .chunks.over_devices import describe_collectives as describe_collectives
@@ -69,8 +69,8 @@ else:
             "Chunked": "chunks.chunked",
             "StoredCarries": "chunks.chunked",
             "KnownValues": "chunks.chunked",
-            "run_chunked": "chunks.chunked",
-            "run_chunked_differentiable": "chunks.chunked",
+            "run_chunked": "chunks.in_memory",
+            "run_chunked_differentiable": "chunks.in_memory",
             "Devices": "chunks.over_devices",
             "check_order": "chunks.over_devices",
             "describe_collectives": "chunks.over_devices",

@@ -12,7 +12,8 @@ once, and evaluated on ints (shapes), NumPy ranges (checks over a whole bucket) 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -93,6 +94,11 @@ def evaluate(dim: Dim, sizes: Mapping[str, object]) -> Any:
 
 def symbols(dim: Dim) -> frozenset[str]:
     return extent(dim).symbols if is_ragged(dim) else frozenset()
+
+
+def size_per_element(dims: Sequence[Dim]) -> int:
+    """The number of elements of an array per element of its symbolic axis."""
+    return math.prod(evaluate(dim, dict.fromkeys(symbols(dim), 1)) for dim in dims)
 
 
 def _is_monotone(node: ast.expr, least: Mapping[str, int]) -> bool:

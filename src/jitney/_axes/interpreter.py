@@ -26,7 +26,7 @@ from .._jax.typed import Atom, JaxprEqn, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
-from .typed_jax import jnp, lax
+from .typed_jax import dtypes, jnp, lax
 from .x64 import x64_scope
 
 if TYPE_CHECKING:
@@ -299,3 +299,18 @@ def take(
         axis=axis,
         mode="clip",
     )
+
+
+def to_int32(positions: jax.Array) -> jax.Array:
+    """Convert positions to int32, so that they can be compared with a size, which a narrower type
+    may not hold. A position beyond int32 is beyond any array, and is clamped.
+    """
+    dtype, info = positions.dtype, np.iinfo(np.int32)
+    if dtype == np.int32:
+        return positions
+    own = dtypes.iinfo(dtype)
+    if own.max > info.max:
+        least = np.asarray(max(own.min, info.min), dtype)
+        most = np.asarray(info.max, dtype)
+        positions = lax.clamp(least, positions, most)
+    return lax.convert_element_type(positions, np.int32)

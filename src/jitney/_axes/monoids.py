@@ -13,7 +13,7 @@ rounded once, at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,6 +155,15 @@ class Monoid:
         # A float8_e8m0fnu accumulates in itself, where plain JAX gives a NaN too.
         is_narrow = np.dtype(dtype).itemsize < _NARROW
         return np.dtype(np.float32) if is_narrow and is_ordered(dtype) else dtype
+
+    def filled(self, shape: Sequence[int], dtype: DType) -> jax.Array:
+        """An array of the identity."""
+        return lax.full(shape, self.identity(dtype), dtype)
+
+
+def to_dtype(x: jax.Array, dtype: DType) -> jax.Array:
+    """Convert an array to a dtype, with no operation if it has it."""
+    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
 MONOIDS: dict[str, Monoid] = {

@@ -4,16 +4,20 @@ that it carries from chunk to chunk where the axis is cut.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import jax
 
-from .dims import Dim, is_ragged, symbols
-from .interpreter import Op, PaddedInterpreter
-from .monoids import MONOIDS, Monoid
+from .._jax.typed import Aval, DType
+from .dims import Dim, is_ragged, size_per_element, symbols
+from .interpreter import Op, PaddedInterpreter, ragged_axes
+from .monoids import MONOIDS, Monoid, to_dtype
+
+T = TypeVar("T")
 
 Kind = Literal["reduced", "scanned", "sorted", "gathered", "contracted", "mixed"]
 
@@ -48,24 +52,117 @@ class Use:
         return self.monoid is MONOIDS["add"] and self.refused is None
 
 
-CarryKind = Literal["folded", "placed", "picked", "topped", "written", "cumulated", "looped"]
+State = list[jax.Array]
+"""The values that an operation carries from chunk to chunk."""
+Outputs = Sequence[jax.Array | None]
+"""Results of an operation for one chunk; None for those that are known only after the pass."""
 
 
 @dataclass(frozen=True)
-class CarriedState:
-    """The state that an operation carries from chunk to chunk where its axis is cut.
-
-    Args:
-        way: "folded": the fold of the chunks' results. "placed": index and value of the extreme
-            element (argmax). "picked": the elements at given positions, as far as the chunks so far
-            hold them. "topped": the largest elements and their indices (`top_k`). "written": the
-            array that each chunk is scattered into. "cumulated": the last result of a prefix scan,
-            from which the next chunk goes on. "looped": the carry of a loop along the axis.
-        monoid: The monoid that combines states; None if there is none.
+class Carrier(ABC):
+    """The state that an operation carries from chunk to chunk where its axis is cut: how it begins,
+    what a chunk makes of it, and the results that it gives at the end. The classes are in
+    `carriers/`; one object serves all operations of a rule.
     """
 
-    way: CarryKind
-    monoid: Monoid | None = None
+    monoid: Monoid | None
+    """The monoid of the operation; None if it has none."""
+
+    is_combined: ClassVar[bool] = False
+    """True if the monoid combines the states of two parts of the axis, value by value."""
+    reads_few: ClassVar[bool] = False
+    """True if it reads a few elements, which a materialised operand gives without a pass."""
+    refused_on_devices: ClassVar[str | None] = None
+    """Why the axis cannot be sharded over devices, as a part of a sentence; None if it can."""
+
+    def can_be_cut(self, op: Op, uses: Sequence[Use]) -> bool:
+        """Return whether the operation can be evaluated in chunks, if it has these uses, of which
+        none is refused.
+        """
+        del op, uses
+        return True
+
+    def accumulates(self, op: Op) -> bool:
+        """Return whether the results without the axis are known only when all chunks are done."""
+        return any(map(ragged_axes, op.ins))
+
+    def emits(self, op: Op) -> bool:
+        """Return whether results come out chunk by chunk that depend on the chunks before."""
+        del op
+        return False
+
+    def direction(self, op: Op) -> bool | None:
+        """The order of chunks: True from the end, False from the front, None if either will do."""
+        del op
+        return None
+
+    def initial(self, op: Op, operands: Sequence[T]) -> list[T]:
+        """Those of the operands that the state begins from."""
+        del op, operands
+        return []
+
+    def accumulators(self, op: Op) -> list[DType]:
+        """The dtypes that the operation accumulates in, where they may differ from those of its
+        results.
+        """
+        del op
+        return []
+
+    def state_bytes(self, op: Op) -> int:
+        """Bytes of the state, for each element of the axis if it has that."""
+        return bytes_of(atom.aval for atom in op.eqn.outvars)
+
+    @abstractmethod
+    def begin(
+        self,
+        op: Op,
+        initial: Sequence[jax.Array],
+        is_first: jax.Array | None = None,
+    ) -> State:
+        """The state before the first chunk.
+
+        Args:
+            op: The operation.
+            initial: The values of the operands that it begins from.
+            is_first: Where the axis is sharded, whether this is the first device, which alone
+                begins from the operands.
+        """
+
+    @abstractmethod
+    def step(
+        self,
+        walk: PaddedInterpreter,
+        op: Op,
+        values: list[jax.Array],
+        state: State,
+        *,
+        back: bool,
+    ) -> tuple[Outputs, State]:
+        """The results for one chunk, and the next state.
+
+        Args:
+            walk: Interpreter of the chunk.
+            op: The operation.
+            values: Its operands for the chunk.
+            state: The state before the chunk.
+            back: Whether chunks come from the last to the first.
+        """
+
+    def merge(self, states: State) -> State:
+        """The state of all devices, from those of each one, stacked along a leading axis. It is
+        asked for where `is_combined` is False.
+        """
+        raise AssertionError(f"{type(self).__name__} is not sharded: {len(states)} values")
+
+    def finish(self, op: Op, state: State) -> list[jax.Array]:
+        """The results that are known when the pass is over, in the dtypes of the program."""
+        results = zip(state, op.eqn.outvars, strict=False)
+        return [to_dtype(x, atom.aval.dtype) for x, atom in results]
+
+
+def bytes_of(avals: Iterable[Aval]) -> int:
+    """Bytes of values, for each element of the cut axis if they have it."""
+    return sum(size_per_element(aval.shape) * aval.dtype.itemsize for aval in avals)
 
 
 @dataclass(frozen=True)
@@ -76,8 +173,8 @@ class Rule:
         uses: Yields the uses of each axis of symbolic size.
         pad: Evaluates the operation on operands whose leading parts are valid, so that the leading
             parts of the results are; a chunk is such an operand as well.
-        carried_state: The state from chunk to chunk; None if there is none, so that an operation
-            with a use of the axis has no chunked form.
+        carrier: The state from chunk to chunk; None if there is none, so that an operation with a
+            use of the axis has no chunked form.
         at_once: True if the operation may run on materialised operands, where it has no chunked
             form.
         makes: True if a new axis, which no operand has, comes out right in each chunk: the elements
@@ -85,8 +182,8 @@ class Rule:
     """
 
     uses: Callable[[Op], Iterable[Use]]
-    pad: Callable[[PaddedInterpreter, Op, list[Any]], list[jax.Array]]
-    carried_state: CarriedState | None = None
+    pad: Callable[[PaddedInterpreter, Op, list[jax.Array]], list[jax.Array]]
+    carrier: Carrier | None = None
     at_once: bool = False
     makes: bool = False
 

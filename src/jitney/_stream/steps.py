@@ -35,7 +35,7 @@ from .schedule import PassSchedule
 from .stream_layout import Begin, Join, Step, StreamLayout
 
 if TYPE_CHECKING:
-    from .._axes.chunks.chunked import State
+    from .._axes.chunks.chunked import States
     from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 
@@ -309,7 +309,7 @@ class CompiledSteps(StreamProgram):
     def _begin(self, pass_: Pass) -> Begin:
         """Values computed once before a pass, and its initial carry."""
 
-        def begin(values: Mapping[int, jax.Array]) -> tuple[dict[int, jax.Array], State]:
+        def begin(values: Mapping[int, jax.Array]) -> tuple[dict[int, jax.Array], States]:
             known = KnownValues(dict(values))
             self.work.settle(pass_.before, known)
             return _new(known, values), self.work.start(pass_, known)
@@ -321,13 +321,13 @@ class CompiledSteps(StreamProgram):
 
         def step(
             values: Mapping[int, jax.Array],
-            state: State,
+            state: States,
             chunk: dict[int, jax.Array],
             start: jax.Array,
             kept: StoredCarries | None = None,
             *,
             here: bool | jax.Array = True,
-        ) -> tuple[State, list[jax.Array]]:
+        ) -> tuple[States, list[jax.Array]]:
             n = next(iter(chunk))
             # Every element counts: a shorter last chunk is a program of its own, as a shared one
             # would have to mask the padding in each chunk.

@@ -1,5 +1,5 @@
 """Chunked evaluation along one axis: plan passes over the data (`planning.py`), run them
-(`chunked.py`).
+(`chunked.py`, and `in_memory.py` inside of one program).
 
 A value with the axis exists for one chunk at a time, a reduction is accumulated over the chunks. A
 program that centres its data needs its sum before it can use it, so it takes two passes:
@@ -13,5 +13,6 @@ program that centres its data needs its sum before it can use it, so it takes tw
 
 Order of reading: `numbered.py` (the program as SSA nodes), `cut_axis.py` (one node along the axis),
 `partial_results.py` (loops over another axis), `planning.py`, `passes.py` (the plan), `chunked.py`,
-`loop_passes.py` (loops that take passes in each iteration).
+`loop_passes.py` (loops that take passes in each iteration), `in_memory.py`. What an operation
+carries from chunk to chunk is in `../carriers/`.
 """

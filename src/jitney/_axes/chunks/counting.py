@@ -1,7 +1,7 @@
 """Counting the iterations of loops over the chunks, until no chunk takes more: see `turns.py`.
 
 A number of iterations is a state of its pass, which begins anew from the numbers of the pass before
-until they stay as they are. `chunked.py` repeats it inside of a program, and `jitney.stream` from
+until they stay as they are. `in_memory.py` repeats it inside of a program, and `jitney.stream` from
 Python.
 """
 

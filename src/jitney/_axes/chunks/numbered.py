@@ -9,7 +9,6 @@ queries about a node along the cut axis.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,7 @@ from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr, solve_operands
 from ..._jax.programs.jaxprs import inside as equations_inside
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn, NumPyArray
 from ..callbacks import check_effects, is_ordered
-from ..dims import Dim, evaluate, is_ragged, symbols
+from ..dims import Dim, is_ragged
 from ..interpreter import Numbers, Op, Ranges, mentions
 from ..monoids import Monoid
 from ..refusal import Refused
@@ -36,15 +35,7 @@ from ..rule import Use
 from ..rules.control import inlined_program
 from ..typed_jax import lax, make_jaxpr
 from .branches import hoist_uses
-from .cut_axis import (
-    accumulates,
-    carry_kind,
-    checked_uses,
-    initial_carry,
-    is_cumulated,
-    monoid_of,
-    uses_along,
-)
+from .cut_axis import accumulates, carrier_of, checked_uses, emits, uses_along
 from .partial_results import PartialResults, find_partials
 from .turns import CountedLoop, counted_loop
 
@@ -318,31 +309,26 @@ def is_accumulated(
 
 def has_state(node: Node, streamed: Set[int]) -> bool:
     """Return whether an operation carries a state from chunk to chunk."""
-    if is_cumulated(node.op):
+    if emits(node.op):
         return True
     return any(is_accumulated(node, n, streamed) for n in node.makes)
 
 
 def monoids_of(node: Node) -> list[Monoid]:
-    """The monoids that combine partial results, one for each value that a node accumulates."""
-    if node.parts is None:
-        return [monoid_of(node.op)]
-    return [monoid for monoid in node.parts.monoids if monoid is not None]
+    """The monoids that combine the states of two parts of the axis, one for each value; none if
+    the values are not combined one by one.
+    """
+    if node.parts is not None:
+        return [monoid for monoid in node.parts.monoids if monoid is not None]
+    carrier = carrier_of(node.op)
+    if carrier is None or carrier.monoid is None or not carrier.is_combined:
+        return []
+    return [carrier.monoid]
 
 
 def begins_with(node: Node) -> list[Ref]:
     """The operands that an accumulation starts from: the initial carry of a loop, the operand of a
     scatter.
     """
-    match carry_kind(node.op):
-        case "looped":
-            return initial_carry(node.op, list(node.reads))
-        case "written":
-            return list(node.reads[:1])
-        case _:
-            return []
-
-
-def size_per_element(dims: Sequence[object]) -> int:
-    """The number of elements per element of the axis."""
-    return math.prod(evaluate(dim, dict.fromkeys(symbols(dim), 1)) for dim in dims)
+    carrier = carrier_of(node.op)
+    return [] if carrier is None else carrier.initial(node.op, node.reads)

@@ -24,9 +24,9 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from ..._jax.programs.jaxprs import inside
 from ..callbacks import callback_result_is_read, is_ordered
-from ..monoids import MONOIDS, Monoid, highest, sendable
+from ..monoids import MONOIDS, Monoid, sendable
 from ..typed_jax import jnp, lax
-from .cut_axis import carry_kind, is_along, monoid_of, refusal
+from .cut_axis import carrier_of, is_along, refusal
 from .numbered import Node, has_state, monoids_of
 from .passes import Pass, Passes
 
@@ -107,8 +107,7 @@ class Devices:
         out = [list(values) for values in state]
         accumulated: list[tuple[int, int, Monoid]] = []
         for i, node in enumerate(nodes):
-            if not _is_placed(node):
-                accumulated += [(i, k, monoid) for k, monoid in enumerate(monoids_of(node))]
+            accumulated += [(i, k, monoid) for k, monoid in enumerate(monoids_of(node))]
 
         # All sums go into one `psum`, hence one all-reduce of several operands.
         sums = [(i, k) for i, k, monoid in accumulated if monoid is MONOIDS["add"]]
@@ -118,13 +117,9 @@ class Devices:
 
         # Index and value of an argmax are compared together, so both are gathered.
         for i, node in enumerate(nodes):
-            if _is_placed(node):
-                index, extreme = (lax.all_gather(x, self.along) for x in state[i])
-                out[i] = _first_place(
-                    monoid_of(node.op),
-                    index,
-                    extreme,
-                )
+            carrier = carrier_of(node.op)
+            if not monoids_of(node) and carrier is not None:
+                out[i] = carrier.merge([lax.all_gather(x, self.along) for x in state[i]])
 
         # Other monoids: their own collective, or an all-gather and a fold.
         for i, k, monoid in accumulated:
@@ -170,29 +165,6 @@ class Devices:
         )
 
 
-def _is_placed(node: Node) -> bool:
-    return node.parts is None and carry_kind(node.op) == "placed"
-
-
-def _first_place(
-    monoid: Monoid,
-    index: jax.Array,
-    best: jax.Array,
-) -> list[jax.Array]:
-    """Combine the argmax of all devices: the smallest index among equal extremes, or among NaNs.
-
-    The first device need not have the smallest index: in a stream it may have found its element in
-    a later chunk than another device.
-    """
-    of_all = jnp.max if monoid is MONOIDS["max"] else jnp.min
-    extreme = of_all(best, axis=0, keepdims=True)
-    is_extreme = best == extreme
-    if jnp.issubdtype(best.dtype, jnp.inexact):
-        is_extreme |= jnp.isnan(best) & jnp.isnan(extreme)
-    candidates = jnp.where(is_extreme, index, highest(index.dtype))
-    return [jnp.min(candidates, axis=0), jnp.squeeze(extreme, 0)]
-
-
 def check_order(passes: Passes, devices: Devices) -> None:
     """Check that a plan can run on several devices: no state runs from one element of the axis to
     the next, and no callback needs an order or an answer that devices do not give.
@@ -204,12 +176,9 @@ def check_order(passes: Passes, devices: Devices) -> None:
     for node in _nodes_of(passes):
         if node.parts is not None or not has_state(node, passes.streamed):
             continue
-        kind = carry_kind(node.op)
-        if kind in ("picked", "topped"):
-            raise refusal(node.op, "looks for elements of it on all devices")
-        if kind not in ("folded", "placed", "written"):
-            what = "goes on from one element of it to the next, and so from device to device"
-            raise refusal(node.op, what)
+        carrier = carrier_of(node.op)
+        if carrier is not None and carrier.refused_on_devices is not None:
+            raise refusal(node.op, carrier.refused_on_devices)
     for node in passes.at_once:
         raise refusal(node.op, "needs all of it at once, of which each device has a part")
 
@@ -256,9 +225,8 @@ def describe_collectives(passes: Passes) -> str:
 
 def _collectives(passes: Passes) -> Iterator[str]:
     for node in _nodes_of(passes):
-        if not has_state(node, passes.streamed):
-            continue
-        if _is_placed(node):
-            yield "all_gather"
-        else:
-            yield from (monoid.collective for monoid in monoids_of(node))
+        if has_state(node, passes.streamed):
+            monoids = monoids_of(node)
+            yield from (monoid.collective for monoid in monoids)
+            if not monoids:
+                yield "all_gather"

@@ -225,19 +225,19 @@ class _PartialsInterpreter:
         """Transfer function of a use of the axis: the partial result of a reduction, or of a
         scatter into an array without the axis.
         """
-        state = RULES[op.name].carried_state
-        if state is None or state.monoid is None or use.monoid is None:
+        carrier = RULES[op.name].carrier
+        if carrier is None or carrier.monoid is None or use.monoid is None:
             raise self.looks(op, use)
-        if any(map(ragged_axes, op.outs)) or state.way not in ("folded", "written"):
+        if any(map(ragged_axes, op.outs)) or not carrier.is_combined:
             raise self.looks(op, use)
 
         # A scatter adds to its first operand, which may be a partial result itself.
-        into = 1 if state.way == "written" else 0
-        if any(isinstance(each, Monoid) for each in given[into:]):
+        into = carrier.initial(op, given)
+        if any(isinstance(each, Monoid) for each in given[len(into) :]):
             raise self.looks(op, use)
-        if not all(is_partial_of(state.monoid, each) for each in given[:into]):
+        if not all(is_partial_of(carrier.monoid, each) for each in into):
             raise self.read_early(op)
-        return state.monoid
+        return carrier.monoid
 
     def looks(self, op: Op, use: Use) -> Refused:
         what = use.refused or use.how

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from ..._jax.programs.evaluation import Const, numbers_of
 from ..._jax.programs.primitives import public_name
-from ..._jax.typed import Aval
-from ..dims import evaluate
+from ..dims import evaluate, size_per_element
 from ..interpreter import Numbers, Op, ragged_axes
 from ..refusal import Refused
-from ..rule import Use
+from ..rule import Use, bytes_of
 from ..x64 import x64_scope
-from .cut_axis import carry_kind, initial_carry, monoid_of
-from .numbered import Node, NumberedProgram, has_state, size_per_element
+from .cut_axis import carrier_of
+from .numbered import Node, NumberedProgram, has_state
 
 
 @dataclass(frozen=True)
@@ -234,24 +233,16 @@ _COUNT_BYTES = 4
 def _carried_bytes(node: Node) -> int:
     """Bytes of the state that an operation carries from chunk to chunk."""
     op = node.op
-    if carry_kind(op) == "looped":
-        carry = initial_carry(op, list(op.eqn.invars))
-        return sum(_bytes_of(atom.aval) for atom in carry)
     if node.counts:
         return _COUNT_BYTES
     if node.parts is not None:
         parts = zip(op.eqn.outvars, node.parts.monoids, strict=True)
-        return sum(_bytes_of(atom.aval) for atom, monoid in parts if monoid is not None)
-    aval = op.eqn.outvars[0].aval
-    accumulator = monoid_of(op).accumulator(aval.dtype)
-    return size_per_element(aval.shape) * accumulator.itemsize
+        return bytes_of(atom.aval for atom, monoid in parts if monoid is not None)
+    carrier = carrier_of(op)
+    return 0 if carrier is None else carrier.state_bytes(op)
 
 
 def _bytes(node: Node) -> int:
     """Bytes per element of the axis of the results that have it."""
     avals = [atom.aval for atom in node.op.eqn.outvars]
-    return sum(_bytes_of(aval) for aval in avals if ragged_axes(aval.shape))
-
-
-def _bytes_of(aval: Aval) -> int:
-    return size_per_element(aval.shape) * aval.dtype.itemsize
+    return bytes_of(aval for aval in avals if ragged_axes(aval.shape))

@@ -32,7 +32,7 @@ from ..._jax.programs.evaluation import Const, numbers_of
 from ..._jax.programs.jaxprs import inside, source_of
 from ..._jax.programs.primitives import public_name
 from ..callbacks import callback_result_is_read
-from ..dims import Dim, is_multiple, symbols
+from ..dims import Dim, is_multiple, size_per_element, symbols
 from ..interpreter import Numbers, Op, Ranges, ragged_axes, shape_of
 from ..refusal import Refused
 from ..rule import Use, ragged_dims
@@ -42,7 +42,7 @@ from ..typed_jax import dtypes
 from .cut_axis import (
     accumulates,
     can_be_cut,
-    carry_kind,
+    carrier_of,
     checked_uses,
     describe_use,
     direction_of,
@@ -59,7 +59,6 @@ from .numbered import (
     flatten,
     has_axis,
     is_accumulated,
-    size_per_element,
 )
 from .partial_results import PartialResults, find_partials, find_turns, is_over_another
 from .passes import LoopPasses, Pass, Passes
@@ -294,7 +293,8 @@ def _assign_levels(
     # No chunked form (or its operand is whole, so that reading a few elements needs no pass).
     odd = _uncuttable_dim(node, flat, symbol, streamed)
     cut = [ref for ref in node.numbers if ref in streamed]
-    at_hand = carry_kind(op) == "picked" and held.is_whole(cut)
+    carrier = carrier_of(op)
+    at_hand = carrier is not None and carrier.reads_few and held.is_whole(cut)
     if odd is not None or (uses and (at_hand or not can_be_cut(op, uses))):
         _do_at_once(
             node,

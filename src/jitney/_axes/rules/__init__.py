@@ -5,7 +5,7 @@ A rule answers three questions about one equation whose shapes hold symbolic siz
 
     uses    Use({"n"}, "reduced", "sum", monoid=add): the equation looks along `n`
     pad     reduce_sum(select(iota < n, a, -0.0)): exact where `a` is longer than `n`
-    across  Across("folded", add): the results of chunks are added up
+    carrier Fold(add): the results of chunks are added up
 
 A primitive without an entry is refused as soon as a symbolic size touches it.
 """

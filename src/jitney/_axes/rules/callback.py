@@ -12,9 +12,10 @@ from itertools import chain
 from ..._jax.equinox_checks import is_of_check
 from ..._jax.programs.primitives import CALLBACKS
 from ..._jax.typed import Aval, Values
+from ..carriers.folds import Fold
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
-from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
+from ..rule import Rule, Use, ragged_dims, refuse, use
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -54,7 +55,7 @@ def _unvmap_rule(monoid: Monoid) -> Rule:
         masked = walk.keep(x, op.ins[0], range(x.ndim), identity)
         return walk.bind(op, [masked])
 
-    return Rule(uses, pad, CarriedState("folded", monoid))
+    return Rule(uses, pad, Fold(monoid))
 
 
 _REDUCTIONS = {

@@ -24,10 +24,11 @@ from ..._jax.programs.jaxprs import (
 )
 from ..._jax.programs.primitives import CALLBACKS, CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
+from ..carriers.loop import LoopCarry
 from ..dims import evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, shape_of
 from ..monoids import MONOIDS
-from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
+from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax, make_jaxpr
 from .reduce import as_reduction
 
@@ -264,6 +265,6 @@ RULES: dict[str, Rule] = {
     "call_hi_primitive": Rule(_uses, _expand, makes=True),
     "cond": Rule(_uses, _cond, makes=True),
     "while": Rule(_uses, _while, makes=True),
-    "scan": Rule(_uses, _scan, CarriedState("looped"), makes=True),
+    "scan": Rule(_uses, _scan, LoopCarry(), makes=True),
     "custom_linear_solve": Rule(_uses, _solve, makes=True),
 }

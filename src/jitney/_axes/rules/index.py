@@ -19,11 +19,13 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
+from ..carriers.gather import Gather
+from ..carriers.scatter import ScatterInto
 from ..dims import Dim, is_ragged
-from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes
+from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes, to_int32
 from ..monoids import MONOIDS, SCATTERS
-from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
-from ..typed_jax import dtypes, lax
+from ..rule import Rule, Use, ragged_dims, refuse, use
+from ..typed_jax import lax
 from .fixed_windows import (
     Fitted,
     begin,
@@ -52,21 +54,6 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
     the allocated size.
     """
     return grows(dim - window, op.ranges)
-
-
-def to_int32(positions: jax.Array) -> jax.Array:
-    """Convert positions to int32, so that they can be compared with a size, which a narrower type
-    may not hold. A position beyond int32 is beyond any array, and is clamped.
-    """
-    dtype, info = positions.dtype, np.iinfo(np.int32)
-    if dtype == np.int32:
-        return positions
-    own = dtypes.iinfo(dtype)
-    if own.max > info.max:
-        least = np.asarray(max(own.min, info.min), dtype)
-        most = np.asarray(info.max, dtype)
-        positions = lax.clamp(least, positions, most)
-    return lax.convert_element_type(positions, np.int32)
 
 
 def clamp(least: np.int32, positions: jax.Array, most: jax.Array) -> jax.Array:
@@ -673,14 +660,14 @@ def _select_inside(
 
 
 RULES: dict[str, Rule] = {
-    "dynamic_slice": Rule(
-        _slice_uses, _dynamic_slice, CarriedState("picked"), at_once=True, makes=True
-    ),
+    "dynamic_slice": Rule(_slice_uses, _dynamic_slice, Gather(), at_once=True, makes=True),
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update, at_once=True),
-    "gather": Rule(_gather_uses, _gather, CarriedState("picked"), at_once=True, makes=True),
+    "gather": Rule(_gather_uses, _gather, Gather(), at_once=True, makes=True),
     "scatter": Rule(_scatter_uses, _scatter, at_once=True),
     **{
-        name: Rule(_scatter_uses, _scatter, CarriedState("written", MONOIDS[monoid]), at_once=True)
+        name: Rule(
+            _scatter_uses, _scatter, ScatterInto(MONOIDS[monoid], cuts_windows), at_once=True
+        )
         for name, monoid in SCATTERS.items()
     },
 }

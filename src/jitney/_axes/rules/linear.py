@@ -13,10 +13,11 @@ import jax
 import numpy as np
 
 from ..._jax.typed import NumPyArray, Values
+from ..carriers.folds import Fold
 from ..dims import Dim, evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS
-from ..rule import CarriedState, Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
+from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
 from ..typed_jax import lax
 from .windows import is_within, length_and_padding, reach, shift_into
 
@@ -140,7 +141,7 @@ def _fft_uses(op: Op) -> Iterator[Use]:
 
 
 RULES: dict[str, Rule] = {
-    "dot_general": Rule(_dot_uses, _dot, CarriedState("folded", MONOIDS["add"])),
-    "conv_general_dilated": Rule(_conv_uses, _conv, CarriedState("folded", MONOIDS["add"])),
+    "dot_general": Rule(_dot_uses, _dot, Fold(MONOIDS["add"])),
+    "conv_general_dilated": Rule(_conv_uses, _conv, Fold(MONOIDS["add"])),
     "fft": Rule(_fft_uses, evaluate_unchanged),
 }

@@ -10,10 +10,11 @@ from itertools import chain
 import jax
 
 from ..._jax.typed import Values
+from ..carriers.folds import Fold
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import MONOIDS, Monoid
 from ..partitioner_fixes import partition_safe
-from ..rule import CarriedState, Rule, Use, ragged_dims, refuse, use
+from ..rule import Rule, Use, ragged_dims, refuse, use
 from .reduce import refuse_unordered
 
 
@@ -45,7 +46,7 @@ def _over(monoid: Monoid) -> Rule:
             return partition_safe(reduced)(x)
         return reduced(x)
 
-    return Rule(uses, pad, CarriedState("folded", monoid))
+    return Rule(uses, pad, Fold(monoid))
 
 
 RULES: dict[str, Rule] = {

@@ -12,11 +12,12 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
+from ..carriers.top_k import TopK
 from ..dims import is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits
 from ..monoids import is_low, last_in_order
-from ..rule import CarriedState, Rule, Use, refuse, use
+from ..rule import Rule, Use, refuse, use
 from ..typed_jax import jnp, lax
 
 
@@ -114,5 +115,5 @@ def ordered_keys(x: jax.Array) -> jax.Array:
 
 RULES: dict[str, Rule] = {
     "sort": Rule(_sort_uses, _sort, at_once=True),
-    "top_k": Rule(_top_uses, _top, CarriedState("topped")),
+    "top_k": Rule(_top_uses, _top, TopK()),
 }

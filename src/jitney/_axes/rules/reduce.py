@@ -13,10 +13,12 @@ import numpy as np
 
 from ..._jax.programs.jaxprs import is_literal, open_jaxpr, variables
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, Values
+from ..carriers.arg_extreme import ArgExtreme
+from ..carriers.folds import Fold, Prefix
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from ..rule import CarriedState, CarryKind, Rule, Use, ragged_dims, refuse, use
+from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
 
 
@@ -66,11 +68,11 @@ def monoid_of_program(program: AnyJaxpr) -> Monoid | None:
 def _reduction(
     monoid: Monoid,
     word: str = "",
-    way: CarryKind = "folded",
+    carrier: type[Fold | ArgExtreme] = Fold,
 ) -> Rule:
     # An argmax looks through the axis by the monoid "max", but its result is an index: no monoid
     # combines the indices of two chunks.
-    own = monoid if way == "folded" else None
+    own = monoid if carrier is Fold else None
 
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])
@@ -89,7 +91,7 @@ def _reduction(
         masked = walk.keep(x, op.ins[0], op.params["axes"], identity)
         return walk.bind(op, [masked])
 
-    return Rule(uses, pad, CarriedState(way, monoid))
+    return Rule(uses, pad, carrier(monoid))
 
 
 def _cumulative(monoid: Monoid) -> Rule:
@@ -109,7 +111,7 @@ def _cumulative(monoid: Monoid) -> Rule:
         masked = walk.keep(x, op.ins[0], [op.params["axis"]], identity)
         return walk.bind(op, [masked])
 
-    return Rule(uses, pad, CarriedState("cumulated", monoid))
+    return Rule(uses, pad, Prefix(monoid))
 
 
 # `lax.reduce` with a known monoid is that monoid's own reduction, combined with the init value.
@@ -167,7 +169,7 @@ def _reduce(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
 RULES: dict[str, Rule] = {
     **{name: _reduction(MONOIDS[monoid]) for name, monoid in REDUCTIONS.items()},
-    **{name: _reduction(MONOIDS[monoid], name, "placed") for name, monoid in PLACES.items()},
+    **{name: _reduction(MONOIDS[monoid], name, ArgExtreme) for name, monoid in PLACES.items()},
     "reduce": Rule(_reduce_uses, _reduce),
     **{name: _cumulative(MONOIDS[monoid]) for name, monoid in CUMULATIVE.items()},
 }

@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
+from ..carriers.gather import Gather
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
 from ..refusal import Refused
 from ..rule import (
     POINTWISE,
-    CarriedState,
     Rule,
     Use,
     evaluate_unchanged,
@@ -410,7 +410,7 @@ RULES: dict[str, Rule] = {
     "rev": Rule(_rev_uses, _rev, at_once=True),
     "concatenate": Rule(_concatenate_uses, _concatenate, at_once=True),
     "pad": Rule(_pad_uses, _pad, at_once=True),
-    "slice": Rule(_slice_uses, _slice, CarriedState("picked"), at_once=True, makes=True),
+    "slice": Rule(_slice_uses, _slice, Gather(), at_once=True, makes=True),
     "split": Rule(_split_uses, _split, at_once=True),
     "stack": POINTWISE,
     "unstack": Rule(_unstack_uses, evaluate_unchanged),

@@ -1,118 +1,59 @@
-"""Loop state of operations that select a few elements of a cut axis: `top_k`, and reads at
-positions (`slice`, `dynamic_slice`, `gather`).
-"""
+"""Elements at given positions of a cut axis: `slice`, `dynamic_slice`, `gather`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import jax
 import numpy as np
 
 from ..dims import evaluate
-from ..interpreter import Op, PaddedInterpreter, ragged_axes, take
-from ..low_bits import as_bits, from_bits
-from ..monoids import last_in_order
-from ..rules import RULES
-from ..rules.index import to_int32
+from ..interpreter import Op, PaddedInterpreter, ragged_axes, take, to_int32
+from ..rule import Carrier, Outputs, State, Use
 from ..typed_jax import jnp, lax
 
 
-def top_begins(op: Op) -> list[jax.Array]:
-    """The initial state of a `top_k`: values, their indices, and the number of elements seen, at
-    most k.
-    """
-    values, places = (atom.aval for atom in op.eqn.outvars)
-    return [
-        lax.full(values.shape, last_in_order(values.dtype), values.dtype),
-        lax.full(places.shape, 0, places.dtype),
-        lax.full((), np.int32(0)),
-    ]
+@dataclass(frozen=True)
+class Gather(Carrier):
+    """The elements, as far as the chunks so far hold them."""
+
+    monoid: None = field(default=None, init=False)
+    reads_few: ClassVar[bool] = True
+    refused_on_devices: ClassVar[str | None] = "looks for elements of it on all devices"
+
+    def can_be_cut(self, op: Op, uses: Sequence[Use]) -> bool:
+        # It reads single elements along the axis, and its result does not have the axis.
+        if any(map(ragged_axes, op.outs)):
+            return False
+        if op.name != "gather":
+            return True
+        sizes = op.params["slice_sizes"]
+        return all(sizes[axis] == 1 for axis in ragged_axes(op.ins[0]))
+
+    def begin(
+        self,
+        op: Op,
+        initial: Sequence[jax.Array],
+        is_first: jax.Array | None = None,
+    ) -> State:
+        aval = op.eqn.outvars[0].aval
+        return [lax.full(aval.shape, 0, aval.dtype)]
+
+    def step(
+        self,
+        walk: PaddedInterpreter,
+        op: Op,
+        values: list[jax.Array],
+        state: State,
+        *,
+        back: bool,
+    ) -> tuple[Outputs, State]:
+        return [None], [_read_positions(walk, op, values, state[0])]
 
 
-def merge_top_k(
-    walk: PaddedInterpreter,
-    op: Op,
-    x: jax.Array,
-    state: Sequence[jax.Array],
-    *,
-    back: bool,
-) -> list[jax.Array]:
-    """The next state of a `top_k`: the k largest elements of all chunks so far, in descending
-    order, and their indices in the whole axis.
-
-    The candidates are the k largest so far and those of this chunk. They are concatenated in the
-    order of the axis, since ties go to the first. The initial filler comes behind all of them.
-    """
-    # top_k(a ++ b) = top_k(top_k(a) ++ top_k(b)): no element outside of the k largest of its part
-    # is among the k largest of the whole.
-    values, places, seen = state
-    axis, k = op.params.get("axis", x.ndim - 1), op.params["k"]
-    count = min(k, x.shape[axis])
-
-    # The k largest of this chunk, and their indices in the whole axis.
-    _, where = RULES[op.name].pad(
-        walk,
-        op.replace_params(k=count),
-        [x],
-    )
-    best = jnp.take_along_axis(as_bits(x), where, axis)
-    start = lax.convert_element_type(walk.start_of(op.ins[0][axis]), where.dtype)
-    where = lax.add(where, lax.full(where.shape, start))
-
-    before, here = (as_bits(values), places, seen), (best, where, count)
-    shape = list(x.shape)
-    shape[axis] = k + count
-    filler = lax.full(
-        shape,
-        last_in_order(x.dtype),
-        x.dtype,
-    )
-    candidates = as_bits(filler)
-    at = lax.full(shape, 0, places.dtype)
-    begin = np.int32(0)
-    # Each part is written behind the elements that the part before has really seen, so that the
-    # second overwrites the filler behind the first.
-    for value, place, many in (here, before) if back else (before, here):
-        candidates = lax.dynamic_update_slice_in_dim(
-            candidates,
-            value,
-            begin,
-            axis,
-        )
-        at = lax.dynamic_update_slice_in_dim(
-            at,
-            place,
-            begin,
-            axis,
-        )
-        begin = begin + many
-
-    # The k largest of the candidates.
-    _, chosen = RULES[op.name].pad(
-        walk,
-        op,
-        [from_bits(candidates, x.dtype)],
-    )
-    largest = from_bits(jnp.take_along_axis(candidates, chosen, axis), x.dtype)
-    indices = jnp.take_along_axis(at, chosen, axis)
-    seen = lax.min(lax.add(seen, np.int32(count)), np.int32(k))
-    return [largest, indices, seen]
-
-
-def can_be_picked(op: Op) -> bool:
-    """Return whether an operation reads single elements along the axis, and its result does not
-    have the axis.
-    """
-    if any(map(ragged_axes, op.outs)):
-        return False
-    if op.name != "gather":
-        return True
-    sizes = op.params["slice_sizes"]
-    return all(sizes[axis] == 1 for axis in ragged_axes(op.ins[0]))
-
-
-def read_positions(
+def _read_positions(
     walk: PaddedInterpreter,
     op: Op,
     values: Sequence[jax.Array],
@@ -256,7 +197,7 @@ def _gather_chunk(
             local,
         )
         local = jnp.where(is_above, out_of_bounds, local)
-    (part,) = RULES[op.name].pad(
+    (part,) = walk.rules[op.name].pad(
         walk,
         op,
         [x, indices.at[..., column].set(local)],
