@@ -20,6 +20,8 @@ from ._fail import NoPath as NoPath
 from ._fail import NoSteadyState as NoSteadyState
 from ._fail import NotSettled as NotSettled
 from ._fail import UnknownName as UnknownName
+from ._growth import Growth as Growth
+from ._growth import balanced_growth as balanced_growth
 from ._implicit import VERDICTS as VERDICTS
 from ._implicit import Solution as Solution
 from ._implicit import foresight as foresight

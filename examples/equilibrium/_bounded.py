@@ -16,6 +16,7 @@ import numpy as np
 
 from ._fail import ModelError, NoPath, message
 from ._given import called, count, made_by, numbers, shown
+from ._growth import at_rest
 from ._linear import Linear
 from ._model import Model
 from ._path import Path, vector
@@ -44,7 +45,7 @@ class Constraint:
     name: str = "constraint"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bounded(Path):
     """A path, and at which dates the constraint binds."""
 
@@ -128,6 +129,7 @@ class _Regimes:
     def __init__(self, linear: Linear, constraint: Constraint, where: str):
         self.linear, self.constraint, self.where = linear, constraint, where
         steady = linear.steady
+        at_rest(where, steady)
         model = replace(steady.model, equations=constraint.equations, name=constraint.name)
         z = np.zeros(model.layouts[2].size)
         point = (steady.u, steady.x, z)

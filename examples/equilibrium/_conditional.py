@@ -13,6 +13,7 @@ import numpy as np
 
 from ._fail import ModelError, message
 from ._given import count, made_by, numbers, shown
+from ._growth import at_rest
 from ._linear import Linear, along
 from ._model import Model
 from ._moments import matrix
@@ -50,6 +51,7 @@ def conditional_path(
     made_by("conditional_path", "linear", linear, Linear, "linearise(steady)")
     steady = linear.solved.steady
     model, where = steady.model, f"{steady.model.name}, conditional path"
+    at_rest(where, steady)
     dates = count(where, "dates", dates, 1)
     _, x_layout, z_layout = model.layouts
     x0 = vector(x_layout, x0, steady.x, f"{where}, states") - steady.x

@@ -12,6 +12,7 @@ import numpy as np
 from ._calibration import unknowns
 from ._fail import ModelError, NotSettled, message
 from ._given import made_by
+from ._growth import Growth
 from ._independence import singular
 from ._linear import UNIT, Linear
 from ._persistence import largest
@@ -75,12 +76,12 @@ def check_shocks(steady: Steady, z0: np.ndarray) -> None:
             )
 
 
-def off(steady: Any, x: Any, z: Any) -> Any:
-    """How far states are from the steady state, relative to one more than their size there, and
-    shocks from zero; the largest.
+def off(rest: Any, x: Any, z: Any) -> Any:
+    """How far states are from those of the steady state, relative to one more than their size
+    there, and shocks from zero; the largest.
     """
     return np.max(
-        np.concatenate([np.abs(x - steady.x) / (1.0 + np.abs(steady.x)), np.abs(z)], -1),
+        np.concatenate([np.abs(x - rest) / (1.0 + np.abs(rest)), np.abs(z)], -1),
         -1,
         initial=0.0,
     )
@@ -92,7 +93,8 @@ def warn_unless_settled(
     """Warn of a path that another end would change: one that ends far from the steady state is
     compared with one of twice the dates.
     """
-    left = float(off(steady, path.x[-1], path.z[-1]))
+    rest = steady.levels(len(path.x))[1][-1]
+    left = float(off(rest, path.x[-1], path.z[-1]))
     if left <= (SETTLED if terminal == "steady" else 0.0 if steady.model.linear else SETTLED**0.5):
         return
     other = longer()
@@ -100,7 +102,7 @@ def warn_unless_settled(
     moving = None if other is None else _moving(steady, other)
     if error is not None and error <= SETTLED and moving is None:
         return
-    ends = "at the steady state" if terminal == "steady" else "on the linear policy"
+    ends = f"at {steady.kind}" if terminal == "steady" else "on the linear policy"
     wrong = (
         "with twice the dates none was found"
         if error is None
@@ -114,7 +116,7 @@ def warn_unless_settled(
     warnings.warn(
         message(
             f"{steady.model.name}, path",
-            f"at the last date it is {left:.2g} off the steady state.",
+            f"at the last date it is {left:.2g} off {steady.kind}.",
             f"A path ends {ends}, which is right only near it: {wrong}.",
             _remedy(steady, terminal),
         ),
@@ -128,7 +130,14 @@ def _remedy(steady: Steady, terminal: str) -> str:
     if not _unit_root(steady):
         return "take more dates" + (f", or {stable}." if terminal == "steady" else ".")
     if terminal == "steady":  # more dates never bring it back
-        return f"pass {stable}: with a unit root a path ends at another steady state."
+        other = (
+            "on another level of growth"
+            if isinstance(steady, Growth)
+            else "at another steady state"
+        )
+        return f"pass {stable}: with a unit root a path ends {other}."
+    if isinstance(steady, Growth):
+        return "take more dates, begin nearer, or hold the levels at which the path ends."
     return "begin nearer, or give `at` the steady state where the path ends."
 
 
@@ -147,8 +156,9 @@ def _moving(steady: Steady, path: Any) -> str | None:
     if not _unit_root(steady):
         return None
     u, x, z = path.u[-1], path.x[-1], np.zeros_like(path.z[-1])
+    after = steady.after(u, x)
     with jax.enable_x64(True):
-        at_rest = steady.model.residual.value_and_jacobian(steady.theta, u, x, z, u, x, z)[0]
+        at_rest = steady.model.residual.value_and_jacobian(steady.theta, u, x, z, *after, z)[0]
     sizes = np.abs(np.asarray(at_rest))
     worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
     if sizes[worst] <= SETTLED:
@@ -160,7 +170,8 @@ def _apart(steady: Steady, path: Any, other: Any) -> float:
     """How far a path is from a longer one at the dates of both, relative to one more than the size
     at the steady state.
     """
-    pairs = ((path.u, other.u, steady.u), (path.x, other.x, steady.x))
+    u, x = steady.levels(len(path.x))
+    pairs = ((path.u, other.u, u), (path.x, other.x, x))
     return max(
         float(np.max(np.abs(a - b[: len(a)]) / (1.0 + np.abs(rest)), initial=0.0))
         for a, b, rest in pairs

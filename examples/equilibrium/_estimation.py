@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ._fail import ModelError, NoMode, message
-from ._given import count, made_by, number, shown
+from ._given import count, few, lines, made_by, number, real, shown
 from ._implicit import Solution, solution
-from ._likelihood import log_likelihood
+from ._likelihood import columns, log_likelihood
 from ._model import Model
 from ._priors import Prior
 
@@ -70,8 +70,25 @@ class Posterior:
         for name, prior in self.priors.items():
             self.model.parameters.index(where, name)
             made_by(where, f"the prior of {name!r}", prior, Prior, 'Prior("normal", 0.0, 1.0)')
+        with jax.enable_x64(True):
+            shape = np.shape(real(where, "data", self.data))
+        columns(self.model, shape, self.observed, where)
+        if not callable(self.covariance):
+            raise ModelError(
+                message(
+                    where,
+                    f"covariance is {shown(self.covariance)}.",
+                    "It is a function from parameters to the covariance of the innovations.",
+                    "write `lambda p: Shocks(p.sd**2)`.",
+                )
+            )
         object.__setattr__(self, "names", tuple(self.priors))
         _ = self._base
+
+    def __repr__(self) -> str:
+        title = f"{self.model.name}, posterior given {len(self.data)} dates of"
+        rows = {name: str(prior) for name, prior in self.priors.items()}
+        return lines(f"{title} {few(self.observed)}", rows)
 
     @cached_property
     def _base(self) -> np.ndarray:
@@ -136,6 +153,12 @@ class Mode:
     values: dict[str, float]
     log_density: float
     covariance: np.ndarray
+
+    def __repr__(self) -> str:
+        title = f"{self.posterior.model.name}, mode of log density {self.log_density:.6g}"
+        spread = self.deviation
+        rows = {name: f"{at:.6g} +- {spread[name]:.2g}" for name, at in self.values.items()}
+        return lines(title, rows)
 
     @property
     def deviation(self) -> dict[str, float]:
@@ -270,6 +293,7 @@ class Chains:
         diverged: Which draws came from a trajectory that left the posterior.
         rhat: By name, the potential scale reduction, near 1 where chains agree.
         ess: By name, how many independent draws would be as good.
+        priors: By name.
     """
 
     values: dict[str, np.ndarray]
@@ -277,6 +301,24 @@ class Chains:
     diverged: np.ndarray
     rhat: dict[str, float]
     ess: dict[str, float]
+    priors: dict[str, Prior]
+
+    def __repr__(self) -> str:
+        rows = {
+            name: f"{each.mean():.6g} +- {each.std():.2g}, R-hat {self.rhat[name]:.3f}, as good as"
+            f" {self.ess[name]:,.0f} draws"
+            for name, each in self.values.items()
+        }
+        shape = self.log_density.shape
+        return lines(f"{shape[0]} chains of {shape[1]} draws, {self.diverged.sum()} diverged", rows)
+
+    def draw(self, path: str | Path) -> None:
+        """Save a picture as a PNG: the chains of each parameter over time, where they diverged, and
+        their distributions over the prior.
+        """
+        from ._picture import draw_chains  # matplotlib, which estimation alone need not wait for
+
+        draw_chains(self, Path(path))
 
 
 def sample(
@@ -405,7 +447,8 @@ class _Sampler:
             {name: float(judge(each)) if many else float("nan") for name, each in kept.items()}
             for judge in (judges.potential_scale_reduction, judges.effective_sample_size)
         )
-        return Chains(kept, density, diverged, rhat, ess)
+        priors = dict(self.posterior.priors)
+        return Chains(kept, density, diverged, rhat, ess, priors)
 
 
 @lru_cache(maxsize=8)

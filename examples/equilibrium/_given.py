@@ -6,7 +6,7 @@ refused.
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,18 @@ def shown(value: Any) -> str:
     """A value in a message, short."""
     text = repr(value).splitlines()[0] if repr(value) else type(value).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def few(names: Sequence[str], most: int = 12) -> str:
+    """Names with commas, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "") or "none"
+
+
+def lines(title: str, rows: Mapping[str, str]) -> str:
+    """A title, and names with what stands beside them below it."""
+    width = max(map(len, rows), default=0)
+    return "\n".join([title, *(f"  {name:{width}}  {text}" for name, text in rows.items())])
 
 
 def numbers(where: str, name: str, value: Any) -> np.ndarray:

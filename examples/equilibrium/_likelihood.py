@@ -48,25 +48,8 @@ def log_likelihood(
     where = f"{model.name}, likelihood"
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
-    if isinstance(observed, str) or not len(observed):
-        raise ModelError(
-            message(
-                where,
-                f"observed is {observed!r}.",
-                "It is a list of names of variables.",
-                'pass observed=["y", "pi"].',
-            )
-        )
     given = jnp.asarray(real(where, "data", data), jnp.float64)
-    if given.ndim != 2 or given.shape[1] != len(observed):
-        raise ModelError(
-            message(
-                where,
-                f"data has shape {given.shape}.",
-                f"Rows are dates and columns {', '.join(observed)}.",
-                "pass such a matrix.",
-            )
-        )
+    seen = columns(model, np.shape(given), observed, where)
     A, B, C = system(model, found, observed, where)
     noise = B @ matrix(model, covariance, where) @ B.T
     spread = jnp.asarray(real(where, "errors", errors), jnp.float64)
@@ -80,8 +63,37 @@ def log_likelihood(
             )
         )
     spread = jnp.broadcast_to(spread, C.shape[:1])
-    seen = levels(model, found)[places(model, observed, where)]
-    return kalman(A, noise, C, spread, given - seen)
+    return kalman(A, noise, C, spread, given - levels(model, found)[seen])
+
+
+def columns(
+    model: Model, shape: tuple[int, ...], observed: Sequence[str], where: str
+) -> np.ndarray:
+    """The places of observed variables, of which data has a column each.
+
+    Raises:
+        ModelError: They are not names of variables, or data has another shape.
+    """
+    if isinstance(observed, str) or not isinstance(observed, Sequence) or not observed:
+        raise ModelError(
+            message(
+                where,
+                f"observed is {shown(observed)}.",
+                "It is a list of names of variables.",
+                'pass observed=["y", "pi"].',
+            )
+        )
+    found = places(model, observed, where)
+    if len(shape) != 2 or shape[1] != len(observed):
+        raise ModelError(
+            message(
+                where,
+                f"data has shape {shape}.",
+                f"Rows are dates and columns {', '.join(observed)}.",
+                "pass such a matrix.",
+            )
+        )
+    return found
 
 
 def kalman(A: Matrix, noise: Matrix, C: Matrix, errors: Vector, data: Matrix) -> Float[Array, ""]:

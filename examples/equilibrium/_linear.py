@@ -46,6 +46,9 @@ class Linear:
     H_x: np.ndarray
     H_z: np.ndarray
 
+    def __repr__(self) -> str:
+        return self.message
+
     def __getitem__(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The rows of a variable, for a state those of its next value: its response to states and
         to shocks.

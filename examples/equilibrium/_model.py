@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ._declared import check
 from ._fail import ModelError, message
-from ._given import called, real
+from ._given import called, few, real
 from ._graph import reached
 from ._local import Local, graph_of
 from ._variables import Layout, Point, joined
@@ -110,6 +110,10 @@ class Model:
 
     def __post_init__(self):
         check(self)
+
+    def __repr__(self) -> str:
+        u, x, z = (few(layout.names) for layout in self.layouts)
+        return f"{self.name}: controls {u}; states {x}; shocks {z}"
 
     @cached_property
     def layouts(self) -> tuple[Layout, Layout, Layout]:

@@ -14,7 +14,7 @@ from ._chord import Chord, chord
 from ._elimination import Factors, eliminate, factored, stepped
 from ._ends import check_linear, check_shocks, warn_unless_settled
 from ._fail import ModelError, NoPath, message
-from ._given import count, made_by, numbers, one_of, shown
+from ._given import count, few, made_by, number, numbers, one_of, shown
 from ._linear import Linear, along, verdict
 from ._local import Local
 from ._model import Model
@@ -161,11 +161,18 @@ class Path:
     jacobians: int
     terminal: str
 
+    def __repr__(self) -> str:
+        return f"{self.model.name}, path of {len(self.u)} dates: {few(self.names)}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Controls, states and shocks."""
+        return tuple(name for layout in self.model.layouts for name in layout.names)
+
     def __getitem__(self, name: str) -> np.ndarray:
         """A variable over time, by name."""
-        names = tuple(name for layout in self.model.layouts for name in layout.names)
         return np.hstack([self.u, self.x, self.z])[
-            :, named(f"{self.model.name}, path", names, name)
+            :, named(f"{self.model.name}, path", self.names, name)
         ]
 
 
@@ -182,9 +189,10 @@ def perfect_foresight(
     """The path from given states and shocks on which everybody foresees everything.
 
     Args:
-        steady: Where the path ends.
-        x0: States at the first date, a group like the model's or a vector. Default: those of the
-            steady state.
+        steady: Where the path ends: a steady state, or the growth that `balanced_growth` gives.
+        x0: States at the first date, a group like the model's, a vector, or a dict of some of
+            them by name. Default, and that of others: those of the steady state, or of balanced
+            growth at its first date.
         z0: Shocks at the first date, likewise; from there on they decay. Default: none.
         dates: How many, the first and the last included.
         terminal: At the last date controls are those of the steady state, or on the linear policy
@@ -295,13 +303,16 @@ def _found(
     method: str,
 ) -> tuple[Path | None, np.ndarray, int]:
     """The path, if there is one, with the residuals that were left and the evaluations."""
-    if linear is None:
-        u, x = np.tile(steady.u, (len(z), 1)), np.tile(steady.x, (len(z), 1))
-    else:
+    rest, scale = steady.levels(len(z)), steady.scales(len(z))
+    u, x = rest
+    if linear is not None:
         du, dx, _ = along(linear, x0 - steady.x, z)
-        u, x = steady.u + du, steady.x + dx
+        u, x = u + scale[0] * du, x + scale[1] * dx
+    grown = scale[0][-1][:, None]
     G_x, G_z = _ends(steady, terminal, linear)
-    end, guess = (steady.u, steady.x, G_x, G_z), np.hstack([u[:-1], x[1:]])
+    G_x, G_z = grown * G_x / scale[1][-1], grown * G_z
+    u_end, x_end = rest[0][-1], rest[1][-1]
+    end, guess = (u_end, x_end, G_x, G_z), np.hstack([u[:-1], x[1:]])
     search = chord_program if method == "chord" else program
     with jax.enable_x64(True):
         found = jax.device_get(search(steady.model)(steady.theta, end, x0, z, guess))
@@ -312,15 +323,22 @@ def _found(
 
     # with the first and the last date
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
-    u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
+    u_last = u_end + G_x @ (x[-1] - x_end) + G_z @ z[-1]
     u = np.vstack([u, u_last])
     return Path(steady.model, u, x, z, turns, jacobians, terminal), residual, turns
 
 
 def vector(layout: Layout, given: Any, rest: Any, where: str) -> np.ndarray:
-    """A group or a vector as a vector; `rest` where nothing is given."""
+    """A group or a vector as a vector, or a dict of some elements by name; `rest` where nothing is
+    given.
+    """
+    found = np.broadcast_to(np.asarray(rest, np.float64), (layout.size,)).copy()
     if given is None:
-        return np.broadcast_to(np.asarray(rest, np.float64), (layout.size,)).copy()
+        return found
+    if isinstance(given, Mapping) and set(given) != set(layout.paths):
+        for name, value in given.items():
+            found[layout.index(where, name)] = number(where, name, value)
+        return found
     if isinstance(given, (np.ndarray, jax.Array)) and given.shape == (layout.size,):
         return numbers(where, "the vector", given)
     return layout.vector(given, where)

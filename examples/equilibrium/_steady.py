@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ._calibration import Calibration, calibration, unknowns
 from ._fail import ModelError, NoSteadyState, message
-from ._given import made_by, number
+from ._given import lines, made_by, number
 from ._local import Local
 from ._model import Model, Persistence
 from ._newton import CONVERGED, newton, solve
@@ -56,6 +56,16 @@ class Steady:
     blocks: dict[str, np.ndarray]
     turns: int
 
+    def __repr__(self) -> str:
+        pairs = zip(unknowns(self.model), np.concatenate([self.u, self.x]), strict=True)
+        rows = {name: f"{value:.6g}" for name, value in pairs}
+        return lines(f"{self.model.name}, {self.kind}", rows)
+
+    @property
+    def kind(self) -> str:
+        """The state, in words."""
+        return "the steady state"
+
     @property
     def params(self) -> Any:
         """Parameters, with what the calibration found."""
@@ -70,6 +80,18 @@ class Steady:
     def states(self) -> Any:
         """States as the model groups them."""
         return self.model.layouts[1].group(self.x)
+
+    def scales(self, dates: int) -> tuple[np.ndarray, np.ndarray]:
+        """What deviations of controls and states are multiplied by at each date; see `Growth`."""
+        return np.ones((dates, self.u.size)), np.ones((dates, self.x.size))
+
+    def levels(self, dates: int) -> tuple[np.ndarray, np.ndarray]:
+        """Controls and states at each date, rows."""
+        return np.tile(self.u, (dates, 1)), np.tile(self.x, (dates, 1))
+
+    def after(self, u: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What controls and states of a date become by the next."""
+        return u, x
 
     def __getitem__(self, name: str) -> float:
         """A variable by name, `c` or `K[3]`."""
@@ -152,7 +174,7 @@ def steady_state(
         DegenerateRoot: A variable ended at zero, where an equation holds whatever the others are.
     """
     made_by("steady_state", "model", model, Model, "Model(...)")
-    u0, x0 = model.guess if guess is None else _begun(model, guess)
+    u0, x0 = model.guess if guess is None else begun(model, guess)
     wanted = calibration(model, {} if targets is None else targets)
     with jax.enable_x64(True):
         found = jax.device_get(program(model)(model.theta(params), wanted, u0, x0))
@@ -171,7 +193,7 @@ def steady_state(
     )
 
 
-def _begun(model: Model, guess: Any) -> tuple[np.ndarray, np.ndarray]:
+def begun(model: Model, guess: Any) -> tuple[np.ndarray, np.ndarray]:
     """Where a search begins that is given a steady state of this model or of one with the same
     variables.
     """

@@ -206,7 +206,7 @@ def _settled(
         z = np.linalg.matrix_power(steady.rho, dates - 1) @ z0
     else:
         z = z0 * steady.rho ** (dates - 1)
-    left = off(steady, x, z)
+    left = off(steady.x, x, z)
     settled = converged & (left <= SETTLED)
     away = converged & ~settled
     if np.any(away):

@@ -9,6 +9,9 @@ jitney. Cold is with an empty persistent cache, warm with the cache that the col
 Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked for in the
 process, traces those of the model's programs. The processes have one thread for BLAS. Of several
 rounds the fastest times count.
+
+`--calls` times warm calls of the likelihood and of many policies beside the same written by hand
+instead (`_calls.py`).
 """
 
 import argparse
@@ -39,8 +42,19 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=3, help="of which the fastest counts (default: %(default)s)"
     )
+    parser.add_argument(
+        "--calls", action="store_true", help="time likelihood and policies beside code by hand"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="for each line of it (default: %(default)s)"
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.calls:
+        found = calls(chosen.seconds)
+        show_calls(found)
+        record(calls=found)
+        return
     if chosen.one:
         print(json.dumps(workflow(*chosen.one)))
         return
@@ -56,6 +70,29 @@ def main() -> None:
             for form, way, cold, _, found in rows
         }
     )
+
+
+def calls(seconds: float) -> dict[str, dict[str, float]]:
+    """Milliseconds of each call, by a process with one thread for BLAS."""
+    command = [sys.executable, "-m", f"{__package__}._calls", str(seconds)]
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=env)
+    if run.returncode:
+        sys.exit(run.returncode)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def show_calls(found: dict[str, dict[str, float]]) -> None:
+    """Print them with their ratio."""
+    from rich.console import Console
+
+    from ._table import table
+
+    out = table(("warm call", "jitney, ms", "by hand, ms", "ratio"), ("warm call",))
+    for what, each in found.items():
+        ours, by_hand = each["jitney"], each["by hand"]
+        out.add_row(what, f"{ours:.3g}", f"{by_hand:.3g}", f"{ours / by_hand:.2f}")
+    Console().print(out)
 
 
 def best(

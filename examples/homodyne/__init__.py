@@ -14,6 +14,7 @@ from ._modes import MODES as MODES
 from ._posterior import Posterior as Posterior
 from ._posterior import posterior as posterior
 from ._synthetic import synthetic as synthetic
+from ._together import Together as Together
 from .model import NAMES as NAMES
 from .model import Parameters as Parameters
 from .model import Setup as Setup

@@ -39,10 +39,10 @@ def covariance(plan: Layout, found: np.ndarray) -> tuple[np.ndarray, list[list[s
     return out, groups
 
 
-def masked(found: np.ndarray, data: Measurement) -> Iterator[str]:
-    """A note of points that were left out."""
+def masked(found: np.ndarray, data: Measurement, pairs: int) -> Iterator[str]:
+    """A note of points that were left out, of so many pairs at each angle."""
     counts = found[:, -1, -1]
-    missing = data.opened().measured.shape[1] - counts
+    missing = pairs - counts
     if np.any(missing):
         worst = int(np.argmax(missing))
         yield (

@@ -28,6 +28,8 @@ from ._measurement import Measurement
 from ._modes import MODES, Mode, Physical
 from .model import Points, Scalar, Setup
 
+Sums = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
 WAYS = ("whole", "chunked", "streamed")
 _RIDGE = 1e-9  # of a column's length squared, where columns depend on each other
 
@@ -185,6 +187,7 @@ def fit_mode(
     progress: Callable[[int, float], None] | None = None,
     bar: bool = False,
     tolerances: dict[str, Any] | None = None,
+    together: Sums = lambda own, same: own,
     **parameters: Any,
 ) -> ModeFit:
     """Fit a mode to a measurement.
@@ -205,21 +208,25 @@ def fit_mode(
         bar: Whether a terminal shows how many chunks of an evaluation are done, and the time that
             is left of it.
         tolerances: Of `least_squares_by_products`.
+        together: Sums an array over all processes of a run, each with its part of the points, as
+            `Together` does; the second array is the same in all.
         parameters: Of `layout`: start, bounds, held, tied, free, by_angle.
     Raises:
         ValueError: An argument or a point is wrong; the message says which, and what to do.
         OSError: A chunk could not be read; a note names its rows.
     """
     mode = _mode_of(mode)
-    there = data.checked(nan)
+    own = data.checked(nan)
     plan = layout(mode, data.angles, **parameters)
+    size = np.array([own, data.opened().measured.shape[1], 1.0])
+    there, pairs, processes = map(int, together(size, plan.start))
     if there < plan.start.size:
         fail(
             f"There are {there} points for {plan.start.size} free parameters.",
             "A fit takes a point for each at least.",
             "hold parameters, or take more frames.",
         )
-    sigma = data.noise()
+    sigma = together(data.noise(), plan.start) / processes
     account = Account()
     evaluate = evaluation(
         way,
@@ -238,7 +245,7 @@ def fit_mode(
 
     def at(z: np.ndarray) -> np.ndarray:
         if z.tobytes() not in known:
-            known[z.tobytes()] = kept(z)
+            known[z.tobytes()] = together(kept(z), z)
         return known[z.tobytes()]
 
     start, notes = started(plan, at)
@@ -280,7 +287,7 @@ def fit_mode(
         result.success,
         result.message,
         account.success_rate,
-        (*notes, *_misfit.masked(found, data)),
+        (*notes, *_misfit.masked(found, data, pairs)),
         tuple(_misfit.warnings(plan, data, result, found, undetermined)),
         plan,
     )

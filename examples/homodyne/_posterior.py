@@ -154,6 +154,7 @@ def posterior(
                 counted += 1
                 progress(counted, chains * parts)
             pieces.append(found)
+            aim = aim.coordinates
         # Chains are judged before they are put together: an average hides one that has not mixed.
         judged = [np.stack([chain.draws for chain in found]) for found in pieces]
         w = consensus(judged)

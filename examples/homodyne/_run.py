@@ -54,6 +54,13 @@ def run(config: Config, log: Log, *, fresh: bool = False) -> bool:
     plan = layout(config.mode, data.angles, **_parameters(config))
     way, why, chunk = _way(config, measurement, plan, data)
     log.say(f"strategy: {way} ({why})")
+    if way == "streamed" and config["posterior"]["chains"]:
+        parts = config["posterior"]["parts"]
+        log.say(
+            f"note: the posterior is not streamed: it holds {_held(measurement) / parts:.3g} GiB of"
+            f" points in memory, a part of {parts} at a time; [posterior] `parts` divides them",
+            style="yellow",
+        )
     journal = _journal(config, folder, data, (way, chunk))
     if journal.known:
         log.say(f"going on from {folder}: {len(journal.known)} evaluations are known")
@@ -137,6 +144,12 @@ def _measurement(config: Config, data: Prepared) -> Measurement:
         Setup(data.q, config["instrument"]["gap"]),
         None if sigma is None else np.asarray(sigma, float),
     )
+
+
+def _held(data: Measurement) -> float:
+    """GiB of all points and their times."""
+    arrays = data.opened()
+    return sum(each.nbytes for each in (arrays.t1, arrays.t2, arrays.measured)) / 2**30
 
 
 def _parameters(config: Config) -> dict[str, Any]:

@@ -9,7 +9,7 @@ needs no memory that grows with the points.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -115,6 +115,11 @@ class Target:
     data: Numbers
 
     @property
+    def coordinates(self) -> "Target":
+        """The same without the data, which another part may then have the memory of."""
+        return replace(self, data=replace(self.data, measured=None))
+
+    @property
     def size(self) -> int:
         """Of w."""
         return len(self.data.middle)
@@ -156,8 +161,8 @@ def target(
             "hold these parameters, or give bounds.",
         )
     opened = data.opened()
-    arrays = (sigma, opened.phi, opened.t1, opened.t2, opened.measured)
-    sigma, phi, *held = (jnp.asarray(np.array(each, float)) for each in arrays)
+    sigma, phi = (jnp.asarray(np.array(each, float)) for each in (sigma, opened.phi))
+    held = (_in_memory(each) for each in (opened.t1, opened.t2, opened.measured))
     at = [plan.places(angle) for angle in range(data.angles)]
     base, matrix = plan.base[at], plan.matrix[at]
     numbers = (
@@ -171,6 +176,11 @@ def target(
     )
     own = Numbers(*map(jnp.asarray, numbers), (sigma, data.setup, phi, *held))
     return Target(Density(plan.mode, parts), own)
+
+
+def _in_memory(array: Any) -> Array:
+    """A copy of all values; those of float32 become float64 in chunks, when they are used."""
+    return jnp.asarray(np.array(array, np.result_type(array.dtype, np.float32)))
 
 
 def _normal(

@@ -57,10 +57,18 @@ def resumed(
         plan: How many rounds, and of what.
         folder: Of `campaign`, `log.csv` and `log.jsonl`.
         every: Rounds between checkpoints.
+
+    Raises:
+        ValueError: The checkpoint is damaged, of another plan, or of other models.
     """
     path = folder / "campaign"
-    campaign = load(path, plan)
-    log = Log(folder, campaign.rounds if campaign else 0)
+    campaign, first = load(path, plan), Campaign.begin(environment, plan)
+    if campaign and not _begins(campaign, first):
+        raise ValueError(
+            f"{path} is of other models: its first observations are others. Give these models"
+            " again, or another folder."
+        )
+    log = Log(folder, campaign.rounds * environment.tasks if campaign else 0)
 
     def after(campaign: Campaign, worth: Worth) -> None:
         log.add(campaign, worth)
@@ -70,20 +78,25 @@ def resumed(
     return run(environment, learner, plan, campaign, after)
 
 
+def _begins(campaign: Campaign, first: Campaign) -> bool:
+    """Whether a campaign begins with such observations, for the same targets."""
+    seen = campaign.values[:, : first.values.shape[1]]
+    return np.array_equal(seen, first.values) and np.array_equal(campaign.target, first.target)
+
+
 class Log:
     """A line for each task and round, as CSV and as JSON."""
 
     COLUMNS = ("round", "task", "variable", "value", "answer", "best", "at", "mean", "sure")
 
-    def __init__(self, folder: Path, rounds: int):
+    def __init__(self, folder: Path, rows: int):
         folder.mkdir(parents=True, exist_ok=True)
         self.csv, self.json = folder / "log.csv", folder / "log.jsonl"
-        # what was logged after the last checkpoint comes again
-        kept = _lines(self.csv)[:1] or [",".join(self.COLUMNS)]
-        kept += [line for line in _lines(self.csv)[1:] if int(line.split(",")[0]) <= rounds]
-        self.csv.write_text("".join(f"{line}\n" for line in kept))
-        kept = [line for line in _lines(self.json) if json.loads(line)["round"] <= rounds]
-        self.json.write_text("".join(f"{line}\n" for line in kept))
+        # what was logged after the last checkpoint comes again, and its end may be half a line
+        lines = _lines(self.csv)[: rows + 1] or [",".join(self.COLUMNS)]
+        _checkpoint.replace(self.csv, "".join(f"{line}\n" for line in lines).encode())
+        lines = _lines(self.json)[:rows]
+        _checkpoint.replace(self.json, "".join(f"{line}\n" for line in lines).encode())
 
     def add(self, campaign: Campaign, worth: Worth) -> None:
         """The last round."""
@@ -102,4 +115,5 @@ class Log:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    """The whole ones."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []

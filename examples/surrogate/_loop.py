@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from . import _enumerated
+from ._acquisition import KINDS
 from ._data import positions_of, tables
 from ._environment import GRID, Environment, drawn_noise
 from ._round import PART, Believer, Worth, considered, imagined
@@ -45,6 +46,15 @@ class Plan:
     repeats: int = 8
     kind: str = "both"
     seed: int = 0
+
+    def __post_init__(self):
+        if self.kind not in (*KINDS, "random"):
+            kinds = ", ".join((*KINDS, "random"))
+            raise ValueError(f"no acquisition is called {self.kind!r}: give one of {kinds}")
+        if self.repeats < 2 or self.repeats % 2:
+            raise ValueError(f"{self.repeats} repeats have no pairs: give an even number from 2")
+        if self.rounds < 0 or min(self.observed, self.answers, self.worlds) < 1:
+            raise ValueError("give 1 or more samples, answers and worlds, and 0 or more rounds")
 
     def draws(self, at: int, tasks: int, variables: int) -> Draws:
         """The random numbers of a round, the same for all learners."""
@@ -215,8 +225,8 @@ def run(
 
 def last(campaign: Campaign, learner: Learner, plan: Plan) -> np.ndarray:
     """What a learner takes to be best after all answers."""
-    _, *size = campaign.best.shape[0], len(campaign.target), campaign.values.shape[2]
-    return largest(learner(campaign, plan.draws(plan.rounds, *size)).mean)
+    tasks, _, variables = campaign.values.shape
+    return largest(learner(campaign, plan.draws(plan.rounds, tasks, variables)).mean)
 
 
 def regret(

@@ -153,10 +153,9 @@ def tuned(data: Data) -> float:
     return float(THRESHOLDS[int(np.argmax(found))])
 
 
-def row(model: Believer, data: Data, tuning: Data) -> dict[str, Quality]:
-    """Each way on some models."""
+def row(network: np.ndarray, data: Data, tuning: Data) -> dict[str, Quality]:
+    """Each way on some models, of which the network's belief is given."""
     variables = data.values.shape[2]
-    network = by_network(model, data)
     found = {"network": judged(edges_of(network), data, network)}
     if variables <= _enumerated.MOST:
         exact = by_enumeration(data)
@@ -188,15 +187,14 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def draw(model: Believer, sizes: Sequence[int], count: int, path: Path) -> None:
+def draw(beliefs: dict[int, tuple[Data, np.ndarray]], path: Path) -> None:
     """Save the calibration of edges as a picture, a line for each number of variables."""
     figure = Figure(figsize=(4.6, 4.2), dpi=130, layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.8", lw=1, zorder=0)
-    for variables in sizes:
-        data = data_of(count, variables, "as in training")
+    for variables, (data, belief) in beliefs.items():
         off = ~np.eye(variables, dtype=bool)
-        edges = edges_of(by_network(model, data))[:, off].ravel()
+        edges = edges_of(belief)[:, off].ravel()
         bins = calibration(edges, data.models.parents[:, off].ravel())[1]
         said, true, _ = np.array(bins).T
         axes.plot(said, true, ".-", lw=1, label=f"{variables} variables")
@@ -218,20 +216,24 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", default=(3, 4, 5, 8, 12, 20), help="numbers of variables")
     add("--models", type=int, default=100, help="of each size and kind (default: %(default)s)")
     add("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="(default: all)")
+    add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge, print, draw, and keep the figures as JSON."""
-    chosen, console, model = options(arguments), Console(width=110), _trained.load()
-    found = {}
+    chosen, console = options(arguments), Console(width=110)
+    model = _trained.load(chosen.weights)
+    found, beliefs = {}, {}
     for kind in chosen.kinds:
         for variables in chosen.sizes:
-            pair = (data_of(chosen.models, variables, kind, part) for part in (0, 1))
-            found[kind, variables] = row(model, *pair)
+            data, tuning = (data_of(chosen.models, variables, kind, part) for part in (0, 1))
+            belief = by_network(model, data)
+            beliefs.setdefault(variables, (data, belief))
+            found[kind, variables] = row(belief, data, tuning)
     console.print(table(found))
-    draw(model, chosen.sizes, chosen.models, chosen.out / "calibration.png")
+    draw(beliefs, chosen.out / "calibration.png")
     kept = [
         {"models": kind, "variables": variables, "way": name, **vars(each)}
         for (kind, variables), rows in found.items()

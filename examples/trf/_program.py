@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ._coleman_li import Bounds, active
@@ -27,7 +28,19 @@ from ._problem import (
 from ._solve import solve
 from ._state import TOO_FEW, Records, State
 
-SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution", "pivot")
+# The first are what the loop carries, in its order, so that they are copied as they are.
+SCALARS = (
+    "cost",
+    "radius",
+    "alpha",
+    "optimality",
+    "nfev",
+    "njev",
+    "status",
+    "points",
+    "resolution",
+    "pivot",
+)
 Packed = tuple[Float[Array, "packed"], Records | None]
 Evaluated = tuple[Float[Array, "points"], Float[Array, "points k"]]
 
@@ -74,7 +87,7 @@ def programs(setup: Setup) -> Programs:
 
 
 def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
-    """Solve, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R.
+    """Solve, and pack what every result holds: `SCALARS`, x, active bounds, [R, Q^T r].
 
     The pivot among the scalars is the least of the triangle's, as a part of its column's length: 0
     for a parameter without effect, and for one that does what others before it do.
@@ -85,8 +98,6 @@ def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
     if data.mask is not None:  # else enough of them is a matter of shapes
         status = jnp.where(points(setup, x, data) < x.size, TOO_FEW, status)
         last = eqx.tree_at(lambda state: state.status, last, status)
-    # the start is no result: whoever takes the mean of a batch shall see that a fit failed
-    x, cost = (jnp.where(status < 0, jnp.nan, of) for of in (x, cost))
     return _packed(setup, last, x, cost, data), last.records
 
 
@@ -98,6 +109,8 @@ def _packed(
     pivots = jnp.abs(jnp.diag(last.model.R)) / jnp.where(lengths > 0, lengths, 1.0)
     scalars: tuple[Any, ...] = (
         cost,
+        last.radius,
+        last.alpha,
         last.optimality,
         last.nfev,
         last.njev,
@@ -109,13 +122,17 @@ def _packed(
     holds = jnp.zeros_like(x)
     if setup.bounded:
         holds = active(x, Bounds(data.lower, data.upper), Controls.unpack(data.controls).xtol)
-    vectors = (x, last.model.g, holds, last.model.R.ravel())
-    return jnp.concatenate(
+    vectors = (x, holds, last.model.triangle.ravel())
+    packed = jnp.concatenate(
         [
             jnp.stack([jnp.asarray(s, x.dtype) for s in scalars]),
             *(v.astype(x.dtype) for v in vectors),
         ]
     )
+    # the start is no result: whoever takes the mean of a batch shall see that a fit failed
+    i = np.arange(packed.size)
+    found = (i == SCALARS.index("cost")) | ((i >= len(SCALARS)) & (i < len(SCALARS) + x.size))
+    return jnp.where(found & (last.status < 0), jnp.nan, packed)
 
 
 def _evaluate(setup: Setup, x: Float[Array, "k"], data: Data) -> Evaluated:

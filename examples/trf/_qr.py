@@ -63,7 +63,7 @@ def solved(matrix: Float[Array, "k+1 m"]) -> tuple[Float[Array, "k"], Float[Arra
         p = solve_triangular(triangle[:, :k], -triangle[:, k])
         return p, solve_triangular(triangle[:, :k], p, trans=1) ** 2
     rows, inverses = _by_row(matrix)
-    p = _substituted(rows, [-row[-1:] for row in rows], inverses)[:, 0]
+    p = _substituted(rows, [-row[-1] for row in rows], inverses)
     z: Scalars = []
     for i, inverse in enumerate(inverses):
         z.append((p[i] - _sum(rows[j][i - j] * value for j, value in enumerate(z))) * inverse)
@@ -119,8 +119,8 @@ def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Arr
 
 
 def _substituted(
-    rows: Rows, B: Sequence[Float[Array, "n"]] | Float[Array, "k n"], inverses: Scalars
-) -> Float[Array, "k n"]:
+    rows: Rows, B: Sequence[Float[Array, "*n"]] | Float[Array, "k *n"], inverses: Scalars
+) -> Float[Array, "k *n"]:
     """The same with 1 over each pivot, which is multiplied by."""
     k = len(rows)
     lines: list[Array] = []  # last first

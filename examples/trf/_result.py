@@ -120,7 +120,7 @@ class Result:
 
     @property
     def _size(self) -> int:
-        # scalars, three vectors of k and k * k numbers
+        # scalars, two vectors of k and k * (k + 1) numbers
         return (isqrt(4 * (self.packed.shape[-1] - len(SCALARS)) + 9) - 3) // 2
 
     def _scalar(self, name: str) -> Any:
@@ -137,6 +137,11 @@ class Result:
         return self.packed[..., first : first + self._size]
 
     @property
+    def _triangle(self) -> Any:
+        k = self._size
+        return self.packed[..., len(SCALARS) + 2 * k :].reshape(*self.packed.shape[:-1], k, k + 1)
+
+    @property
     def x(self) -> Float[Array, "*fit k"]:
         """The parameters."""
         return self._vector(0)
@@ -149,12 +154,15 @@ class Result:
     @property
     def grad(self) -> Float[Array, "*fit k"]:
         """Gradient of the cost."""
-        return self._vector(1)
+        triangle = self._triangle
+        xp = jnp if isinstance(self.packed, jax.Array) else np
+        with jax.enable_x64(True):
+            return xp.sum(triangle[..., :-1] * triangle[..., -1:], axis=-2)
 
     @property
     def active_mask(self) -> Any:
         """-1 where the lower bound holds the parameter, 1 where the upper does, else 0."""
-        return self._vector(2).astype(int)
+        return self._vector(1).astype(int)
 
     @property
     def optimality(self) -> Float[Array, "*fit"]:
@@ -276,8 +284,8 @@ class Result:
     def _inverse(self) -> tuple[Any, Any]:
         """Pseudo-inverse of J^T J, and which parameters have a part in its null space."""
         xp = jnp if isinstance(self.packed, jax.Array) else np
-        k, m = self._size, self._scalar("points")
-        R = self.packed[..., len(SCALARS) + 3 * k :].reshape(*self.packed.shape[:-1], k, k)
+        m = self._scalar("points")
+        R = self._triangle[..., :-1]
         with jax.enable_x64(True):
             noise = xp.maximum(EPS * xp.maximum(m, 64.0), 4 * self._scalar("resolution"))
             return inverse_of(xp, R, noise)

@@ -135,8 +135,9 @@ def _run_traced(
         scale = jnp.broadcast_to(jnp.asarray(request.x_scale, x0.dtype), x0.shape[-1:])
     *others, max_nfev = request.numbers
     limit = 100 * x0.shape[-1] if max_nfev is None else max_nfev
+    numbers = (*others, jnp.maximum(limit, 1))
     controls = jnp.stack(
-        [jnp.asarray(0.0 if number is None else number, x0.dtype) for number in (*others, limit)]
+        [jnp.asarray(0.0 if number is None else number, x0.dtype) for number in numbers]
     )
     mask = None if mask is None else jnp.asarray(mask)
     records = int(limit) if request.history else None

@@ -83,7 +83,7 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
 
 def limit_of(data: Data) -> Scalar:
     """The limit of evaluations."""
-    return jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
+    return Controls.unpack(data.controls).max_nfev
 
 
 def unmet(state: State, limit: Scalar) -> Bool[Array, ""]:
@@ -103,20 +103,20 @@ def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None, model: An
     its cost is infinite.
     """
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
-    scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+    scale = jnp.asarray(np.ones(x.size)) if data.x_scale is None else data.x_scale
     if model is None:
         model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
     zero, one = jnp.zeros(()), jnp.ones(())
     blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
-    return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
+    return State(x, model, scale, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
 
 
-def first_radius(x: Vector, model: Model, scale_inv: Vector, bounds: Bounds | None) -> Scalar:
+def first_radius(x: Vector, model: Model, scale: Vector, bounds: Bounds | None) -> Scalar:
     """The length of the start, scaled."""
-    scaled = x * scale_inv
+    scaled = x / scale
     if bounds is not None:
         v, dv = distance(x, model.g, bounds)
-        scaled = scaled / jnp.sqrt(rescaled(v, dv, 1 / scale_inv))
+        scaled = scaled / jnp.sqrt(rescaled(v, dv, scale))
     radius = jnp.linalg.norm(scaled)
     return jnp.where(radius == 0, 1.0, radius)
 
@@ -135,7 +135,7 @@ def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Tr
 
 def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
     """Solve the subproblem, for this number of residuals."""
-    model, scale = state.model, 1 / state.scale_inv
+    model, scale = state.model, state.scale
     if bounds is None:
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
@@ -173,10 +173,10 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
 
     x = pick(trial.step.x, state.x)
     model = jax.tree.map(pick, trial.model, state.model)
-    scale_inv = longest(state, model) if setup.scale_by_jac else state.scale_inv
+    scale = shortest(state, model) if setup.scale_by_jac else state.scale
     optimality = optimality_of(x, model, bounds)
     radius, alpha = resized(state, trial, ratio, finite)
-    radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
+    radius = jnp.where(state.first, first_radius(x, model, scale, bounds), radius)
     alpha = jnp.where(state.first, 0.0, alpha)
     status = jnp.where(
         finite,
@@ -190,7 +190,7 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     return State(
         x,
         model,
-        scale_inv,
+        scale,
         radius,
         alpha,
         optimality,
@@ -201,14 +201,13 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     )
 
 
-def longest(state: State, model: Model) -> Vector:
-    """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the
-    start.
+def shortest(state: State, model: Model) -> Vector:
+    """One over the greatest length that each column of the Jacobian has had; 1 for one that is zero
+    at the start.
     """
     norms = model.lengths
-    return jnp.where(
-        state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms)
-    )
+    scale = 1 / jnp.where(norms == 0, jnp.where(state.first, 1.0, 0.0), norms)
+    return jnp.where(state.first, scale, jnp.minimum(state.scale, scale))
 
 
 def gain(actual: Scalar, predicted: Scalar) -> Scalar:

@@ -30,7 +30,7 @@ class State(eqx.Module):
 
     x: Vector
     model: Model
-    scale_inv: Vector
+    scale: Vector
     radius: Scalar
     alpha: Scalar
     optimality: Scalar
@@ -52,7 +52,7 @@ class Carry(eqx.Module):
 
     x: Vector
     triangle: Float[Array, "k k+1"]
-    scale_inv: Vector
+    scale: Vector
     numbers: Float[Array, "7"]
     records: Records | None
 
@@ -68,11 +68,9 @@ class Carry(eqx.Module):
             state.njev,
             state.status,
         )
-        return cls(
-            state.x, state.model.triangle, state.scale_inv, jnp.stack(numbers), state.records
-        )
+        return cls(state.x, state.model.triangle, state.scale, jnp.stack(numbers), state.records)
 
     def state(self) -> State:
         """Take it apart."""
         cost, *numbers = self.numbers
-        return State(self.x, Model(cost, self.triangle), self.scale_inv, *numbers, self.records)
+        return State(self.x, Model(cost, self.triangle), self.scale, *numbers, self.records)

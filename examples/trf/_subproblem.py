@@ -38,6 +38,7 @@ class Secular(NamedTuple):
     lower: Scalar  # ends of its bracket
     upper: Scalar
     left: Scalar  # turns that are left
+    radius: Scalar  # which stays, and is here so that no kernel takes it out for the loop
 
 
 def solve_subproblem(
@@ -62,17 +63,17 @@ def solve_subproblem(
     )
     full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
-    upper = steepest / radius
-    lower = jnp.where(full_rank, (length - radius) * length / bend**2, 0.0)
+    upper, lower = _ratios([steepest, (length - radius) * length], [radius, bend**2])
+    lower = jnp.where(full_rank, lower, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
     left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
     start = jnp.stack(
-        _bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left)
+        _bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left, radius)
     )
     triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
     def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
-        p, after = _newton_step(triangle, radius, Secular(*state[1]))
+        p, after = _newton_step(triangle, Secular(*state[1]))
         return p, jnp.stack(after)
 
     p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
@@ -90,6 +91,11 @@ def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar
     return lengths[: len(matrices)], lengths[len(matrices) :]
 
 
+def _ratios(of: list[Scalar], by: list[Scalar]) -> list[Scalar]:
+    """Quotients, by one division: for XLA each is a kernel of its own."""
+    return list(jnp.stack(of) / jnp.stack(by))
+
+
 def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array, ""]:
     """Tell whether the smallest singular value is safely above rounding, by Frobenius bounds for
     both ends of the spectrum.
@@ -100,9 +106,7 @@ def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array,
     return 1 / inverse > EPS * points * norm
 
 
-def _newton_step(
-    triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular
-) -> tuple[Vector, Secular]:
+def _newton_step(triangle: Float[Array, "k k+1"], state: Secular) -> tuple[Vector, Secular]:
     """Take the next alpha, and improve on it: the turn behind one that was close enough is the
     last.
 
@@ -111,22 +115,32 @@ def _newton_step(
     steps, and is left as it is.
     """
     p, length, bend = _damped(triangle, state.root)
-    ratio = length / radius
-    step = (radius - length) * length / bend**2  # what it lacks over its derivative
-    stretch = jnp.where(ratio >= 1 - RTOL, 1 / ratio, 1.0)
+    radius = state.radius
+    ratio, step, stretch = _ratios(
+        [length, (radius - length) * length, radius],  # what it lacks over its derivative
+        [radius, bend**2, length],
+    )
+    stretch = jnp.where(ratio >= 1 - RTOL, stretch, 1.0)
     lower = jnp.maximum(state.lower, state.alpha - step)
     upper = jnp.where(ratio < 1, state.alpha, state.upper)
     left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
-    return p, _bracketed(state.alpha, stretch, state.alpha - ratio * step, lower, upper, left)
+    alpha = state.alpha - ratio * step
+    return p, _bracketed(state.alpha, stretch, alpha, lower, upper, left, radius)
 
 
 def _bracketed(
-    taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upper: Scalar, left: Scalar
+    taken: Scalar,
+    stretch: Scalar,
+    alpha: Scalar,
+    lower: Scalar,
+    upper: Scalar,
+    left: Scalar,
+    radius: Scalar,
 ) -> Secular:
     """Go on with this alpha if it is in the bracket, else with one that is."""
     inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
     alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
-    return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left)
+    return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left, radius)
 
 
 def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:

@@ -350,7 +350,7 @@ def _proposed(
 ) -> Proposal:
     """Solve the subproblem in the plane of the gradient and of the Gauss-Newton step."""
     _, f, push, pull = _linear(setup, state.x, data)
-    scale, g = 1 / state.scale_inv, state.model.g
+    scale, g = state.scale, state.model.g
     d, curvature = scale, jnp.zeros_like(scale)
     if bounds is not None:
         v, dv = distance(state.x, g, bounds)

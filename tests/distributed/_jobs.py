@@ -141,6 +141,26 @@ def remedied():
         )
 
 
+def correlations(folder):
+    """One fit of `examples/homodyne`, each process with its part of the points; and one that starts
+    elsewhere in each.
+    """
+    from examples.homodyne import Data, Together, fit_mode
+    from examples.homodyne.processes import fitted, measurement
+
+    together = Together(jitney.processes.distributed())
+    data = Data(Path(folder), **json.loads(Path(folder, "own.json").read_text()))
+    own = measurement(data, together.rows(data.pairs))
+    for way in ("whole", "streamed"):
+        found = fitted(own, way, together=together)
+        tell(**{way: [value.hex() for value in map(float, found.x)], f"{way}_points": found.points})
+    start = {"D0": 1e4 + together.processes.index}
+    try:
+        fit_mode("static_isotropic", own, start=start, together=together)
+    except ValueError as error:
+        tell(refused=str(error))
+
+
 def apart(first, second, **options):
     """Process 1 does another thing than process 0, which nobody catches."""
     with jitney.processes.distributed(**options), jitney.mesh(data=-1):

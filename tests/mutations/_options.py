@@ -466,6 +466,20 @@ AROUND = [
         (f"{_FALLBACK}what_xla_cannot_compile_runs_unjitted",),
     ),
     Mutation(
+        "sizes worth trying are those of the quickest call",
+        "src/jitney/_command/bench/per_element.py",
+        "run.quartiles[1] / run.sizes[axis])",
+        "run.quartiles[1])",
+        ("tests/command/test_bench.py::test_batch_sizes_worth_trying_are_those_of_the_sweep",),
+    ),
+    Mutation(
+        "a call that saves nothing repays a compile",
+        "src/jitney/_diagnosis/counters.py",
+        "return math.ceil(spent / saved) if saved > 0 else None",
+        "return math.ceil(spent / saved) if saved else None",
+        (f"{_COUNTERS}stats_say_after_how_many_calls_a_compile_is_repaid",),
+    ),
+    Mutation(
         "JITNEY_DISABLE pads",
         "src/jitney/_signature/options/table.py",
         "        write=write_pad,\n        plain=(),\n",

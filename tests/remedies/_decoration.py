@@ -309,7 +309,7 @@ CASES = [
     of_unit("", "keep one of the two", {**TWO, "memory": "1GiB"}, {"vmap": "b", "memory": "1GiB"}),
     of_unit(
         "",
-        "keep one of",
+        "leave out the fallback, or the other",
         {"vmap": "b", "workers": 2, "on_memory_error": "chunk"},
         {"vmap": "b", "on_memory_error": "chunk"},
     ),

@@ -29,6 +29,7 @@ from ._rest import CASES as REST
 from ._rows import CASES as ROWS
 from ._running import CASES as RUNNING
 from ._starting import CASES as STARTING
+from ._streaming import CASES as STREAMING
 from ._streams import CASES as STREAMS
 from ._unfollowed import ELSEWHERE
 
@@ -45,6 +46,7 @@ CASES = [
     *REST,
     *ROWS,
     *COMMANDS,
+    *STREAMING,
     *MESHES,
     *STARTING,
 ]

@@ -1,5 +1,8 @@
 """`remat`: the same gradients from fewer kept values."""
 
+from functools import partial
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -119,6 +122,74 @@ def test_a_policy_of_a_factory_decides_what_is_kept():
         return of_grad
 
     assert sines("s") < sines("t")
+
+
+POLICIES = jax.checkpoint_policies
+FACTORIES = {
+    "save_only_these_names": lambda make: make("s"),
+    "save_any_names_but_these": lambda make: make("s"),
+    "save_anything_except_these_names": lambda make: make("s"),
+    "save_from_both_policies": lambda make: make(
+        POLICIES.dots_saveable, POLICIES.save_only_these_names("s")
+    ),
+    "save_and_offload_only_these_names": lambda make: make(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["s"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
+    "offload_dot_with_no_batch_dims": lambda make: make("device", "pinned_host"),
+}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", FACTORIES)
+def test_gradients_are_the_same_under_what_every_factory_makes(name):
+    """To the bit here, where no fusion differs; what is offloaded comes back."""
+    policy = FACTORIES[name](getattr(POLICIES, name))
+    gradient = optimize(remat=policy)(deep).grad(W, X, wrt="w")
+    np.testing.assert_array_equal(gradient, jax.jit(jax.grad(deep))(W, X))
+
+
+class Sine(eqx.Module):
+    w: Float[Array, "n n"]
+
+    def __call__(self, x):
+        return jnp.sin(self.w @ x)
+
+
+class Net(eqx.Module):
+    layers: list[Sine]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("policy", [None, pytest.param("dots", marks=pytest.mark.rest)])
+def test_every_second_layer_is_recomputed_by_a_line_in_the_body(policy):
+    """The gradient has the module's own structure and the same bits. Less is kept for it; with a
+    policy that keeps products, one array for another here.
+    """
+    net = Net([Sine(W * scale) for scale in (1.0, 0.5, 0.25, 2.0)])
+    part = partial(eqx.filter_checkpoint, policy=policy and POLICIES.dots_saveable)
+
+    def plain(net: Net, x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(net(x))
+
+    def every_second(net: Net, x: Float[Array, "n"]) -> Float[Array, ""]:
+        return plain(eqx.tree_at(lambda net: net.layers[::2], net, replace_fn=part), x)
+
+    want, got = (optimize(f).grad(net, X, wrt="net") for f in (plain, every_second))
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_array_equal(a, b)
+    sizes = [
+        sum(leaf.size for leaf in jax.tree.leaves(jax.vjp(optimize(f), net, X)[1]))
+        for f in (plain, every_second)
+    ]
+    assert sizes[1] < sizes[0] if policy is None else sizes[1] == sizes[0]
 
 
 @pytest.mark.parametrize("policy", ["everything", 3])

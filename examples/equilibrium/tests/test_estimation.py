@@ -2,11 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+import matplotlib.image
 import numpy as np
 import pytest
 import scipy.stats
 
 from examples.equilibrium import (
+    Chains,
+    Mode,
     Model,
     ModelError,
     NoMode,
@@ -142,9 +145,47 @@ def test_chains_have_the_moments_of_quadrature_and_go_on_where_they_were_interru
         sample(mode, 480, **sizes, seed=1, folder=tmp_path)
 
 
+def test_estimates_are_printed_in_few_lines():
+    """With deviations and diagnostics, and not as arrays."""
+    ones = np.ones((2, 3))
+    mode = Mode(posterior(mu=MU), {"mu": 1.25}, -3.5, 0.01 * np.eye(1))
+    assert repr(mode) == "constant, mode of log density -3.5\n  mu  1.25 +- 0.1"
+    assert repr(mode.posterior).startswith("constant, posterior given 25 dates of y\n  mu  Prior(")
+    chains = Chains({"mu": ones}, ones, ones > 1.0, {"mu": 1.01}, {"mu": 5.0}, {"mu": MU})
+    assert repr(chains).splitlines() == [
+        "2 chains of 3 draws, 0 diverged",
+        "  mu  1 +- 0, R-hat 1.010, as good as 5 draws",
+    ]
+
+
+@pytest.mark.rest
+def test_a_picture_of_chains_is_written(tmp_path):
+    """With a panel for each parameter, one of which diverged."""
+    rng = np.random.default_rng(0)
+    values = {"mu": rng.normal(2.0, 0.1, (3, 60)), "sd": rng.gamma(9.0, 0.06, (3, 60))}
+    away = np.zeros((3, 60), bool)
+    away[1, 7] = True
+    judged = {"mu": 1.0, "sd": float("nan")}
+    found = Chains(values, np.zeros((3, 60)), away, judged, judged, {"mu": MU, "sd": SD})
+    found.draw(tmp_path / "pictures" / "chains.png")
+    picture = matplotlib.image.imread(tmp_path / "pictures" / "chains.png")
+    assert picture.shape[0] > 500
+    assert picture.shape[1] > 1000
+    assert np.ptp(picture[..., :3]) > 0.5
+
+
 @pytest.mark.rest
 def test_what_does_not_fit_an_estimation_is_told():
     """Priors of what is not there or cannot be, starts without a density, and what is not seen."""
+    model = constant()
+    for observed, covariance, said in (
+        ("y", lambda p: p, "observed is 'y'"),
+        (["q"], lambda p: p, "there is no 'q'"),
+        (["y", "e"], lambda p: p, "data has shape"),
+        (["y"], 3, "covariance is 3"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            Posterior(model, model.params, {"mu": MU}, DATA, observed, covariance)
     for given, said in (
         ({"nu": MU}, "there is no 'nu'"),
         ({"mu": 3}, "the prior of 'mu' is 3"),

@@ -616,3 +616,14 @@ def test_whatever_is_given_is_taken_or_told(name):
     assert not bare, "\n".join(
         f"{argument}={wrong!r}: {type(error).__name__}: {error}" for argument, wrong, error in bare
     )
+
+
+@pytest.mark.rest
+def test_what_is_found_is_printed_in_few_lines(steady):
+    """Names with numbers, and not all that a solution is made of."""
+    assert repr(MODEL) == f"{MODEL.name}: controls logc; states logk; shocks a"
+    assert repr(steady).splitlines()[1:] == ["  logc  -1.02168", "  logk  -1.66011"]
+    linear = linearise(steady)
+    assert repr(linear) == linear.message
+    path = perfect_foresight(steady, dates=3)
+    assert repr(path) == f"{MODEL.name}, path of 3 dates: logc, logk, a"

@@ -1,6 +1,8 @@
 """The posterior's density against SciPy, its draws, and what is made of them."""
 
+import gc
 import sys
+import weakref
 from dataclasses import replace
 
 import jax
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from examples.homodyne import _posterior
 from examples.homodyne._diagnostics import effective_size, r_hat
 from examples.homodyne._mode_fit import fit_mode
 from examples.homodyne._posterior import Chain, consensus, divided, posterior
@@ -72,6 +75,37 @@ def test_parts_multiply_to_the_whole(fitted):
             parts = [aim_at((found, piece), parts=3)[0] for piece in divided(data, 3)]
             pieces = [float(part.density(w, part.data)) for part in parts]
             np.testing.assert_allclose(sum(pieces), whole.density(w, whole.data), rtol=1e-12)
+
+
+@pytest.mark.rest
+def test_float32_is_widened_in_chunks(fitted):
+    """The density is that of the same values in float64, which take twice the memory."""
+    found, data = fitted
+    short = replace(data, measured=np.asarray(data.measured, np.float32))
+    wide = replace(short, measured=np.asarray(short.measured, np.float64))
+    aims = [aim_at((found, each))[0] for each in (short, wide)]
+    assert [aim.data.measured[-1].dtype for aim in aims] == [np.float32, np.float64]
+    with jax.enable_x64(True):
+        values = [float(aim.density(np.ones(aim.size), aim.data)) for aim in aims]
+    assert values[0] == values[1]
+
+
+@pytest.mark.rest
+def test_one_part_is_in_memory_at_a_time(fitted, monkeypatch):
+    """Those before are gone when the next one is read."""
+    seen, there = [], []
+
+    def watched(*words, **options):
+        gc.collect()
+        there.append(sum(each() is not None for each in seen))
+        aim = target(*words, **options)
+        seen.append(weakref.ref(aim.data.measured[-1]))
+        return aim
+
+    monkeypatch.setattr(_posterior, "target", watched)
+    found, data = fitted
+    posterior(found, data, chains=1, draws=100, parts=3, sampler=exact)
+    assert there == [0, 0, 0]
 
 
 def exact(aim, key, start, warmup, draws):

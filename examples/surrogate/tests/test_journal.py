@@ -36,6 +36,10 @@ def test_a_campaign_that_broke_off_goes_on_to_the_same_bits(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _journal.resumed(models, breaks, PLAN, tmp_path, every=2)
     assert _journal.load(tmp_path / "campaign", PLAN).rounds == 2
+    for name in ("log.csv", "log.jsonl"):
+        # a kill in the middle of a line
+        path = tmp_path / name
+        path.write_text(path.read_text()[:-9])
     done = _journal.resumed(models, learner, PLAN, tmp_path, every=2)
     for name in _journal.PARTS:
         np.testing.assert_array_equal(getattr(done, name), getattr(whole, name))
@@ -48,3 +52,6 @@ def test_a_campaign_that_broke_off_goes_on_to_the_same_bits(tmp_path):
     assert [float(row["mean"]) for row in rows] == [line["mean"] for line in lines]
     with pytest.raises(ValueError, match="other options"):
         _journal.load(tmp_path / "campaign", Plan(answers=3))
+    others = environment(np.random.default_rng(1), 3, 4)
+    with pytest.raises(ValueError, match="other models"):
+        _journal.resumed(others, learner, PLAN, tmp_path)

@@ -33,6 +33,17 @@ def test_enumerated_graphs_are_the_known_number_with_the_posterior_of_the_sum_ov
     np.testing.assert_allclose(found, posterior(scores(values, flags)), atol=1e-6)
 
 
+def test_a_plan_that_cannot_be_run_is_refused():
+    """An acquisition that there is not, repeats without pairs, no answers."""
+    for wrong, said in (
+        ({"kind": "best"}, "best"),
+        ({"repeats": 3}, "even"),
+        ({"answers": 0}, "1"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Plan(**wrong)
+
+
 def test_an_environment_answers_by_its_mechanisms():
     """Of a linear chain with known weights: the mean effects are products of weights."""
     models = environment(np.random.default_rng(0), 1, 3, "linear")

@@ -1,7 +1,11 @@
 """How beliefs are judged."""
 
+import io
+import re
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from examples.surrogate import quality, regret
 from examples.surrogate._data import positions_of
@@ -24,6 +28,23 @@ def test_the_truth_has_no_fault_and_a_turned_edge_is_one():
     assert turned.f1 == 0
     assert turned.shd == pytest.approx(models.parents.sum((1, 2)).mean())
     assert distance(np.zeros_like(models.parents), models.parents).sum() == models.parents.sum()
+
+
+def test_a_way_is_set_beside_random_interventions_with_its_own_belief():
+    """At the end, and as a mean over the rounds without what was before them."""
+    flat = lambda *rounds: regret.Curve(np.repeat(np.array(rounds)[:, None], 3, axis=1))
+    rows = {
+        "network": flat(9.0, 3.0, 1.0),
+        "random": flat(9.0, 5.0, 4.0),
+        "enumeration": flat(9.0, 0.5, 0.25),
+        "enumeration-random": flat(9.0, 2.5, 0.75),
+    }
+    out = Console(file=io.StringIO(), width=160)
+    out.print(regret.table({3: rows}))
+    text = out.file.getvalue().replace("3  ", "")
+    lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    found = [[float(x) for x in re.findall(r"(-?[0-9.]+) \(", lines[name])] for name in rows]
+    assert found == [[1.0, 3.0, 2.0, 2.5], [4.0, 4.5], [0.25, 0.5, 0.375, 1.25], [0.75, 1.625]]
 
 
 def test_an_interval_is_that_of_a_mean():

@@ -6,7 +6,8 @@ and calls its `carry_out` with that namespace.
 Parsing is separate from the commands so that `--help` and wrong options import none of them.
 
 Exit statuses: 0; 1, a check failed or the cache is off; 2, the arguments are not understood, or a
-file is missing. `run` returns the status of the program that it runs.
+file is missing. `run` returns the status of the program that it runs; `stream` that is stopped by a
+signal 128 and its number.
 """
 
 from __future__ import annotations
@@ -80,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     _bench(
         commands.add_parser(
             "bench", help="what a function costs by the size of its axes, and how that grows"
+        )
+    )
+    _stream(
+        commands.add_parser(
+            "stream", help="run a function over files, a chunk at a time, as a file describes it"
         )
     )
     _profile(
@@ -171,6 +177,12 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as data")
     parser.add_argument("--out", metavar="FILE", help="draw it into out.svg or out.html too")
     parser.set_defaults(module_of="bench.command")
+
+
+def _stream(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", metavar="CONFIG.toml", help="what is run on which files")
+    parser.add_argument("--template", action="store_true", help="print one with every key")
+    parser.set_defaults(module_of="streaming.command")
 
 
 def _profile(parser: argparse.ArgumentParser) -> None:

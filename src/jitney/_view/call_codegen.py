@@ -35,7 +35,7 @@ from .._values.mutable_objects import can_change
 from .._values.static_values import Opaque, is_constant
 from .._values.strict_keys import strict_key
 from .fitting import WHOLE
-from .nodes import FIELDS, fields_of, is_leaf, level
+from .nodes import FIELDS, children, fields_of, is_leaf, names_of_children
 from .taken_apart import TakenApart
 from .view import is_array
 
@@ -421,10 +421,8 @@ def _is_in_order(node: tuple[object, ...]) -> bool:
     """Return whether JAX flattens a tuple of this class item by item, in order."""
     if type(node) is tuple:
         return True
-    # Items may be the same object, such as None, so others take their places.
-    held, structure = level(node)
-    items = [object() for _ in held]
-    twin = tree_unflatten(structure, items)
-    if type(twin) is not type(node) or len(twin) != len(items):
-        return False
-    return all(map(is_, twin, items))
+    # Items may be the same object, such as None, so their names are compared too.
+    named = names_of_children(node)
+    fields: tuple[str, ...] = getattr(type(node), "_fields", ())
+    same = [*map(id, children(node))] == [*map(id, node)]
+    return same and named == [*fields]

@@ -5,7 +5,7 @@ module.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 
 import equinox as eqx
 import jax
@@ -36,14 +36,11 @@ def is_leaf(node: object) -> bool:
 
 def children(node: object) -> list[object]:
     """Children of a node in JAX's order; a leaf is its own child."""
-    return level(node)[0]
-
-
-def level(node: object) -> tuple[list[object], Hashable]:
-    """Children of a node, and the structure that holds them alone."""
-
-    def is_child(inner: object) -> bool:
-        return inner is not node
-
     # `is_leaf` stops the flattening one level below the node.
-    return jax.tree.flatten(node, is_leaf=is_child)
+    return jax.tree.leaves(node, is_leaf=lambda inner: inner is not node)
+
+
+def names_of_children(node: object) -> list[object]:
+    """Names of the children of a node in JAX's order; None for one that has a number or a key."""
+    found, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda inner: inner is not node)
+    return [getattr(key, "name", None) for path, _ in found for key in path]

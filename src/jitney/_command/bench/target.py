@@ -147,7 +147,7 @@ def _file(typed: str, file: Path) -> ModuleType:
         raise OptionError(
             WHERE,
             what,
-            "JAX reads its environment when it is imported, which `bench` does first.",
+            "JAX reads its environment when it is imported, which this command does first.",
             fix,
             code="J205",
         )

@@ -201,7 +201,7 @@ _CONTRADICTIONS = (
         ),
         "`on_compile_error` or `on_memory_error` and `{}` together are not supported yet.",
         "A call is repeated where it is one program, on one device.",
-        "keep one of the two.",
+        "leave out the fallback, or the other option.",
     ),
     _Contradiction(
         lambda o: o.progress and not o.chunk and o.memory is None,

@@ -1,0 +1,63 @@
+"""The likelihood and the sweep that are written by hand for one model, which the benchmark times,
+are those of the package.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from examples.equilibrium import likelihood_by_hand as hand
+from examples.equilibrium import log_likelihood, solution, solutions
+from examples.equilibrium._likelihood import kalman
+from examples.equilibrium.models.an_schorfheide import MODEL, Params, Shocks
+
+NAMES = ("ylev", "ppi", "R")
+ERRORS = np.array([0.1, 0.2, 0.3])
+DATA = np.random.default_rng(0).normal(size=(40, 3))
+BASE = {field.name: getattr(Params(), field.name) for field in dataclasses.fields(Params)}
+
+
+def ours(p, errors, data):
+    """The same from the model."""
+    found = solution(MODEL, Params(**p))
+    return log_likelihood(MODEL, found, data, NAMES, Shocks(*hand.VARIANCES), errors)
+
+
+@pytest.mark.rest
+def test_value_and_gradient_by_hand_are_ours():
+    """By parameters, errors and data; of the filter alone by its matrices too."""
+    with jax.enable_x64(True):
+        given = (BASE, ERRORS, DATA)
+        one, other = (
+            jax.jit(jax.value_and_grad(each, (0, 1, 2)))(*given) for each in (hand.likelihood, ours)
+        )
+        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        for a, b in pairs:
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+        matrices = (*hand.system(BASE), ERRORS, DATA)
+        one, other = (
+            jax.jit(jax.grad(each, (0, 1, 2, 3, 4)))(*matrices) for each in (hand.kalman, kalman)
+        )
+        for a, b in zip(one, other, strict=True):
+            # a variance is symmetric, and so is what it may move by
+            a, b = (e + e.T for e in (a, b)) if a.shape == (5, 5) else (a, b)
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.rest
+def test_policies_of_draws_by_hand_are_ours():
+    """With the gradient of one coefficient."""
+    draws = BASE | {"tau": np.linspace(1.0, 3.0, 5), "psi1": np.linspace(1.2, 2.5, 5)}
+    found = solutions(MODEL, Params(**draws), lambda s: s.G_z[2, 1])
+    with jax.enable_x64(True):
+        every = {name: jnp.broadcast_to(each, 5) for name, each in draws.items()}
+        G, H, value, slope = jax.device_get(hand.sweep(every))
+    assert set(found.verdict) == {"determinate"}
+    np.testing.assert_allclose(H, found.solution.G_z[:, :4], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(G[:, :, 2], found.solution.G_x[:, :4, 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(value, found.value, rtol=1e-9)
+    for name, each in slope.items():
+        np.testing.assert_allclose(each, getattr(found.gradient, name), rtol=1e-7, atol=1e-10)
