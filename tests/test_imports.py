@@ -29,13 +29,14 @@ TOOLS = {
     "testing",
 }
 ENGINES = {
+    "_axes.carriers",
     "_axes.chunks",
     "_axes.rules",
-    "_axes.witness.symbolic_trace",
-    "_kept.kept",
+    "_axes.symbolic.symbolic_trace",
+    "_serialized.kept",
     "_record",
     "_precision.products",
-    "_saving.problem",
+    "_remat.problem",
     "_sparsity.jacobian_mode",
 }
 
@@ -172,6 +173,12 @@ def test_what_is_typed_is_read_without_jax():
         "jitney.errors",
     ]
     assert not {"jax", "numpy", "equinox"} & set(there)
+
+
+def test_the_engines_have_the_names_that_files_have():
+    """A file that is moved takes its name in this list along."""
+    there = {path.relative_to(SOURCE).with_suffix("").as_posix() for path in SOURCE.rglob("*")}
+    assert [name for name in sorted(ENGINES) if name.replace(".", "/") not in there] == []
 
 
 def test_a_plain_call_brings_no_tool_and_no_engine(first: dict[str, Any]):
