@@ -54,10 +54,7 @@ def read_devices(given: object, against: object, *, on_device: bool) -> list[Jax
             code="J208",
         )
     known = {name_of(device): device for device in _local()}
-    names = [
-        name_of(cast("JaxDevice", each)) if hasattr(each, "platform") else str(each)
-        for each in listed
-    ]
+    names = list(map(_named, listed))
     for name in names:
         if name not in known:
             raise OptionError(
