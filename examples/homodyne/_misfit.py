@@ -89,7 +89,7 @@ def _noise(data: Measurement, found: np.ndarray, parameters: int) -> Iterator[st
         f"The model does not fit: chi squared is {reduced:.4g} times what the noise explains"
         f" ({source}). By angle, the worst: {listed}."
         + (
-            f" The residuals of {shifted} angles have a mean that is not zero: by_angle=True gives"
+            f" The residuals of {shifted} angles have a mean that is not zero: `by_angle` gives"
             " each angle its contrast and offset."
             if shifted
             else ""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from ._compared import Compared
@@ -41,8 +42,8 @@ def by_angle(found: Compared, fit: ModeFit, phi: np.ndarray, title: str, path: P
     figure = Figure(figsize=(10, 4.6), dpi=130, layout="constrained")
     decay, misfit = figure.subplots(1, 2, width_ratios=(3, 2))
     order = np.argsort(phi)
-    for shade, angle in zip(np.linspace(0, 1, phi.size), order, strict=True):
-        colour = (0.15 + 0.75 * shade, 0.3, 0.85 - 0.7 * shade)
+    colours = colormaps["turbo"](np.linspace(0.05, 0.95, phi.size))
+    for colour, angle in zip(colours, order, strict=True):
         seen, fitted = found.by_lag[:, angle]
         label = f"{phi[angle]:.1f} deg" if phi.size <= 10 else None
         decay.plot(found.lag, seen, ".", markersize=3, color=colour)
@@ -54,7 +55,7 @@ def by_angle(found: Compared, fit: ModeFit, phi: np.ndarray, title: str, path: P
         decay.legend(fontsize=8, frameon=False)
     misfit.plot(phi[order], fit.reduced_by_angle[order], "o", color="black", markersize=4)
     misfit.axhline(1, color="grey", linewidth=0.8)
-    misfit.set_ylim(bottom=0)
+    misfit.set_ylim(0, 1.15 * max(1.0, float(fit.reduced_by_angle.max())))
     misfit.set_xlabel("phi (deg)")
     misfit.set_ylabel("chi squared by point")
     figure.suptitle(title, fontsize=11, x=0.02, ha="left")

@@ -127,13 +127,18 @@ def _write(chosen: Selection, folder: Path, advance: Callable[[int, int], None])
     measured = open_file(folder / "measured.npy", "w+", np.float32, shape)
     there = np.zeros(pairs.size, bool)
     missing = 0
+    dead: dict[str, list[str]] = {}
     for place, region in enumerate(chosen.bins):
         values = reader.values(region, pairs, chosen.choice.half)
-        out = _left_out(chosen, region, pairs, values, unused[place % len(unused)])
+        out = _left_out(chosen, region, pairs, values, unused[place % len(unused)], dead)
         measured[place] = np.where(out, np.nan, values)
         there |= ~out
         missing += int(out.sum())
         advance(place + 1, len(chosen.bins))
+    for without, maps in dead.items():
+        others = len(maps) - 1
+        more = f" and {others} more map{'s' * (others > 1)}" if others else ""
+        reader.note(f"{without} in {maps[0]}{more}: left out.")
     if not there.any():
         refuse("No pair of frames is left.", "All are masked or missing.", "mask fewer.")
     missing -= len(chosen.bins) * int((~there).sum())
@@ -158,10 +163,15 @@ def _write(chosen: Selection, folder: Path, advance: Callable[[int, int], None])
 
 
 def _left_out(
-    chosen: Selection, region: Bin, pairs: Pairs, values: np.ndarray, unused: np.ndarray
+    chosen: Selection,
+    region: Bin,
+    pairs: Pairs,
+    values: np.ndarray,
+    unused: np.ndarray,
+    without: dict[str, list[str]],
 ) -> np.ndarray:
     """The pairs of a bin that are masked, of frames without a number, or not finite; the last only
-    where the choice allows it.
+    where the choice allows it. Frames without a number are entered in `without`, with their maps.
     """
     missing = ~np.isfinite(values)
     if chosen.reader.gaps:
@@ -174,14 +184,16 @@ def _left_out(
     dead[chosen.frames] = alive[chosen.frames] == 0
     off = dead[pairs.first] | dead[pairs.second]
     if np.any(off & ~unused):
-        listed = f"Frames {few(np.flatnonzero(dead) + 1)} have no numbers in {region.where}"
+        numbers = few(np.flatnonzero(dead) + 1)
+        one = dead.sum() == 1
+        listed = f"Frame {numbers} has no numbers" if one else f"Frames {numbers} have no numbers"
         if chosen.choice.dead_frames != "auto":
             refuse(
-                f"{listed}.",
+                f"{listed} in {region.where}.",
                 "The detector was off, or nothing reached it.",
                 "[data] add them to `dead_frames`, or write dead_frames = 'auto'.",
             )
-        chosen.reader.note(f"{listed}: they are left out.")
+        without.setdefault(listed, []).append(region.where)
     bad = missing & ~off & ~unused
     if bad.any():
         where = np.flatnonzero(bad)[:LISTED]

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from .._figures import record
-from . import before
+from . import before, by_hand
 from ._data import Data
-from ._fit import chunked, fit, in_memory, streamed
+from ._fit import CHUNK, chunked, fit, in_memory, streamed
 
 WAYS = {
     "before": before.products,
@@ -29,13 +29,19 @@ WAYS = {
     "chunked": chunked,
     "streamed": lambda data: streamed(data, data.folder / "products.checkpoint"),
 }
+# As one writes them without jitney, by name: `--ways "chunked" "chunked by hand"`.
+BY_HAND = {
+    "in memory by hand": by_hand.in_memory,
+    "chunked by hand": lambda data: by_hand.in_memory(data, by_hand.in_chunks),
+    "streamed by hand": lambda data: by_hand.streamed(data, 4 * CHUNK),
+}
 AGREE = 1e-10
 
 
 def measured(way: str, data: Data) -> dict:
     """One fit in this process."""
     began = time.perf_counter()
-    result = fit(WAYS[way](data), data)
+    result = fit((WAYS | BY_HAND)[way](data), data)
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {"seconds": seconds, "peak": peak, "nfev": result.nfev, "x": result.x.tolist()}
@@ -49,7 +55,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=float, nargs="+", default=[1e6, 1e7], help="points (default: %(default)s)"
     )
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, *BY_HAND], default=list(WAYS))
     parser.add_argument(
         "--folder", type=Path, help="where the data are written (default: a temporary folder)"
     )
@@ -84,7 +90,7 @@ def main() -> None:
                 )
                 if run.returncode:
                     print(
-                        f"{data.points:>12,}  {way:10} failed with exit code {run.returncode}:"
+                        f"{data.points:>12,}  {way:17} failed with exit code {run.returncode}:"
                         f" {run.stderr.strip().splitlines()[-1:]}",
                         flush=True,
                     )
@@ -92,7 +98,7 @@ def main() -> None:
                 found[way] = json.loads(run.stdout.splitlines()[-1])
                 each = found[way]
                 print(
-                    f"{data.points:>12,}  {way:10} {each['seconds']:8.2f} s  {each['peak']:6.2f}"
+                    f"{data.points:>12,}  {way:17} {each['seconds']:8.2f} s  {each['peak']:6.2f}"
                     f" GiB  {each['nfev']} evaluations",
                     flush=True,
                 )

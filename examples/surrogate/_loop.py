@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import logsumexp
 
 from . import _enumerated
 from ._acquisition import KINDS
 from ._data import positions_of, tables
 from ._environment import GRID, Environment, drawn_noise
-from ._round import PART, Believer, Worth, considered, imagined
+from ._expert import scores
+from ._round import PART, Believer, Worth, considered, imagined, supposed
 from ._worlds import Draws, Graphs
 
 
@@ -144,6 +146,40 @@ def by_enumeration(campaign: Campaign, draws: Draws) -> Worth:
     uniform = np.asarray(draws.chosen)[:, :, 0]
     at = np.array([np.searchsorted(c / c[-1], u) for c, u in zip(upto, uniform, strict=True)])
     return _in(campaign, orders[at], sets[at], draws)
+
+
+def by_evidence(campaign: Campaign, draws: Draws) -> Worth:
+    """Each parent set by its prior and its evidence alone, and graphs without circles drawn from
+    the product: the posterior over graphs by importance sampling, for any number of variables,
+    without a network. Each size of a parent set has the same prior, as where graphs are `weighed`.
+    """
+    local = scores(campaign.values.astype(float), campaign.intervened)
+    return _supposed(campaign, local + np.log(chances(campaign.values.shape[2])), draws)
+
+
+def by_marginals(campaign: Campaign, draws: Draws) -> Worth:
+    """What a network would have to say that has learned all there is to learn: the exact posterior
+    over the parent sets of each variable, for up to five variables. Graphs are drawn from the
+    product of these, in which variables no longer know of each other.
+    """
+    chance = _enumerated.posterior(campaign.values, campaign.intervened)
+    exact = _enumerated.marginals(chance, campaign.values.shape[2])
+    return _supposed(campaign, np.log(np.maximum(exact, 1e-12)), draws)
+
+
+def chances(variables: int) -> Float[np.ndarray, "vars sets"]:
+    """A prior with the same chance for each size of a parent set, and then for each set."""
+    size = tables(variables)[1].sum(2)
+    many = (size[:, :, None] == size[:, None]).sum(2)
+    return 1 / many / (size.max() + 1)
+
+
+def _supposed(campaign: Campaign, log_q: np.ndarray, draws: Draws) -> Worth:
+    """The worth of interventions by a belief, up to a constant for each variable."""
+    sets = tables(campaign.values.shape[2])
+    log_q = (log_q - logsumexp(log_q, axis=2, keepdims=True)).astype(np.float32)
+    given = campaign.values, campaign.intervened, campaign.target, draws
+    return by_parts(lambda q, *g: supposed(q, *g[:2], *sets, *g[2:]), log_q, *given)
 
 
 def by_truth(environment: Environment) -> Learner:

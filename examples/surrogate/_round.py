@@ -123,6 +123,19 @@ def imagine(
     return consider(graphs, values, intervened, target, draws, weighed)
 
 
+def suppose(
+    log_q: Float[Array, "vars sets"],
+    values: Float[Array, "samples vars"],
+    intervened: Bool[Array, "samples vars"],
+    index: Int[Array, "vars sets parents"],
+    mask: Bool[Array, "vars sets parents"],
+    target: Int[Array, ""],
+    draws: Draws,
+) -> Worth:
+    """The same from a belief that is given."""
+    return consider(drawn(log_q, index, mask, draws), values, intervened, target, draws)
+
+
 # Tasks run in parts of up to 32 (`_loop.by_parts`): memory does not grow with their number.
 PART = 32
 DATA = {"values": 0, "intervened": 0}
@@ -133,3 +146,6 @@ considered = jitney.optimize(
     vmap={"task": {**DATA, "graphs": 0, "target": 0, "draws": 0}}, pad=GRAPH_PAD
 )(consider)
 imagined = jitney.optimize(vmap={"task": {**DATA, "target": 0, "draws": 0}}, pad=LOOP_PAD)(imagine)
+supposed = jitney.optimize(
+    vmap={"task": {**DATA, "log_q": 0, "target": 0, "draws": 0}}, pad=LOOP_PAD
+)(suppose)

@@ -17,7 +17,6 @@ import numpy as np
 from . import _checkpoint
 from ._environment import Environment, drawn_noise
 from ._learning import Session
-from .model import Surrogate
 from .reader import Reader
 
 WEIGHTS = Path(__file__).parent / "data" / "loop.npz"
@@ -51,14 +50,11 @@ def save(model: Reader, session: Session, path: Path = WEIGHTS) -> None:
     _checkpoint.replace(path, buffer.getvalue())
 
 
-def load(path: Path = WEIGHTS) -> Reader | Surrogate:
-    """The network with the weights of the file, in single precision. A file without sizes is that
-    of the small network of before, which is asked about one target at a time.
-    """
+def load(path: Path = WEIGHTS) -> Reader:
+    """The network with the weights of the file, in single precision."""
     with np.load(path) as file:
-        sizes = {name: int(file[name]) for name in SIZES if name in file.files}
+        sizes = {name: int(file[name]) for name in SIZES}
         names = [name for name in file.files if name not in SIZES]
         leaves = [jnp.asarray(file[name], jnp.float32) for name in names]
-    small = lambda: Surrogate(16, 1, key=jax.random.key(0))  # noqa: E731
-    like = eqx.filter_eval_shape(Session(**sizes).model if sizes else small)
+    like = eqx.filter_eval_shape(Session(**sizes).model)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -8,8 +8,11 @@ the target largest? They differ in the belief about graphs, or in how they choos
     information    the same belief, expected information gain alone
     improvement    the same belief, expected improvement alone
     random         the same belief, interventions at random
-    weighed-random, enumeration-random    the same for these beliefs
+    weighed-random, enumeration-random, evidence-random    the same for these beliefs
     enumeration    the exact posterior over all graphs (up to five variables)
+    marginals      the exact posterior over the parents of each variable, multiplied, as a network
+                   that has learned all would have it (up to five variables)
+    evidence       graphs by the evidence of their parent sets, importance sampling; no network
     oracle         the true graph
 
 Regret is how far the mean of the target, in standard deviations, is below that of the best single
@@ -41,6 +44,8 @@ from ._loop import (
     Learner,
     Plan,
     by_enumeration,
+    by_evidence,
+    by_marginals,
     by_network,
     by_truth,
     last,
@@ -60,10 +65,14 @@ WAYS = (
     "weighed-random",
     "enumeration",
     "enumeration-random",
+    "marginals",
+    "evidence",
+    "evidence-random",
     "oracle",
 )
-# where it is not "random"
-RANDOM = {"weighed": "weighed-random", "enumeration": "enumeration-random"}
+# ways with the same belief that choose at random; the others have none
+RANDOM = dict.fromkeys(("network", "information", "improvement"), "random")
+RANDOM |= {each: f"{each}-random" for each in ("weighed", "enumeration", "evidence")}
 
 
 @dataclass(frozen=True)
@@ -95,10 +104,14 @@ def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, s
         "weighed-random": (weighed, "random"),
         "enumeration": (by_enumeration, "both"),
         "enumeration-random": (by_enumeration, "random"),
+        "marginals": (by_marginals, "both"),
+        "evidence": (by_evidence, "both"),
+        "evidence-random": (by_evidence, "random"),
         "oracle": (by_truth(models), "both"),
     }
     if models.variables > _enumerated.MOST:
-        del found["enumeration"], found["enumeration-random"]
+        for name in ("enumeration", "enumeration-random", "marginals"):
+            del found[name]
     return found
 
 
@@ -132,12 +145,11 @@ def table(found: dict[int, dict[str, Curve]]) -> Table:
         out.add_column(name, justify="left" if name == "way" else "right", no_wrap=True)
     for variables, rows in found.items():
         for at, (name, curve) in enumerate(rows.items()):
-            beside = rows.get(RANDOM.get(name, "random"))
+            beside = rows.get(RANDOM.get(name, ""))
             cells = [f"{curve.values[0].mean():.3f}"]
             for part in ("end", "mean"):
                 own = getattr(curve, part)
-                none = beside is None or name.endswith("random")
-                cells += [cell(own), "" if none else cell(getattr(beside, part) - own)]
+                cells += [cell(own), cell(getattr(beside, part) - own) if beside else ""]
             out.add_row("" if at else str(variables), name, *cells)
         out.add_section()
     return out

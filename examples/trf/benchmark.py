@@ -5,11 +5,12 @@ What is compared. Every solver gets the same data, start, tolerances (1e-8) and 
 and what it reaches is compared before anything is timed: fits that end more than 1e-6 above the
 best cost are counted as missed. `trf` is the whole call of `curve_fit` with its defaults, checks
 and result included, from JAX arrays to the parameters in NumPy. `by hand` is `levenberg.py`, one
-`jax.jit`, likewise from JAX arrays to NumPy, and so is `optx`, optimistix. SciPy has its model and
-Jacobian in NumPy, as one writes them for SciPy, and once more jitted ("jit"), which is quicker at
-many points; the scale of its parameters is the Jacobian's, as that of `curve_fit` is. Its method
-"lm" has no bounds. `loop` is `before.py`, without a scale. Rounds alternate between solvers, so
-that a busy machine is busy for all. Times are medians; compile times are apart.
+`jax.jit`, likewise from JAX arrays to NumPy, and so is `optx`, optimistix. `by hand, blocks` is
+`in_blocks.py`, for many points: sums over blocks that fit into the caches, on all cores. SciPy has
+its model and Jacobian in NumPy, as one writes them for SciPy, and once more jitted ("jit"), which
+is quicker at many points; the scale of its parameters is the Jacobian's, as that of `curve_fit` is.
+Its method "lm" has no bounds. `loop` is `before.py`, without a scale. Rounds alternate between
+solvers, so that a busy machine is busy for all. Times are medians; compile times are apart.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._figures import record
-from . import before, curve_fit, levenberg
+from . import before, curve_fit, in_blocks, levenberg
 
 Points = Float[Array, "points"]
 Scalar = Float[Array, ""]
@@ -115,6 +116,7 @@ CASES = {
     ),
 }
 SIZES = (100, 1_000, 10_000, 50_000, 1_000_000)
+MANY = 50_000  # points, from which on blocks are worth while
 
 
 def measured(case: Case, n: int, fits: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -176,9 +178,11 @@ def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
             "scipy trf": by_scipy("trf", jitted=False),
             "scipy trf, jit": by_scipy("trf", jitted=True),
         }
+    many = {"by hand, blocks": lambda: in_blocks.fit(case.model, t, y, start)}
     return {
         "trf": lambda: curve_fit(case.model, t, y, start).x,
         "by hand": by_hand,
+        **(many if n >= MANY else {}),
         "optx LM": by_optimistix(optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8)),
         "optx Dogleg": by_optimistix(optimistix.Dogleg(rtol=1e-8, atol=1e-8)),
         "scipy lm": by_scipy("lm", jitted=False),
@@ -314,7 +318,7 @@ def by_package(row: Mapping[str, Timing], unit: float) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, each in row.items():
         if not each.missed:
-            package = name if name == "by hand" else name.partition(" ")[0]
+            package = "by hand" if name.startswith("by hand") else name.partition(" ")[0]
             found[package] = min(each.median / unit, found.get(package, np.inf))
     return found
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._axes import Refused, demand, jvp_function, run_differentiable, trace
+from jitney._axes import PaddedDerivative, Refused, demand, jvp_function, run_differentiable, trace
 from tests.axes import _cases as cases
 from tests.axes.test_padded import GARBAGE, HIGH, LOW, arguments, padded
 
@@ -35,7 +35,7 @@ def differentiable(case):
 
         found = trace(jvp_function(case.flat, len(case.takes), varying), avals, RANGES)
         demand(found.jaxpr, RANGES)
-        return found.jaxpr
+        return PaddedDerivative(found.jaxpr)
 
     return lambda n, *arrays: run_differentiable(
         program.jaxpr, derivative, arrays, {"d0": HIGH}, {"d0": n}

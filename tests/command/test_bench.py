@@ -15,6 +15,7 @@ import pytest
 
 from jitney._command.arguments import main
 from jitney._command.bench import inputs, measuring
+from jitney._command.bench.command import worth_trying
 from jitney._command.bench.growth import fit_exponents, growths
 from jitney._command.bench.inputs import fill_arguments, maker
 from jitney._command.bench.measuring import ProgramMemory, SizeRun
@@ -253,6 +254,23 @@ def test_exponents_are_those_of_a_power_law():
 
 def run_of(n, seconds, memory, axis="n"):
     return SizeRun({axis: n}, 0.1, 0.1, 0.3, 1, (seconds,) * 5, memory)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (
+            [1.0, 1.2, 2.2, 4.6],
+            "quickest at n=400 (5.5 ms), and nearly so at n=200 (6 ms), n=800 (5.75 ms)",
+        ),
+        ([1.0, 1.5, 2.0, 2.5], "quickest at n=800 (3.12 ms)"),
+        ([1.0, 1.2], None),
+    ],
+)
+def test_batch_sizes_worth_trying_are_those_of_the_sweep(seconds, told):
+    """By seconds for each element; two sizes tell nothing."""
+    runs = [run_of(100 * 2**i, each, None) for i, each in enumerate(seconds)]
+    assert worth_trying(runs) == ([] if told is None else [f"for each n a call is {told}"])
 
 
 def test_the_upper_half_tells_growth_that_a_dispatch_hides():

@@ -91,6 +91,22 @@ for _ in range(9):
     x, kept = step(x, w)
     globals().setdefault("all", []).append(x)
 """,
+    "a loop that goes on": STEP
+    + """
+def loop(x, w):
+    kept = [x]
+    for i in range(9):
+        kept.append(step(kept[i], w)[0])
+loop(jnp.ones(5), jnp.ones(5))
+""",
+    "a loop over other shapes": (
+        """
+@jax.jit
+def total(x):
+    return x.sum()
+kept = [total(x) for x in [jax.device_put(np.ones(n, np.float32)) for n in range(1, 7)]]
+"""
+    ),
     "few statics": (
         """
 @functools.partial(jax.jit, static_argnames="n")
@@ -142,6 +158,23 @@ COSTS = {
         "   w += 1\n",
         8,
         ["w, up to 20 B of NumPy, are put on the device again for step at each of 9 calls"],
+    ),
+    "a loop of rows": (
+        STEP + "w = jnp.ones(5)\nrows = [w * i for i in range(9)]\nkept = []\nfor x in rows:\n"
+        "    kept.append(step(x, w))\n",
+        10,
+        ["step is called 9 times in a loop over x, each time for itself"],
+    ),
+    "a list of rows": (
+        STEP + "w = jnp.ones(5)\nrows = [w * i for i in range(9)]\n"
+        "kept = [step(x, w) for x in rows]\n",
+        8,
+        ["step is called 9 times in a loop over x, each time for itself"],
+    ),
+    "few calls": (
+        STEP + "x, w = jnp.ones(5), jnp.ones(5)\n" + "step(x, w)\n" * 3,
+        7,
+        ["for 3 calls, of which one takes", "is repaid if a call takes more than"],
     ),
     "statics": (
         """
@@ -203,6 +236,18 @@ def test_what_costs_is_named_with_its_line(case, tmp_path):
     assert change.where.startswith(f"program.py:{line} ")
     assert change.at_most
     assert 0 < change.seconds < 60
+
+
+@pytest.mark.rest
+@seen_by_python
+def test_a_loop_of_rows_is_written_as_its_vmap(tmp_path):
+    """With the arguments that are the same for each row, and with those by keyword."""
+    code, folder = COSTS["a list of rows"][0], tmp_path / "by name"
+    folder.mkdir()
+    (change,) = found_in(code, tmp_path)
+    assert change.write.startswith("jax.jit(jax.vmap(step, in_axes=(0, None)))")
+    (change,) = found_in(code.replace("[step(x, w)", "[step(x, w=x)"), folder)
+    assert "with w stacked" in change.write
 
 
 @pytest.mark.rest

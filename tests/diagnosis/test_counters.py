@@ -1,5 +1,6 @@
 """`stats`: what JAX reports, counted for each program."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -34,6 +35,18 @@ def named(name, fn=lambda x: jnp.sin(x) + 1):
 
     body.__name__ = name
     return body
+
+
+def test_stats_say_after_how_many_calls_a_compile_is_repaid():
+    """Tracing, lowering and compiling took 2 s; calls that save nothing repay nothing."""
+    f = optimize(named("repaid"))
+    f(X)
+    stats = dataclasses.replace(
+        f.stats, trace_seconds=0.25, lower_seconds=0.25, compile_seconds=1.5, own_seconds=0.125
+    )
+    assert stats.repaid_after(0.25) == 8
+    assert stats.repaid_after(0.3) == 7
+    assert stats.repaid_after(0.0) is stats.repaid_after(-1.0) is None
 
 
 def test_own_seconds_are_those_of_a_trace_beyond_the_body(monkeypatch):

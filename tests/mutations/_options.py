@@ -34,9 +34,9 @@ _LAYOUT = "tests/view/test_layout.py::test_"
 MAPPED = [
     Mutation(
         "static is not read",
-        "src/jitney/_signature/options.py",
-        'static=_names(where, "static", raw.get("static")),',
-        "static=(),",
+        "src/jitney/_signature/options/table.py",
+        "option(default=(), read_as=read_names, write=write_names)",
+        "option(default=(), read_as=lambda *_: (), write=write_names)",
         (f"{_LAYOUT}a_static_argument_may_hold_arrays",),
     ),
     Mutation(
@@ -68,7 +68,7 @@ MAPPED = [
     ),
     Mutation(
         "the shortest path counts",
-        "src/jitney/_signature/options.py",
+        "src/jitney/_signature/options/values.py",
         "entries.sort(key=lambda entry: -len(entry[0]))",
         "entries.sort(key=lambda entry: len(entry[0]))",
         (f"{_ENSEMBLES}a_part_is_left_out_of_a_stack",),
@@ -466,10 +466,24 @@ AROUND = [
         (f"{_FALLBACK}what_xla_cannot_compile_runs_unjitted",),
     ),
     Mutation(
+        "sizes worth trying are those of the quickest call",
+        "src/jitney/_command/bench/per_element.py",
+        "run.quartiles[1] / run.sizes[axis])",
+        "run.quartiles[1])",
+        ("tests/command/test_bench.py::test_batch_sizes_worth_trying_are_those_of_the_sweep",),
+    ),
+    Mutation(
+        "a call that saves nothing repays a compile",
+        "src/jitney/_diagnosis/counters.py",
+        "return math.ceil(spent / saved) if saved > 0 else None",
+        "return math.ceil(spent / saved) if saved else None",
+        (f"{_COUNTERS}stats_say_after_how_many_calls_a_compile_is_repaid",),
+    ),
+    Mutation(
         "JITNEY_DISABLE pads",
-        "src/jitney/_body/plain.py",
-        "        pad=(),",
-        "",
+        "src/jitney/_signature/options/table.py",
+        "        write=write_pad,\n        plain=(),\n",
+        "        write=write_pad,\n",
         ("tests/body/test_disable.py",),
     ),
     Mutation(
@@ -481,7 +495,7 @@ AROUND = [
     ),
     Mutation(
         "`pad` goes with contracts=False",
-        "src/jitney/_signature/options.py",
+        "src/jitney/_signature/options/read.py",
         "lambda o: o.pad and not o.contracts,",
         "lambda o: o.pad and o.contracts is None,",
         (f"{_OPTIONS}a_bad_option_is_refused_above_the_function",),
@@ -495,7 +509,7 @@ AROUND = [
     ),
     Mutation(
         "a misspelt option is ignored",
-        "src/jitney/_signature/options.py",
+        "src/jitney/_signature/options/read.py",
         "    if name not in NAMES:\n        fail(",
         "    if name not in NAMES and name in _ELSEWHERE:\n        fail(",
         (f"{_OPTIONS}a_bad_option_is_refused_above_the_function",),

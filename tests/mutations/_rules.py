@@ -8,6 +8,7 @@ _CHUNKED = "tests/axes/test_chunked.py::test_"
 _TURNS = "tests/axes/test_turns.py::test_"
 _LOOPS = "tests/axes/test_loop_passes.py::test_"
 _MONOIDS = "tests/axes/test_monoids.py::test_"
+_OUTER = "tests/program/test_outer_transforms.py::test_"
 _PADDED = "tests/axes/test_padded.py::test_"
 _POSITIONS = "tests/axes/test_positions.py::test_"
 _RANDOM = "tests/axes/test_random.py::test_"
@@ -404,6 +405,13 @@ CHUNKS = [
         "new = interpret(program, [*of_body, *carry], rebind)",
         "new = self._step(of_body, carry, list(range(len(carry))))",
         (f"{_TURNS}checks_raise_and_prints_appear_as_often_as_in_plain_jax",),
+    ),
+    Mutation(
+        "a derivative takes the numbers before its own",
+        "src/jitney/_axes/padded.py",
+        "values[self.first : last]",
+        "values[self.first - 1 : last - 1]",
+        (f"{_OUTER}a_gradient_of_what_python_computes_of_the_size_is_padded",),
     ),
     Mutation(
         "the passes of an iteration leave out the rest",

@@ -385,6 +385,15 @@ ROWS = (
         "{ways[vector, before][cold]:.2f} s before, which imports less",
     ),
     Row(
+        "equilibrium-likelihood",
+        "examples/equilibrium/README.md",
+        "a Kalman filter, and its gradient",
+        f"{EQUILIBRIUM} --calls",
+        "{calls[Kalman filter][jitney]:.3g} ms, {calls[Kalman filter and gradient][jitney]:.3g} ms",
+        "{calls[Kalman filter][by hand]:.3g} and {calls[Kalman filter and gradient][by hand]:.3g}"
+        " ms of a filter and its adjoint by hand",
+    ),
+    Row(
         "surrogate",
         "examples/surrogate/README.md",
         "a training step (16, 8, 5)",

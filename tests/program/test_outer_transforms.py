@@ -231,6 +231,81 @@ def test_what_is_closed_over_is_not_differentiated_through_chunks():
     close(got, jax.grad(functools.partial(loss, lambda body: body))(W))
 
 
+def by_length(x: Float[Array, "n"]) -> Float[Array, ""]:
+    """Its Python needs the size: for an array of NumPy, a number, and a part."""
+    weights = np.linspace(1, 2, len(x), dtype=np.float32)
+    share = len(x) / (len(x) + 1)
+    return jnp.sum(jnp.sin(x) ** 2 / weights) * share + jnp.sum(x[: len(x) // 2] ** 3)
+
+
+def test_a_gradient_of_what_python_computes_of_the_size_is_padded():
+    """Two sizes with one program of the gradient, which is that of NumPy."""
+    gradient = jax.grad(optimize(pad={"n": "pow2"})(by_length))
+    jax.block_until_ready(gradient(rows(9)))
+    x = rows(14)
+    want = np.sin(2 * x) / np.linspace(1, 2, 14) * (14 / 15)
+    want[:7] += 3 * x[:7] ** 2
+    np.testing.assert_allclose(gradient(x), want, rtol=1e-5, atol=1e-6)
+
+
+@jax.custom_jvp
+def otherwise_at_13(x):
+    return jnp.sin(x)
+
+
+@otherwise_at_13.defjvp
+def _rule(primals, tangents):
+    (x,), (t,) = primals, tangents
+    slope = jnp.exp(x) if len(x) == 13 else jnp.cos(x)
+    return otherwise_at_13(x), t * slope * float(len(str(len(x))))
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("first", [9, 13])
+def test_a_derivative_that_is_another_one_at_some_size_runs_exact_there(first):
+    """The function itself is the same at all sizes: only the trace of the derivative tells."""
+
+    def plain(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(otherwise_at_13(x) * y)
+
+    loss = optimize(pad={"n": "pow2"})(plain)
+    for n in (first, 13, 9, 15, 13):
+        x, y = rows(n), rows(n)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", JitneyWarning)
+            got = [
+                jax.vmap(loss)(x[None], y[None]),
+                jax.grad(loss)(x, y),
+                jax.grad(loss, argnums=(0, 1))(x, y),
+                jax.vmap(jax.value_and_grad(loss))(x[None], y[None]),
+                jax.jvp(loss, (x, y), (y, x)),
+            ]
+        want = [
+            jax.vmap(plain)(x[None], y[None]),
+            jax.grad(plain)(x, y),
+            jax.grad(plain, argnums=(0, 1))(x, y),
+            jax.vmap(jax.value_and_grad(plain))(x[None], y[None]),
+            jax.jvp(plain, (x, y), (y, x)),
+        ]
+        close(got, want)
+
+
+@pytest.mark.rest
+def test_gradients_of_what_python_computes_share_a_program():
+    """Nothing is compiled at a new size of the bucket; the function and its derivative are traced
+    there.
+    """
+    gradient = jax.grad(optimize(pad={"n": "pow2"})(by_length))
+    jax.block_until_ready(gradient(rows(16)))
+    x = rows(16)
+    with listening() as seen:
+        jax.block_until_ready(gradient(x))
+    assert seen.count("compile") == 0
+    for n in (9, 12, 15):
+        x = rows(n)
+        close(gradient(x), jax.grad(by_length)(x))
+
+
 def test_inside_an_outer_jit_it_says_that_it_is_not_padded():
     """Once, with the function that was jitted and the remedy; and the numbers are right."""
     f = optimize(pad={"n": "pow2"})(plain)

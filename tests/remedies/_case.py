@@ -18,7 +18,7 @@ class Remedy:
     """One remedy that is followed to its end.
 
     Args:
-        at: Where the source says it: `_signature/options.py:_vmap`.
+        at: Where the source says it: `_signature/options/readers.py:read_vmap`.
         words: A part of its text there, and of the message that `fails` gives.
         fails: The program that gives the message, as an error or a warning.
         follows: The same with the fix applied as it is written, without an error or a warning.

@@ -17,7 +17,8 @@ from ._case import Remedy
 
 POINTS = array([[1.0, -2.0], [3.0, 0.5], [2.0, 2.0]], np.float32)
 HOST = np.asarray(POINTS)
-OPTIONS = "_signature/options.py"
+READ = "_signature/options/read.py"
+READERS = "_signature/options/readers.py"
 NAMED = jax.checkpoint_policies.save_only_these_names("name")
 
 
@@ -52,10 +53,15 @@ def plainly(points):
     return np.sum(HOST**2, axis=0)
 
 
+def _place(at):
+    """Names and contradictions are refused in one file, values in another."""
+    return f"{READ if at in ('', '_check_name') else READERS}:{at}"
+
+
 def of_energy(at, words, wrong, right, **more):
     """An option of `energy`, which gives the same numbers under each."""
     return Remedy(
-        f"{OPTIONS}:{at}",
+        _place(at),
         words,
         lambda: optimize(**wrong)(energy)(POINTS),
         lambda: optimize(**right)(energy)(POINTS),
@@ -68,7 +74,7 @@ def of_unit(at, words, wrong, right, **more):
     """The same of `unit`, which is mapped."""
     expected = np.sum(HOST**2, axis=1)
     return Remedy(
-        f"{OPTIONS}:{at}",
+        _place(at),
         words,
         lambda: optimize(**wrong)(unit)(POINTS),
         lambda: optimize(**right)(unit)(POINTS),
@@ -112,26 +118,28 @@ CASES = [
     ),
     of_energy("_check_name", "leave it out", {"zzz": 1}, {}),
     of_energy("_check_name", "write …", {"static_argnames": "order"}, {"static": "order"}),
-    of_energy("_names", 'write …="x" or', {"static": 0}, {"static": "order"}),
+    of_energy("read_names", 'write …="x" or', {"static": 0}, {"static": "order"}),
     of_energy(
-        "_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}
+        "read_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}
     ),
-    of_unit("_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
+    of_unit("read_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
     of_unit("_explicit", 'write vmap={"…": {"x": 0}}', {"vmap": {"b": 0}}, {"vmap": MAPPED}),
     of_unit("_explicit", "write", {"vmap": {"b": {"x[": 0}}}, {"vmap": MAPPED}),
     of_unit(
         "_explicit", "keep one of them", {"vmap": {"b": {"x.a": 0, "x['a']": 0}}}, {"vmap": MAPPED}
     ),
-    of_energy("_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
+    of_energy("read_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
     of_energy("_bucket", "choose one of these", {"pad": {"points": 8}}, {"pad": {"points": [8]}}),
-    of_energy("_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),
+    of_energy("read_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),
     of_energy(
-        "_chunk", "keep the longest", {"chunk": {"points": 2, "d": 1}}, {"chunk": {"points": 2}}
+        "read_chunk", "keep the longest", {"chunk": {"points": 2, "d": 1}}, {"chunk": {"points": 2}}
     ),
-    of_energy("_memory", "write memory=", {"memory": "2 potatoes"}, {"memory": "2GiB"}),
-    of_energy("_max_compiles", "write max_compiles=3", {"max_compiles": 0}, {"max_compiles": 3}),
+    of_energy("read_memory", "write memory=", {"memory": "2 potatoes"}, {"memory": "2GiB"}),
     of_energy(
-        "_max_compiles",
+        "read_max_compiles", "write max_compiles=3", {"max_compiles": 0}, {"max_compiles": 3}
+    ),
+    of_energy(
+        "read_max_compiles",
         '"raise:3" or "eager:3"',
         {"max_compiles": "stop:3"},
         {"max_compiles": "raise:3"},
@@ -152,25 +160,25 @@ CASES = [
         ),
         plainly(0),
     ),
-    of_energy("_roll", 'write roll="auto"', {"roll": True}, {"roll": "auto"}),
+    of_energy("read_roll", 'write roll="auto"', {"roll": True}, {"roll": "auto"}),
     of_energy(
-        "_precision",
+        "read_precision",
         "write precision=",
         {"precision": {"head": "f64"}},
         {"precision": {"default": "bf16"}},
     ),
-    of_energy("_precision", "choose one", {"precision": "float32"}, {"precision": "f32"}),
-    of_energy("_cache", "write cache=True", {"cache": "disk"}, {"cache": True}),
+    of_energy("read_precision", "choose one", {"precision": "float32"}, {"precision": "f32"}),
+    of_energy("read_cache", "write cache=True", {"cache": "disk"}, {"cache": True}),
     of_energy("_not_sharding", "write shard=", {"shard": "points", "mesh": MESH}, LAID),
     of_energy(
-        "_mesh",
+        "read_mesh",
         "write mesh=jitney.mesh(data=4)",
         {**LAID, "mesh": ("data", 1)},
         {**LAID, "mesh": jitney.mesh(data=1)},
     ),
-    of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
-    of_energy("_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
-    of_energy("_choice", "choose one", {"runtime_checks": "soon"}, {"runtime_checks": "later"}),
+    of_energy("", "say which: shard=", {"mesh": MESH}, LAID),
+    of_energy("read_flag", "write …=True", {"contracts": 1}, {"contracts": True}),
+    of_energy("choice.read", "choose one", {"runtime_checks": "soon"}, {"runtime_checks": "later"}),
     *(
         Remedy(
             "_signature/compiler_options.py:read_compiler",
@@ -291,8 +299,10 @@ CASES = [
         {"vmap": "b", "chunk": {"b": "fast"}, "donate": "x"},
         {"vmap": "b", "chunk": {"b": "fast"}},
     ),
-    of_unit("_auto", "write auto=True", {"vmap": "b", "auto": "x"}, {"vmap": "b", "auto": True}),
-    of_unit("_workers", "write workers=2", {"vmap": "b", "workers": 0}, TWO),
+    of_unit(
+        "read_auto", "write auto=True", {"vmap": "b", "auto": "x"}, {"vmap": "b", "auto": True}
+    ),
+    of_unit("read_workers", "write workers=2", {"vmap": "b", "workers": 0}, TWO),
     of_unit("", 'write vmap="batch" with it', {"workers": 2}, TWO),
     of_unit("", "`shard` divides such an axis", {**TWO, "chunk": {"d": 1}}, TWO),
     of_unit("", "keep one: the whole", {**TWO, "donate": "x"}, TWO),

@@ -35,7 +35,7 @@ class Place:
     """One text of a fix.
 
     Args:
-        at: `_signature/options.py:_vmap`, the file and the function that it stands in.
+        at: `_signature/options/readers.py:read_vmap`, the file and the function that it stands in.
         line: Its line.
         words: The text, without what is put into it.
     """

@@ -297,7 +297,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        "_signature/options.py:",
+        "_signature/options/read.py:",
         'write vmap="row", pad={"points": "pow2"} with it',
         lambda: optimize(total, ragged="padded"),
         lambda: by_row(total, ragged="padded")(ROWS),

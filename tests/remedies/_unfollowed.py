@@ -1,7 +1,7 @@
 """Remedies that the tables do not follow, each with the reason.
 
-An entry is a place, `_signature/options.py:_vmap`, and a part of its words; no words stand for all
-that begins so. What is followed elsewhere names the test that does it.
+An entry is a place, `_signature/options/readers.py:read_vmap`, and a part of its words; no words
+stand for all that begins so. What is followed elsewhere names the test that does it.
 """
 
 _PROCESSES = "tests/distributed/test_remedies.py follows it, in two processes"

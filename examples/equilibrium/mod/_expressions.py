@@ -115,11 +115,17 @@ def parse(text: str, place: Place) -> Expression:
         at = place.below((getattr(error, "lineno", 1) or 1) - 1)
         raise fail(
             at,
-            f"{(text.strip().splitlines() or [text])[0]!r} is not an expression.",
+            f"{_first(text)} is not an expression.",
             "Expressions are of numbers, names, + - * / ^, parentheses and functions.",
             "look for a missing operator, parenthesis or semicolon.",
         ) from None
     return _Reader(source, place).read(found.body)
+
+
+def _first(text: str) -> str:
+    """The first line of a text, and the second one, which may be the next statement."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
+    return repr(lines[0]) + (f", which goes on with {lines[1]!r}," if len(lines) > 1 else "")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._fail import ModelError, message
-from .._given import lines, shown
+from .._given import shown
 from .._model import Model
 from ._declared import Declared
 from ._expressions import (
@@ -55,8 +55,8 @@ class ModFile:
     commands: tuple[tuple[int, str], ...]
 
     def __repr__(self) -> str:
-        rows = {f"line {line}": f"not run: {text}" for line, text in self.commands}
-        return lines(str(self.model), rows)
+        rows = (f"  line {line}, not run: {text}" for line, text in self.commands)
+        return "\n".join([repr(self.model), *rows])
 
 
 def read_mod(path: str | Path, defines: dict[str, Any] | None = None) -> ModFile:

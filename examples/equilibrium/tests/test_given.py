@@ -622,7 +622,7 @@ def test_whatever_is_given_is_taken_or_told(name):
 def test_what_is_found_is_printed_in_few_lines(steady):
     """Names with numbers, and not all that a solution is made of."""
     assert repr(MODEL) == f"{MODEL.name}: controls logc; states logk; shocks a"
-    assert repr(steady).splitlines()[1:] == ["  logc  -1.02158", "  logk  -1.66011"]
+    assert repr(steady).splitlines()[1:] == ["  logc  -1.02168", "  logk  -1.66011"]
     linear = linearise(steady)
     assert repr(linear) == linear.message
     path = perfect_foresight(steady, dates=3)

@@ -274,7 +274,8 @@ WRONG = {
     "var x;\nvar x;": "'x' is there already, in model.mod:1",
     "parameters a;\na = 1/0;": r"model.mod:2: '1/0' is inf",
     "a = b;": "'b' has no value here",
-    "a = 2 b;": "not an expression",
+    "a = 2 b;": "'2 b' is not an expression",
+    "a = 2\nb = 3;": "'2', which goes on with 'b = 3', is not an expression",
     "var x; model;\nx = 1": "has no end",
     "@#for i in 1:2\nvar x;": "`@#for` has no end",
     "@#define f(x) = x": "`@#define f",
@@ -369,6 +370,18 @@ def test_files_of_other_letters_are_read_and_what_is_not_text_is_told(tmp_path):
     for name in ("one.mod", "more.mod"):
         with pytest.raises(ModelError, match=r"more\.mod:1: it is not text"):
             read_mod(tmp_path / name)
+
+
+@pytest.mark.rest
+def test_what_is_read_and_what_is_not_run_is_printed():
+    """Two commands of one line too."""
+    mod = toy("x = a*x(-1) + e; y = x;", "steady; check;\nstoch_simul(order=1) x;")
+    assert repr(mod).splitlines() == [
+        "model.mod: controls x, y; states x(-1); shocks e",
+        "  line 5, not run: steady",
+        "  line 5, not run: check",
+        "  line 6, not run: stoch_simul(order=1) x",
+    ]
 
 
 @pytest.mark.rest

@@ -314,7 +314,8 @@ def test_frames_without_a_number_are_left_out_and_named(tmp_path):
     assert not np.any((frame[0] == 4) | (frame[1] == 4))
     assert np.isnan(data.mapped("measured")[1]).sum() == data.missing == 10
     assert any("Frames 4, 8 have no numbers in s.npz: c2[1]" in note for note in data.notes)
-    with pytest.raises(ReadError, match="Frames 8 have no numbers"):
+    assert "Frame 4 has no numbers in s.npz: c2[0] and 1 more map: left out." in data.notes
+    with pytest.raises(ReadError, match=r"Frame 8 has no numbers in s\.npz: c2\[1\]"):
         prepare(choice(path, dead_frames=(4,)), tmp_path / "data")
 
 

@@ -4,12 +4,13 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from examples.surrogate import _data, _enumerated, _loop
 from examples.surrogate._environment import GRID, environment
 from examples.surrogate._expert import posterior, scores
 from examples.surrogate._loop import Plan, by_network, by_truth, regret, run
-from examples.surrogate._round import imagine, imagined
+from examples.surrogate._round import imagine, imagined, suppose
 from examples.surrogate._worlds import Draws
 from examples.surrogate.reader import Reader
 from examples.surrogate.tests._small import RUN
@@ -129,3 +130,30 @@ def test_enumeration_and_random_interventions_run():
         done = run(models, _loop.by_enumeration, plan)
         assert np.all(done.chosen[:, :, 0] != models.target)
         assert np.all(done.best[:, :, 0] != models.target)
+
+
+def test_a_prior_has_each_size_of_a_parent_set_with_the_same_chance():
+    """Of five variables: one set of none, four of one, six of two, four of three."""
+    found, size = _loop.chances(5), _data.tables(5)[1].sum(2)
+    for each, count in enumerate((1, 4, 6, 4)):
+        np.testing.assert_allclose(found[size == each], 1 / 4 / count)
+
+
+@pytest.mark.rest
+def test_a_belief_that_is_given_is_padded_as_one_of_a_network():
+    """By evidence alone: the round at exact size, of 3 variables in the program of 4."""
+    models = environment(np.random.default_rng(6), 2, 3)
+    campaign = _loop.Campaign.begin(models, SMALL)
+    draws, (index, mask) = SMALL.draws(0, 2, 3), _data.tables(3)
+    ours = _loop.by_evidence(campaign, draws)
+    local = scores(campaign.values.astype(float), campaign.intervened) + np.log(_loop.chances(3))
+    log_q = (local - logsumexp(local, axis=2, keepdims=True)).astype(np.float32)
+    plain = eqx.filter_jit(suppose)
+    for task in range(2):
+        own = Draws(*(part[task] for part in vars(draws).values()))
+        data = log_q[task], campaign.values[task], campaign.intervened[task]
+        found = plain(*data, index, mask, campaign.target[task], own)
+        for name in ("mean", "information", "improvement", "sure"):
+            np.testing.assert_allclose(
+                getattr(ours, name)[task], getattr(found, name), rtol=1e-3, atol=1e-4
+            )

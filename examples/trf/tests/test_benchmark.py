@@ -1,10 +1,14 @@
 """What the benchmark compares with is right: models in NumPy, and the method by hand."""
 
+import os
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
 
+from examples.trf import in_blocks, levenberg
 from examples.trf.benchmark import CASES, measured, solvers
 
 
@@ -38,3 +42,15 @@ def test_by_hand_ends_where_scipy_does(name, kind):
         bounds=(-np.inf, np.inf) if box is None else box,
     )
     np.testing.assert_allclose(found, want.x, rtol=1e-4)
+
+
+@pytest.mark.rest
+def test_blocks_by_hand_end_where_one_program_by_hand_does():
+    """With blocks for each core, and points that fill none."""
+    case = CASES["decay"]
+    with jax.enable_x64(True):
+        t, y = map(jnp.asarray, measured(case, 5 * in_blocks.BLOCK * (os.cpu_count() or 1) // 2))
+        start = np.asarray(case.start)
+        found = in_blocks.fit(case.model, t, y, start)
+        want = levenberg.fit(case.model, t, y, start)
+    np.testing.assert_allclose(found, want, rtol=1e-6)

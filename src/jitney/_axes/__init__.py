@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .mapped_chunks import joint_rules as joint_rules
     from .mapped_chunks import map_in_chunks as map_in_chunks
     from .mapped_chunks import trace_element as trace_element
+    from .padded import PaddedDerivative as PaddedDerivative
     from .padded import run_differentiable as run_differentiable
     from .padded import run_padded as run_padded
     from .partitioner_fixes import partition_safe as partition_safe
@@ -92,6 +93,7 @@ else:
             "map_in_chunks": "mapped_chunks",
             "trace_element": "mapped_chunks",
             "map_sequentially": "sequential_vmap",
+            "PaddedDerivative": "padded",
             "run_differentiable": "padded",
             "run_padded": "padded",
             "ClosesOver": "refusal",

@@ -246,6 +246,10 @@ class PaddedInterpreter:
         """Return whether Python has computed the result of an equation."""
         return bool(eqn.outvars) and eqn.outvars[0] in self.numbers
 
+    def number(self, variable: Var) -> jax.Array:
+        """The value of a variable that Python computed from the sizes."""
+        return self.numbers[variable]
+
     def run(
         self,
         jaxpr: object,
@@ -256,7 +260,7 @@ class PaddedInterpreter:
         def results(eqn: JaxprEqn, operands: list[jax.Array]) -> list[jax.Array]:
             # Python's value, in place of the equation that would compute it from symbols.
             if self._is_number(eqn):
-                return [self.numbers[eqn.outvars[0]]]
+                return [self.number(eqn.outvars[0])]
             with x64_scope(eqn):
                 return self.make(Op(eqn), operands)
 

@@ -8,7 +8,8 @@ in a derivative the padding of all non-linear values is set to 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -16,10 +17,11 @@ import numpy as np
 from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.programs.primitives import CALLS
 from .._jax.trees import issubdtype
-from .._jax.typed import AnyJaxpr, Atom, ClosedJaxpr, Var
+from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .rules import RULES
+from .typed_jax import jnp
 
 
 def run_padded(
@@ -41,6 +43,26 @@ def run_padded(
     return PaddedInterpreter(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
 
 
+@dataclass(frozen=True)
+class PaddedDerivative:
+    """The derivative of a padded program.
+
+    Args:
+        jaxpr: Its program.
+        variables: Its variables whose values Python computed from the true size.
+        first: The place of the first of these values among the numbers of the padded program.
+    """
+
+    jaxpr: ClosedJaxpr
+    variables: tuple[Var, ...] = ()
+    first: int = 0
+
+    def numbers(self, values: Sequence[Array]) -> Numbers:
+        """Its values, among all numbers."""
+        last = self.first + len(self.variables)
+        return dict(zip(self.variables, values[self.first : last], strict=True))
+
+
 class _Finite(PaddedInterpreter):
     """Interpreter of a derivative, in which the padding of values that are not linear in the
     tangents is 1.
@@ -49,6 +71,7 @@ class _Finite(PaddedInterpreter):
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the size of the valid part, an int32 scalar of the program.
         tangents: Variables of the program that are tangents.
+        numbers: Values that Python computed from the true size, by variables of the program.
     """
 
     is_differentiated = True
@@ -58,8 +81,9 @@ class _Finite(PaddedInterpreter):
         allocated: Mapping[str, int],
         valid: Mapping[str, object],
         tangents: Sequence[Var],
+        numbers: Numbers,
     ):
-        super().__init__(allocated, valid, RULES)
+        super().__init__(allocated, valid, RULES, numbers=numbers)
         self._linear: set[Atom] = set(tangents)
         # By the allocated shape, the position of the axis, and the text of its size.
         self._masks: dict[tuple[tuple[int, ...], int, str], jax.Array] = {}
@@ -110,6 +134,9 @@ class _Finite(PaddedInterpreter):
         results = super().make(op, values)
         return [self._finite(x, atom) for x, atom in zip(results, op.eqn.outvars, strict=True)]
 
+    def number(self, variable: Var) -> jax.Array:
+        return self._finite(jnp.asarray(super().number(variable)), variable)
+
     def _is_linear(self, atom: Atom) -> bool:
         return not is_literal(atom) and atom in self._linear
 
@@ -151,42 +178,58 @@ class _Finite(PaddedInterpreter):
         )
 
 
+_Beside = tuple[Mapping[str, object], Sequence[Array]]
+"""True sizes, and the numbers that Python computed from them."""
+
+
 def run_differentiable(
     jaxpr: ClosedJaxpr,
-    derivative: Derivative[AnyJaxpr],
+    derivative: Derivative[PaddedDerivative],
     arrays: Sequence[object],
     allocated: Mapping[str, int],
     valid: Mapping[str, object],
+    variables: Iterable[Var] = (),
+    numbers: Sequence[Array] = (),
 ) -> list[jax.Array]:
     """`run_padded`, differentiable once.
 
     Args:
-        jaxpr: A program that `demand` has proven to be paddable; it holds no values that Python
-            computes from the size.
+        jaxpr: A program that `demand` has proven to be paddable.
         derivative: Its derivative, proven in the same way.
         arrays: Its arguments.
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the true size, an int32 scalar.
+        variables: Variables of the program whose values Python computed from the true size.
+        numbers: These values, and behind them those of derivatives.
     """
+    own = list(variables)
 
-    def run(arrays: Sequence[jax.Array], valid: Mapping[str, object]) -> list[jax.Array]:
-        return run_padded(jaxpr, arrays, allocated, valid)
+    def run(arrays: Sequence[jax.Array], beside: _Beside) -> list[jax.Array]:
+        valid, numbers = beside
+        values = dict(zip(own, numbers, strict=False))
+        return run_padded(jaxpr, arrays, allocated, valid, values)
 
     def along(
-        program: AnyJaxpr,
+        program: PaddedDerivative,
         arrays: Sequence[jax.Array],
-        valid: Mapping[str, object],
+        beside: _Beside,
         tangents: Sequence[jax.Array],
     ) -> list[jax.Array]:
-        linear = open_jaxpr(program)[0].invars[len(arrays) :]
-        finite = _Finite(allocated, valid, linear)
-        return finite.run(program, [*arrays, *tangents])
+        valid, numbers = beside
+        linear = open_jaxpr(program.jaxpr)[0].invars[len(arrays) :]
+        finite = _Finite(
+            allocated,
+            valid,
+            linear,
+            program.numbers(numbers),
+        )
+        return finite.run(program.jaxpr, [*arrays, *tangents])
 
     return with_derivative(
         run,
         along,
         derivative,
         arrays,
-        dict(valid),
+        (dict(valid), list(numbers)),
         len(jaxpr.out_avals),
     )

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import jax
 
@@ -182,7 +182,7 @@ class Rule:
     """
 
     uses: Callable[[Op], Iterable[Use]]
-    pad: Callable[[PaddedInterpreter, Op, list[jax.Array]], list[jax.Array]]
+    pad: Callable[[PaddedInterpreter, Op, list[Any]], list[jax.Array]]
     carrier: Carrier | None = None
     at_once: bool = False
     makes: bool = False

@@ -51,9 +51,9 @@ from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
-from .function import FunctionInfo, depends_on_nesting
+from .function import FunctionInfo
 from .known_axes import demand_axes_of_call
-from .plain import plain_function, plain_options, plain_run
+from .plain import plain_function, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
 Placement = tuple[AnyMesh, Sequence[NamedSharding | None]]
@@ -113,7 +113,7 @@ class CallPlanner:
             core.where,
             self.options,
             donated,
-            nested=layout.nested and depends_on_nesting(self.options),
+            nested=layout.nested and self.options.depends_on_nesting,
             recomputes=core.recomputes,
         )
         # Call key -> policy and reason, by `precision="auto:..."`.
@@ -179,7 +179,7 @@ class CallPlanner:
         """
         core = self.core
         precision = "f64" if core.options.precision == "f64" else None
-        options = replace(plain_options(core.options), precision=precision)
+        options = replace(core.options.plain, precision=precision)
         view = self.layout.view(core.contract, arrays, self.statics)
         plan = Plan.make(view, replace(self.request, options=options))
 

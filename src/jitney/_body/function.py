@@ -14,11 +14,10 @@ from .._diagnosis.history import History
 from .._diagnosis.remedies import AuthorContext
 from .._errors import Where
 from .._jax.debug_names import Flat, rename
-from .._jax.xla.compiler import options_of
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
-from .._signature.options import AUTO, Options
+from .._signature.options import Options
 from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .._values.static_values import has_hash
 from .._view.field_axes import declared_axes
@@ -156,27 +155,6 @@ class FunctionInfo:
     def namespace(self) -> Mapping[str, object] | None:
         """Names that annotations use and that were undefined at decoration."""
         return self._namespace
-
-
-def depends_on_nesting(options: Options) -> bool:
-    """Return whether some option means something else under an outer transform: such calls have an
-    entry of their own.
-    """
-    nested = (
-        options.donate,
-        options.chunk,
-        options.pad,
-        options.shard is not None,
-        options.remat == AUTO,
-        options.roll == AUTO,
-        options_of(options.compiler),
-        options.debug_nans,
-        options.runtime_checks == "later",
-        options.cache == "program",
-        options.workers is not None,
-        options.auto and options.vmap,
-    )
-    return any(map(bool, nested))
 
 
 def _annotation_namespace(

@@ -64,33 +64,6 @@ def plain_run() -> PlainRun | None:
     return PLAIN.value
 
 
-def plain_options(options: Options) -> Options:
-    """Return the options without those that may change the computation."""
-    return replace(
-        options,
-        donate=(),
-        pad=(),
-        chunk=(),
-        memory=None,
-        remat=None,
-        roll=None,
-        precision=None,
-        contracts=False,
-        runtime_checks="now",
-        compiler="default",
-        debug_nans=False,
-        shard=None,
-        mesh=None,
-        accumulate=False,
-        verify=False,
-        workers=None,
-        auto=False,
-        progress=False,
-        on_compile_error="raise",
-        on_memory_error="raise",
-    )
-
-
 def plain_function(fn: object) -> Any:
     """Return the function; for a derivative, JAX's own: dense, with nothing rematerialised."""
     if not isinstance(fn, Derived):

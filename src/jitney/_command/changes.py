@@ -5,7 +5,8 @@
 - A function that was compiled for several sizes: the buckets that these sizes share are counted.
 - Operations of JAX outside of any `jit`, each of them a program of its own.
 - Programs that are missing from the persistent cache.
-- The kinds in `findings/`, a file for each: static values, float64, reads, arguments of calls.
+- The kinds in `findings/`, a file for each: static values, float64, reads, arguments of
+  calls, compiles that few calls repay, loops that are a `jax.vmap`.
 
 Seconds are those of the recorded run. A saving is "at most" where the replacement has a cost that
 was not measured: a larger program, a proof, a read. Several changes may save the same seconds, so
@@ -37,6 +38,7 @@ from .findings.call_arguments import argument_changes
 from .findings.change import ProposedChange
 from .findings.promotion import promotion_changes
 from .findings.reads import reads
+from .findings.repaid import loops, unrepaid
 from .findings.statics import statics
 from .jax_log import CompileRecord, Explanation
 
@@ -106,6 +108,8 @@ def changes(
         *promotion_changes(compiled, lines),
         *reads(lines),
         *argument_changes(lines),
+        *unrepaid(compiled, lines),
+        *loops(compiled, lines),
     ]
     # Small savings are not worth a line: in seconds if they are known, else in bytes.
     kept = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -108,6 +109,17 @@ class Stats(Shown):
         proven.
         """
         return self._computed_advice.causes
+
+    def repaid_after(self, saved: float) -> int | None:
+        """Return the number of calls after which the seconds of tracing, lowering and compiling so
+        far are repaid; None if a call saves nothing.
+
+        Args:
+            saved: Seconds that a warm call saves, beside the plain function: the difference of the
+                medians of `jitney.measure(f, ..., against=plain)`.
+        """
+        spent = self.trace_seconds + self.lower_seconds + self.compile_seconds
+        return math.ceil(spent / saved) if saved > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}

@@ -16,7 +16,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._body.plain import plain_options
 from .._errors import OptionError
 from .._host.switches import SETTINGS, read_disabled
 from .._jax.mesh import Mesh
@@ -269,7 +268,7 @@ def _decorate(
     SETTINGS.read_environment(where)
     off = read_disabled(where)
     if off is not None:
-        chosen = replace(plain_options(chosen), disabled=off)
+        chosen = replace(chosen.plain, disabled=off)
     core = REGISTRY.core(function, chosen, namespace)
     program = Program(core, function, args, kwargs)
     names = {**getattr(function, "__globals__", {}), **namespace}

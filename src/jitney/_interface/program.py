@@ -51,8 +51,7 @@ from .._program.tolerance import decide, with_policy
 from .._public import CompletedType, completed_names, public_in
 from .._report.plan_report import Report, report
 from .._report.rows import report_rows
-from .._signature.option_text import option_texts
-from .._signature.options import Options
+from .._signature.options import Options, option_texts
 from .._signature.resolving import innermost
 from .._view.fitting import demand_floats_fit, demand_number_fits
 from .._view.layout import is_nested_trace, unwrap_statics

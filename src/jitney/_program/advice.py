@@ -27,8 +27,7 @@ from .._jax.typed import DType
 from .._signature.annotations import array_of_kind
 from .._signature.buckets import Bucket
 from .._signature.hints import AnyHint, Hint
-from .._signature.option_text import bucket_spelling
-from .._signature.options import Options, tolerance_of
+from .._signature.options import Options, bucket_spelling, tolerance_of
 from .._values.attribute_reads import Statics
 from .._values.static_values import Opaque
 from .._view.layout import Layout, aval_parts

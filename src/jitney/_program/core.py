@@ -21,7 +21,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._body.call_key import trace_key
-from .._body.function import can_be_weak, depends_on_nesting
+from .._body.function import can_be_weak
 from .._body.known_axes import demand_known_axes
 from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
@@ -458,7 +458,7 @@ class CompiledFunction(SpecializedFunction[Specialization]):
         if options is None:
             options = self._settled_options()
         under = tuple(getattr(options, name) for name in OF_PROGRAMS)
-        is_nested = layout.nested and depends_on_nesting(options)
+        is_nested = layout.nested and options.depends_on_nesting
         key = (layout.form, is_nested, under, layout.key(leaves))
         with self.lock, suspend_readers():
             # Entries of one key form a list, one for each state of the mutable objects, the newest

@@ -27,8 +27,7 @@ from .._errors import TransformWarning, format_error
 from .._jax.tracing import is_staged, times_differentiated
 from .._jax.typed import Array
 from .._owners import users_function, users_level
-from .._signature.option_text import option_texts
-from .._signature.options import Options
+from .._signature.options import Options, option_texts
 from .._stages import Chunk, Fill, MappedChunks
 from .._verify import is_verified
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import jax.monitoring
 import numpy as np
 
+from .._host.code_monitor import claim
 from .._owners import is_naming_cell, owner, owner_of, short
 from .allowlist import ENVIRONMENT, is_barred_call
 from .audit_hook import describe_event, report_opens
@@ -413,26 +414,20 @@ def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
     """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
     and packages like it.
     """
-    monitoring = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
-    # Ids 0 to 2 and 5 have conventional owners (debugger, coverage, profiler, optimizer), so these
-    # come last.
-    tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
-    if tool is None:
+    monitor = claim()
+    if monitor is None:
         raise NotDeterministic(_BLIND)
-    events = monitoring.events
-    heard = Codes()
 
     def start(code: types.CodeType, _: int) -> object:
         if not ran.is_tracing_thread():
             return None
         # Local events for this code only: a global CALL event would slow down all of JAX.
-        if ran.listens_to(code) and code not in heard:
-            heard.add((code,), None)
-            returns = events.PY_RETURN if code in ran.remembered else 0
-            monitoring.set_local_events(tool, code, events.CALL | returns)
-        # DISABLE turns the event off for this code until `restart_events`, so a hot function costs
-        # one event.
-        return monitoring.DISABLE if ran.check_start(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
+        if ran.listens_to(code) and not monitor.listens(code):
+            returns = ("PY_RETURN",) if code in ran.remembered else ()
+            monitor.listen(code, "CALL", *returns)
+        # `disable` turns the event off for this code until events are restarted, so a hot function
+        # costs one event.
+        return monitor.disable if ran.check_start(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
     def call(
         _: types.CodeType,
@@ -447,20 +442,12 @@ def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
         if ran.is_tracing_thread():
             ran.traced.note_result(value)
 
-    # The callbacks must be there before the first event.
-    monitoring.use_tool_id(tool, "jitney")
-    monitoring.register_callback(tool, events.PY_RETURN, returned)
-    monitoring.register_callback(tool, events.PY_START, start)
-    monitoring.register_callback(tool, events.CALL, call)
-    monitoring.set_events(tool, events.PY_START)
-    # Undo DISABLE of an earlier trace.
-    monitoring.restart_events()
     try:
+        monitor.begin(
+            {"PY_RETURN": returned, "PY_START": start, "CALL": call},
+            everywhere=("PY_START",),
+            restart=True,
+        )
         yield
     finally:
-        monitoring.set_events(tool, 0)
-        for code, _ in heard:
-            monitoring.set_local_events(tool, code, 0)
-        for event in (events.PY_START, events.CALL, events.PY_RETURN):
-            monitoring.register_callback(tool, event, None)
-        monitoring.free_tool_id(tool)
+        monitor.end()

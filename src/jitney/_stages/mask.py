@@ -21,7 +21,7 @@ from jax.extend.core import primitives
 from .. import _axes
 from .._axes import Refused
 from .._jax.trees import canonicalize_dtype
-from .._jax.typed import Array, Aval, ClosedJaxpr
+from .._jax.typed import Array, Aval
 from .._view.named_axes import in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known_sizes
@@ -183,9 +183,9 @@ class Mask(Stage):
             count = len(self.view.leaves)
             arrays = operands[:count]
             counts = dict(zip(self.counts, operands[count:], strict=True))
-            proof, numbers = self.prove(fn), known_sizes().numbers
-            program = proof.program
-            if self.derived and program.each is not None:
+            proof, known = self.prove(fn), known_sizes()
+            program, numbers = proof.program, known.numbers
+            if self.derived and program.each is not None and known.derivatives is None:
                 raise Refused(
                     "",
                     "is looked at by code, under an outer transform, where each size is not"
@@ -193,7 +193,10 @@ class Mask(Stage):
                 )
             # The program takes numbers that Python computes from the true sizes, and was called
             # without them: the caller computes them and calls again.
-            if len(program.numbers) != len(numbers):
+            if self.derived and known.derivatives is not None:
+                proof = replace(proof, derivatives=known.derivatives)
+            along = _split_numbers(proof, len(numbers))
+            if along is None:
                 raise NeedsNumbers(proof)
             outcome.proof = proof
 
@@ -203,10 +206,12 @@ class Mask(Stage):
             if self.derived:
                 results = _axes.run_differentiable(
                     program.jaxpr,
-                    lambda vary: self.derivative(fn, vary, outcome),
+                    lambda vary: self.derivative(fn, vary, outcome, proof, along),
                     arrays,
                     allocated,
                     valid,
+                    program.numbers,
+                    numbers,
                 )
             else:
                 results = _axes.run_padded(
@@ -224,27 +229,72 @@ class Mask(Stage):
     def derivative(
         self,
         fn: Fn,
-        varying: Sequence[int],
+        varying: tuple[int, ...],
         outcome: Outcome,
-    ) -> ClosedJaxpr:
-        """Jaxpr of the body's derivative along the arguments that vary.
+        proof: Proof,
+        known: Mapping[tuple[int, ...], _axes.PaddedDerivative],
+    ) -> _axes.PaddedDerivative:
+        """Body's derivative along the arguments that vary.
+
+        Args:
+            fn: Body.
+            varying: Positions of the arguments.
+            outcome: Of the trace of the body.
+            proof: Of the body.
+            known: Derivatives whose numbers the program of the body takes.
 
         Raises:
             Refused: The derivative cannot be padded.
+            NeedsNumbers: It has to be traced at each size, and was not at that of this call.
         """
+        if varying in known:
+            return known[varying]
         leaves = self.view.leaves
         tangents = [replace(leaves[i], weak_type=False) for i in varying]
         along = replace(self, view=View((*leaves, *tangents)))
         jvp = _axes.jvp_function(fn, len(leaves), varying)
-        program = along.prove(jvp).program
+        found = along.prove(jvp)
         outcome.refuse_differences()
-        if program.each is not None:
+        program = found.program
+        if program.each is None:
+            return _axes.PaddedDerivative(program.jaxpr)
+        if known_sizes().derivatives is None:
             raise Refused(
                 "",
                 "is looked at by code in the derivative, which is not traced at each size:"
                 f" {program.each}",
             )
-        return program.jaxpr
+        # The caller traces it at the size of each call from now on, and calls again.
+        found = replace(found, check=outcome.refuse_differences)
+        proof.derivatives.setdefault(varying, found)
+        raise NeedsNumbers(proof)
+
+
+def _split_numbers(
+    proof: Proof,
+    count: int,
+) -> dict[tuple[int, ...], _axes.PaddedDerivative] | None:
+    """The derivatives whose numbers a program takes, with the places of these; None if the program
+    takes others than those of the proof.
+
+    Args:
+        proof: Of the body.
+        count: How many numbers the program takes: its own, and those of the first derivatives, each
+            behind a 0.
+    """
+    along: dict[tuple[int, ...], _axes.PaddedDerivative] = {}
+    at = len(proof.program.numbers)
+    for varying, each in proof.derivatives.items():
+        if at >= count:
+            break
+        program = each.program
+        along[varying] = _axes.PaddedDerivative(
+            program.jaxpr,
+            tuple(program.numbers),
+            at + 1,
+        )
+        at += 1 + len(program.numbers)
+    return along if at == count else None
 
 
 def _set_weak_type(x: Array, aval: Aval) -> Array:

@@ -34,6 +34,7 @@ from .._jax.trees import (
     words_of_keys,
 )
 from .._jax.typed import Array, DType, NumPyArray
+from .._signature.options import OPTIONS
 
 Numbers = NumPyArray
 """An array as NumPy computes with it."""
@@ -68,19 +69,11 @@ class Tolerance:
 _SINGLE = 2.0**-24
 _LOW_RESULT = 4
 _SUMS = Tolerance(None, 32, 4)
+_CALLS = ("accumulate", "stream", "jacobian")
+"""Changes by the way of a call, beside options."""
 TOLERANCES = {
-    "pad": _SUMS,
-    "chunk": _SUMS,
-    "memory": _SUMS,
-    "accumulate": _SUMS,
-    "stream": _SUMS,
-    "shard": _SUMS,
-    "workers": _SUMS,
-    "jacobian": _SUMS,
-    "remat": _SUMS,
-    "roll": _SUMS,
-    # XLA fuses other operations.
-    "compiler": _SUMS,
+    **dict.fromkeys(_CALLS, _SUMS),
+    **{name: _SUMS for name, option in OPTIONS.items() if option.rounds},
     "precision=f32": Tolerance(2.0**-24, 32, 4),
     "precision=tf32": Tolerance(2.0**-11, 8),
     "precision=bf16": Tolerance(2.0**-8, 8),

@@ -84,6 +84,8 @@ class Proof:
         avals: Returns its arguments, given a size for each symbol.
         symbols: Axis -> symbol.
         check: Called after each trace.
+        derivatives: Positions of the arguments that vary -> the proof of the derivative, of those
+            that have to be traced at each size; filled in while JAX differentiates.
     """
 
     program: SymbolicProgram
@@ -91,6 +93,11 @@ class Proof:
     avals: Avals
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
+    derivatives: Derivatives = field(
+        default_factory=dict[tuple[int, ...], "Proof"],
+        compare=False,
+        repr=False,
+    )
     _done: dict[tuple[int, ...], Sequence[Array]] = field(
         default_factory=dict[tuple[int, ...], Sequence[Array]],
         compare=False,
@@ -98,22 +105,30 @@ class Proof:
     )
 
     def numbers_at(self, sizes: Mapping[str, int]) -> Sequence[Array]:
-        """Numbers that Python computes from these sizes of axes.
+        """Numbers that Python computes from these sizes of axes: those of the program, then those
+        of each derivative, behind a 0 that stands for it.
 
         Raises:
-            Refused: The body performs other operations at these sizes.
+            Refused: The body, or a derivative, performs other operations at these sizes.
         """
-        key = tuple(sizes[name] for name in self.symbols)
+        along = [*self.derivatives.values()]
+        key = (len(along), *(sizes[name] for name in self.symbols))
         numbers = self._done.get(key)
         if numbers is None:
             of_symbols = {symbol: sizes[name] for name, symbol in self.symbols.items()}
             numbers = self.program.numbers_at(self.fn, self.avals, of_symbols)
             if self.check is not None:
                 self.check()
+            for proof in along:
+                numbers = [*numbers, np.zeros((), np.int32), *proof.numbers_at(sizes)]
             size = sum(number.nbytes for number in numbers) or 1
             if len(self._done) < min(_MOST_SIZES, _MOST_BYTES // size):
                 self._done[key] = numbers
         return numbers
+
+
+Derivatives = dict[tuple[int, ...], Proof]
+"""Positions of the arguments that vary -> the proof of the derivative."""
 
 
 class NeedsNumbers(Exception):
@@ -133,10 +148,13 @@ class KnownSizes:
     Args:
         sizes: Axis -> true size of the present call; None if there is none.
         numbers: Numbers that Python computed from the sizes, as the program takes them.
+        derivatives: Those that are traced at each size, where such calls are differentiated by an
+            outer transform; None where nothing traces them again.
     """
 
     sizes: Mapping[str, int] | None = None
     numbers: tuple[Array, ...] = ()
+    derivatives: Derivatives | None = None
 
 
 _NOTHING = KnownSizes()

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Key
 import jitney
 from jitney import optimize
 from jitney._program.runners.fallback_calls import FallbackCalls
+from jitney._stages import Chunk
 from jitney.errors import ChunkWarning, EagerWarning, NonFiniteError, OptionError
 from tests._arrays import array
 
@@ -223,6 +224,20 @@ def test_chunks_that_are_too_long_get_shorter(faults):
         np.testing.assert_allclose(f(Q, W), by_hand(Q, W), rtol=1e-4, atol=1e-4)
     width = int(str(told[0].message).split(" of 'm' at")[0].split()[-1])
     assert width < 256
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("given", [None, 256], ids=["whole", "in chunks"])
+def test_what_runs_out_of_memory_while_compiling_gets_chunks_that_suit_caches(
+    faults, monkeypatch, given
+):
+    """The whole is not compiled once more for its bytes, and chunks get shorter."""
+    monkeypatch.setattr(FallbackCalls, "_compiled", lambda *_: None)
+    monkeypatch.setattr(Chunk, "suiting", lambda *_: 200)
+    monkeypatch.setattr(Chunk, "bytes", None)
+    f = optimize(chunk=given and {"m": given}, **CHUNK)(layer)
+    with pytest.warns(ChunkWarning, match=f"{128 if given else 200} of 'm' at a time"):
+        np.testing.assert_allclose(f(Q, W), by_hand(Q, W), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.rest

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..._host.code_monitor import claim
 from ..._owners import is_naming_cell, owner, owner_of, place_of
 from ..._record.trace_monitor import Follower
 from .bytecode_audit import is_allowed, violations
@@ -201,16 +202,12 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
     """Observe code by `sys.monitoring`: functions that start, and the calls of untrusted ones. It
     costs next to nothing.
     """
-    monitoring = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
-    # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers
-    # by convention.
-    ids = (3, 4, 5, 2, 1, 0)
-    tool = next((i for i in ids if monitoring.get_tool(i) is None), None)
-    if tool is None:
+    monitor = claim()
+    if monitor is None:
         watch.report(_BLIND)
         yield
         return
-    here, events = threading.get_ident(), monitoring.events
+    here = threading.get_ident()
 
     def start(code: types.CodeType, _: int) -> object:
         if threading.get_ident() != here:
@@ -218,9 +215,9 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
         if id(code) not in watch.seen:
             watch.check_start(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
             if id(code) in watch.others:
-                monitoring.set_local_events(tool, code, events.CALL)
-        # No more events for code that has been checked; `restart_events` undoes this below.
-        return monitoring.DISABLE if id(code) in watch.seen else None
+                monitor.listen(code, "CALL")
+        # No more events for code that has been checked, until another monitor restarts them.
+        return monitor.disable if id(code) in watch.seen else None
 
     def call(
         code: types.CodeType,
@@ -231,17 +228,8 @@ def _observe_by_monitoring(watch: _CodeObserver) -> Generator[None]:
         if threading.get_ident() == here:
             watch.check_call(code, value)
 
-    monitoring.use_tool_id(tool, "jitney")
-    monitoring.register_callback(tool, events.PY_START, start)
-    monitoring.register_callback(tool, events.CALL, call)
-    monitoring.set_events(tool, events.PY_START)
-    monitoring.restart_events()
     try:
+        monitor.begin({"PY_START": start, "CALL": call}, everywhere=("PY_START",), restart=True)
         yield
     finally:
-        monitoring.set_events(tool, 0)
-        for code in watch.others.values():
-            monitoring.set_local_events(tool, code, 0)
-        for event in (events.PY_START, events.CALL):
-            monitoring.register_callback(tool, event, None)
-        monitoring.free_tool_id(tool)
+        monitor.end()

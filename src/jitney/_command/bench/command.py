@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from ..._errors import OptionError, format_error
+from ..._errors import OptionError, format_error, shortlist
 from ..._jax.xla.memory import text as bytes_text
 from ..._text.console import figures, text_of
 from .growth import Growth, growths
 from .inputs import maker
 from .measuring import Measurements, SizeRun, measure_sizes
 from .parsing import WHERE, combinations, read_sizes, read_values
+from .per_element import sizes_worth_trying
 from .plot import seconds_text, svg
 from .target import find
 
@@ -83,6 +84,7 @@ def _data(name: str, found: Measurements, told: Sequence[Growth]) -> str:
         "called": found.how,
         "runs": [run.to_dict() for run in found.runs],
         "growth": [growth.to_dict() for growth in told],
+        "worth_trying": [size.to_dict() for size in sizes_worth_trying(found.runs)],
         "stopped": found.stopped,
     }
     return json.dumps(data, indent=1) + "\n"
@@ -91,8 +93,26 @@ def _data(name: str, found: Measurements, told: Sequence[Growth]) -> str:
 def _text(name: str, found: Measurements, told: Sequence[Growth]) -> str:
     rows = [("size", "", *_HEADS), *((_size(run), "", *_row(run)) for run in found.runs)]
     return (
-        "\n".join([text_of(figures(f"{name}, {found.how}", rows)), *map(sentence_of, told)]) + "\n"
+        "\n".join(
+            [
+                text_of(figures(f"{name}, {found.how}", rows)),
+                *map(sentence_of, told),
+                *worth_trying(found.runs),
+            ]
+        )
+        + "\n"
     )
+
+
+def worth_trying(runs: Sequence[SizeRun]) -> list[str]:
+    """Return the sizes worth trying as a sentence, if there are any."""
+    sizes = sizes_worth_trying(runs)
+    if not sizes:
+        return []
+    best = min(sizes, key=lambda each: each.seconds)
+    told = f"for each {best.axis} a call is quickest at {best}"
+    near = shortlist([str(each) for each in sizes if each is not best])
+    return [f"{told}, and nearly so at {near}" if near else told]
 
 
 def sentence_of(growth: Growth) -> str:

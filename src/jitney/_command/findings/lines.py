@@ -32,7 +32,7 @@ import time
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,8 @@ _EACH = 4
 # Tool ids without a predefined use in CPython.
 _TOOLS = (4, 3)
 _current: Any = inspect.currentframe
+_Node = tuple[ast.Call, ast.stmt, "ast.For | None"]
+"""A call in the source, its statement, and the loop of which that is the whole body."""
 # Before Python 3.13, reading `f_locals` of a function keeps the values in it alive.
 _LOCALS = sys.version_info >= (3, 13)
 
@@ -111,6 +113,10 @@ class _CallSite:
         until: Last line of the statement.
         times: Number of calls.
         looked: Number of inspected calls.
+        over: Variables of a loop in which each call is for itself; empty if there is none.
+        mapped: Positions and keywords of the arguments that these variables occur in.
+        given: Number of arguments by position.
+        quickest: Seconds of the quickest call, as Python waits for it; None if none has ended.
         traced: True if JAX called it, which traces the code around it.
         handed: Properties of each argument.
         doubles: Names of NumPy's float64 among the arguments.
@@ -125,7 +131,11 @@ class _CallSite:
     arguments: tuple[tuple[str, str], ...]
     rebound: tuple[str, ...]
     until: int
+    over: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
+    given: int = 0
     times: int = 0
+    quickest: float | None = None
     looked: int = 0
     traced: bool = False
     handed: dict[str, _ArgumentRecord] = field(default_factory=dict[str, _ArgumentRecord])
@@ -209,7 +219,9 @@ class LineRecorder:
         self._reads: dict[tuple[str, int, str, str], list[float]] = {}
         self._open: dict[int, tuple[CodeType, float, tuple[str, int, str, str] | None]] = {}
         self._calls: dict[int, list[_ArgumentLifetime]] = {}
-        self._parsed: dict[str, dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]] = {}
+        # Thread -> the place of the compiled function that it calls, since when.
+        self._began: dict[int, tuple[_CallSite, float]] = {}
+        self._parsed: dict[str, dict[tuple[int, int, int, int], _Node]] = {}
         self._arrays: tuple[type, ...] = ()
         self._methods: dict[int, str] = {}
         self._jax: Any = None
@@ -383,6 +395,9 @@ class LineRecorder:
             place = self._count_call(code, offset, called)
             if place is not None:
                 self._looks(place, _caller())
+            counted = self._places[id(code), offset]
+            if counted is not None:
+                self._began[threading.get_ident()] = counted, time.perf_counter()
         elif type(first) in self._arrays and self._copies(called):
             frame = _caller()
             row = code.co_filename, frame.f_lineno, code.co_name, called.__name__
@@ -415,6 +430,10 @@ class LineRecorder:
         __: object,
     ) -> None:
         if type(called) is self._jitted:
+            place, began = self._began.pop(threading.get_ident(), (None, 0.0))
+            if place is not None:
+                took = time.perf_counter() - began
+                place.quickest = took if place.quickest is None else min(place.quickest, took)
             for passed in self._calls.pop(threading.get_ident(), ()):
                 passed.record_donation()
         else:
@@ -431,6 +450,7 @@ class LineRecorder:
         thread = threading.get_ident()
         if type(called) is self._jitted:
             self._calls.pop(thread, None)
+            self._began.pop(thread, None)
         elif thread in self._open and self._open[thread][0] is code:
             del self._open[thread]
 
@@ -534,7 +554,7 @@ class LineRecorder:
         found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))
         if found is None:
             return None
-        call, statement = found
+        call, statement, loop = found
         arguments = [
             (node.id, str(i)) for i, node in enumerate(call.args) if isinstance(node, ast.Name)
         ]
@@ -552,6 +572,7 @@ class LineRecorder:
             function = function.__wrapped__
         inner = getattr(function, "__code__", None)
 
+        over = _loop_variables(call, statement, loop)
         readable = _LOCALS or code.co_name == "<module>"
         name = getattr(called, "__name__", "a function")
         defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))
@@ -564,9 +585,12 @@ class LineRecorder:
             tuple(arguments) if readable else (),
             _rebound(call, statement) if readable else (),
             statement.end_lineno or statement.lineno,
+            over,
+            _mapped_arguments(call, over),
+            len(call.args),
         )
 
-    def _nodes(self, file: str) -> dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]:
+    def _nodes(self, file: str) -> dict[tuple[int, int, int, int], _Node]:
         if file not in self._parsed:
             try:
                 tree = ast.parse("".join(linecache.getlines(file)))
@@ -576,8 +600,9 @@ class LineRecorder:
                 (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0): (
                     call,
                     statement,
+                    loop,
                 )
-                for call, statement in _calls(tree)
+                for call, statement, loop in _calls(tree)
             }
         return self._parsed[file]
 
@@ -589,15 +614,70 @@ def watch_lines(jax: Any) -> LineRecorder:
     return lines
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
-    """Yield each call with the innermost statement that contains it."""
-    waiting: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
+def _calls(tree: ast.Module) -> Iterator[_Node]:
+    """Yield each call with the innermost statement that contains it, and the loop of which that is
+    the whole body.
+    """
+    waiting: list[tuple[ast.AST, ast.stmt | None, ast.For | None]] = [(tree, None, None)]
     while waiting:
-        node, statement = waiting.pop()
-        statement = node if isinstance(node, ast.stmt) else statement
+        node, statement, loop = waiting.pop()
         if isinstance(node, ast.Call) and statement is not None:
-            yield node, statement
-        waiting += [(child, statement) for child in ast.iter_child_nodes(node)]
+            yield node, statement, loop
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.stmt):
+                waiting.append((child, statement, loop))
+            elif isinstance(node, ast.For) and node.body == [child]:
+                waiting.append((child, child, node))
+            else:
+                waiting.append((child, child, None))
+
+
+def _loop_variables(
+    call: ast.Call,
+    statement: ast.stmt,
+    loop: ast.For | None,
+) -> tuple[str, ...]:
+    """Return the variables of a loop in which no call sees the result of another.
+
+    `[f(x, w) for x in xs]`, or a loop of one statement, `kept.append(f(x, w))` or `kept[i] = f(x,
+    w)`.
+    """
+    target: ast.expr | None = None
+    reads = _names(call)
+    kept = _kept_in(statement, call)
+    if loop is not None and kept is not None and kept not in reads:
+        target = loop.target
+    for node in ast.walk(statement):
+        if isinstance(node, ast.ListComp) and node.elt is call and len(node.generators) == 1:
+            (generator,) = node.generators
+            target = None if generator.ifs or generator.is_async else generator.target
+    if target is None:
+        return ()
+    return tuple(sorted(_names(target) & reads))
+
+
+def _kept_in(statement: ast.stmt, call: ast.Call) -> str | None:
+    """Return the name of the container that a statement puts the result of a call into."""
+    match statement:
+        case ast.Assign([ast.Subscript(ast.Name(name))], value) if value is call:
+            return name
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value], [])) if (
+            value is call
+        ):
+            return name
+        case _:
+            return None
+
+
+def _mapped_arguments(call: ast.Call, over: Sequence[str]) -> tuple[str, ...]:
+    """Return the positions and keywords of the arguments that these variables occur in."""
+    given = [(str(i), node) for i, node in enumerate(call.args)]
+    given += [(word.arg or "**", word.value) for word in call.keywords]
+    return tuple(where for where, node in given if not _names(node).isdisjoint(over))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
@@ -637,6 +717,10 @@ def _call_data(place: _CallSite) -> Data:
         "looked": place.looked,
         "defined": place.defined,
         "arguments": place.arguments,
+        "over": place.over,
+        "mapped": place.mapped,
+        "given": place.given,
+        "quickest": place.quickest,
     }
     handed = [
         {

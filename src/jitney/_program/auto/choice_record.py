@@ -32,7 +32,7 @@ from ..._jax.compile_cache.own_entries import delete_unfinished, path_of, read, 
 from ..._jax.programs.program_parts import program_parts
 from ..._jax.settings import settings_of_programs
 from ..._jax.typed import Array
-from ..._signature.option_text import option_texts
+from ..._signature.options import option_texts
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from .search import WHOLE, WIDTHS, RunWay

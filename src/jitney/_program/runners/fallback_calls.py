@@ -30,6 +30,7 @@ from ..._owners import users_level
 from ..._signature.options import AUTO, Options
 from ..._stages import Chunk
 from ..._stages.chunk import Cut
+from ..._stages.stage import Fn
 from ..._view.layout import is_nested_trace, jit_is_off
 from ..._view.result import Mixed
 from ..compiled_calls import CompiledCalls
@@ -219,7 +220,7 @@ class FallbackCalls(WholeCalls):
             raise NotRepeated("its arrays lie on several devices")
         core = self.entry.core
         try:
-            cut = self._cut(arrays, _budget(compiled, arrays))
+            cut = self._cut(arrays, compiled)
         except (AxisError, JaxRuntimeError) as error:
             raise NotRepeated(str(error).partition("\n")[0].rstrip(".")) from None
         entry = self._entry_in_chunks(((cut.axis, cut.width),), None)
@@ -233,28 +234,50 @@ class FallbackCalls(WholeCalls):
         )
         return Fallback(entry, f"{at_a_time}, since a call ran out of memory", "on_memory_error")
 
-    def _cut(self, arrays: Sequence[Array], memory: int) -> Cut:
-        """Return the axis that is cut, and the width that takes no more memory than this.
+    def _cut(self, arrays: Sequence[Array], compiled: jax.stages.Compiled | None) -> Cut:
+        """Return the axis that is cut, and the width that takes less memory than the program; than
+        one that was not compiled, the width that suits caches.
 
         Raises:
             AxisError: No axis can be cut, or no chunk is small enough.
             NotRepeated: There is nothing to cut.
         """
         chunk = tuple((axis, AUTO) for axis, _ in self.options.chunk)
-        entry = self._entry_in_chunks(chunk, memory)
+        entry = self._entry_in_chunks(chunk, _budget(compiled, arrays))
         with entry.numbers():
             planned = entry.plan_call(arrays)
             stage = planned.plan.of(Chunk)
             if stage is None:
                 skipped = [stage.why for stage in planned.plan.stages if stage.name == "chunk"]
                 raise NotRepeated(f"nothing can be cut: {'; '.join(skipped)}")
-            cut = stage.cut(entry.body_inside(planned.plan, Chunk))
+            body = entry.body_inside(planned.plan, Chunk)
+            cut = self._suiting(stage, body) if compiled is None else stage.cut(body)
         if cut.passes is None:
             raise NotRepeated(
                 "chunks would not make it smaller: it has no temporaries besides its arguments and"
                 " its result"
             )
         return cut
+
+    def _suiting(self, stage: Chunk, body: Fn) -> Cut:
+        """Return the first axis that can be cut, and a width, without compiling.
+
+        Raises:
+            AxisError: No axis can be cut.
+        """
+        failed: AxisError | None = None
+        for each in (stage, *stage.others):
+            try:
+                passes = each.passes(body)
+            except AxisError as error:
+                failed = failed or error
+                continue
+            width = each.suiting(passes)
+            given = dict(self.options.chunk).get(each.axis)
+            if isinstance(given, int):
+                width = max(1, min(width, given // 2))
+            return Cut(each.axis, passes, width, size=each.size)
+        raise failed or AssertionError("a stage is one of its own axes")
 
     def _entry_in_chunks(
         self,

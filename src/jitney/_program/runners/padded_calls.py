@@ -305,7 +305,7 @@ class PaddedCalls:
             found.shapes,
             counts,
             key,
-            KnownSizes(sizes),
+            KnownSizes(sizes, derivatives={} if proof is None else proof.derivatives),
             tuple(i for i, is_filled in enumerate(found.fills) if is_filled),
             self._takes(fill, len(found.shapes)),
             entry.sharded is None,
