@@ -816,6 +816,30 @@ CASES = [
         None,
     ),
     Remedy(
+        "_measured/elsewhere.py:read_devices",
+        "leave one of the two out",
+        lambda: jitney.measure(total, X, against=total, devices=["cpu:0"]),
+        lambda: str(jitney.measure(total, X, devices=["cpu:0"], seconds=0.01))[:0],
+    ),
+    Remedy(
+        "_measured/elsewhere.py:read_devices",
+        'write `devices=["cpu:0"]`, or more of them',
+        lambda: jitney.measure(total, X, devices="cpu:0"),
+        lambda: str(jitney.measure(total, X, devices=["cpu:0"], seconds=0.01))[:0],
+    ),
+    Remedy(
+        "_measured/elsewhere.py:read_devices",
+        "did you mean",
+        lambda: jitney.measure(total, X, devices=["gpu:0"]),
+        lambda: str(jitney.measure(total, X, devices=["cpu:0"], seconds=0.01))[:0],
+    ),
+    Remedy(
+        "_measured/elsewhere.py:read_devices",
+        "name one of these",
+        lambda: jitney.measure(total, X, devices=["zebra"]),
+        lambda: str(jitney.measure(total, X, devices=["cpu:0"], seconds=0.01))[:0],
+    ),
+    Remedy(
         "_measured/arguments.py:check_calls",
         "hand over a function",
         lambda: jitney.measure(3, X),

@@ -85,6 +85,7 @@ class Tools(Generic[R]):
         seconds: float = 2.0,
         rounds: int = 16,
         on_device: bool = True,
+        devices: Sequence[object] | None = None,
     ) -> Measurement:
         """Measure the time of a call, alone or against another way; see `jitney.measure`."""
         return _tool("jitney", "measure")(
@@ -96,6 +97,7 @@ class Tools(Generic[R]):
             seconds=seconds,
             rounds=rounds,
             on_device=on_device,
+            devices=devices,
         )
 
     @public

@@ -5,7 +5,8 @@
 `measure.py` runs these steps: `arguments.py` puts arrays on the device, `equal.py` compares the
 results of the first calls, `rounds.py` times warm calls in turn, A B B A, and `verdict.py` turns
 the ratios of each round into a verdict by the sign test. `constant_result.py` finds functions whose
-result is a constant. `faster.py` is the same for tests, with a bound to prove.
+result is a constant. `elsewhere.py` moves a call to another device, for `devices=`. `faster.py`
+is the same for tests, with a bound to prove.
 
     with jitney.profile("traces") as p: f(x)
 

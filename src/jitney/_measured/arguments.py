@@ -70,7 +70,7 @@ def put(
         )
     # The blocking wait belongs into the time: `device_put` returns before the copy is done.
 
-    host = [leaf for leaf in leaves if on_device and _is_host(leaf)]
+    host = [leaf for leaf in leaves if on_device and is_host(leaf)]
     start = time.perf_counter()
     if host:
         args, kwargs = tree_map(_put, (args, kwargs))
@@ -131,10 +131,11 @@ def _copy(leaf: object) -> Any:
 
 
 def _put(leaf: object) -> Any:
-    return device_put(leaf) if _is_host(leaf) else leaf
+    return device_put(leaf) if is_host(leaf) else leaf
 
 
-def _is_host(leaf: object) -> bool:
+def is_host(leaf: object) -> bool:
+    """Return whether a leaf is an array of the host that a device can hold."""
     return isinstance(leaf, np.ndarray) and (
         leaf.dtype == np.bool_ or issubdtype(leaf.dtype, np.number)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -24,6 +24,7 @@ from .._text.json import Data
 from .._text.shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant
+from .elsewhere import JaxDevice, move, name_of, on, read_devices
 from .equal import largest_difference
 from .rounds import Side, rounds
 from .verdict import CONFIDENCE, Verdict, judge_ratios, quartiles
@@ -98,6 +99,8 @@ class Measurement(Shown):
             part of no other figure.
         transfer_bytes: Bytes of these arguments.
         transfer_arrays: Number of these arrays.
+        devices: With `devices=`, the measurement on each, in their order: `of` there, `against` the
+            first of them. This one is of the first.
     """
 
     of: Timing
@@ -107,6 +110,7 @@ class Measurement(Shown):
     transfer_seconds: float
     transfer_bytes: int
     transfer_arrays: int
+    devices: tuple[Measurement, ...] = ()
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -142,12 +146,14 @@ class Measurement(Shown):
                 None if self.verdict is None else {**vars(self.verdict), "text": str(self.verdict)}
             ),
             "ratios": list(self.ratios),
+            "devices": [each.to_dict() for each in self.devices],
         }
 
     def __rich__(self) -> Table:
         from .._text.console import figures
 
         sides = [self.of, *([self.against] if self.against is not None else [])]
+        sides += [each.of for each in self.devices[1:]]
         low, high = zip(*((side.quartiles[0], side.quartiles[2]) for side in sides), strict=True)
         rows = [
             ("", "", *(side.name for side in sides)),
@@ -172,10 +178,21 @@ class Measurement(Shown):
             rows.append(("to the device", what, _time(self.transfer_seconds)))
         if self.verdict is not None and self.verdict.outcome == "faster":
             rows.append(("what it compiled", "repaid after", self._repaid()))
+        if len(self.devices) > 1:
+            rows += self._beside_first()
         if self.apart is not None:
             rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
         notes = [f"{side.name}: {_CONSTANT}" for side in sides if side.constant]
         return figures("\n".join([self.title, *notes]), rows)
+
+    def _beside_first(self) -> list[tuple[str, ...]]:
+        others = self.devices[1:]
+        apart = ("" if each.apart is None else f"{each.apart:.1e}" for each in others)
+        return [
+            ("to the device", "before", *(_time(each.transfer_seconds) for each in self.devices)),
+            ("results", "apart from the first", "", *apart),
+            ("verdict", "beside the first", "", *(str(each.verdict) for each in others)),
+        ]
 
     def _repaid(self) -> str:
         calls = self.repaid_after
@@ -184,6 +201,9 @@ class Measurement(Shown):
     @property
     def title(self) -> str:
         """Verdict as a sentence."""
+        if len(self.devices) > 1:
+            best = min(self.devices, key=lambda each: each.of.median)
+            return f"{best.of.name} takes {_time(best.of.median)}, the least by the median"
         if self.against is None or self.verdict is None:
             return f"{self.of.name} takes {_time(self.of.median)}"
         told = f"{self.of.name}, against {self.against.name}: {self.verdict}"
@@ -238,6 +258,7 @@ def measure(
     seconds: float = 2.0,
     rounds: int = LEAST,
     on_device: bool = True,
+    devices: Sequence[object] | None = None,
 ) -> Measurement:
     """Time a call, and decide whether it is faster than another function that computes the same.
 
@@ -267,6 +288,9 @@ def measure(
         seconds: Time for the warm calls, if that leaves enough rounds.
         rounds: Minimum of rounds, even if they take longer: 8 are needed for a verdict.
         on_device: False leaves NumPy arrays on the host, so that each call includes their transfer.
+        devices: Devices of this process to call the function on, in turn: those of JAX, or names
+            such as "cpu:0" and "gpu:1". The arguments are put on each. Results are compared with
+            those on the first, and verdicts are beside the first, under `devices` of the result.
     Raises:
         VerificationError: The results differ.
         OptionError: An option is not valid, or an argument has no value.
@@ -275,6 +299,11 @@ def measure(
         "jitney.measure()", {"f": f} | ({} if against is None else {"against": against}), kwargs
     )
     _check(seconds=seconds, rounds=rounds, tolerance=tolerance, on_device=on_device)
+
+    if devices is not None:
+        chosen = read_devices(devices, against, on_device=on_device)
+        given = put(args, dict(kwargs or {}), on_device=False)
+        return _on_devices(f, given, chosen, tolerance, (rounds, seconds))
 
     # Cold calls, one function after the other, and their results compared.
     given = put(args, dict(kwargs or {}), on_device=on_device)
@@ -307,6 +336,45 @@ def measure(
 
 # `measure` has an option of the name `rounds`.
 _rounds = rounds
+
+
+def _on_devices(
+    f: Callable[..., object],
+    given: Put,
+    devices: Sequence[JaxDevice],
+    tolerance: float | None,
+    how_long: tuple[int, float],
+) -> Measurement:
+    """Time a function on several devices in turn, once its results there are found to be equal."""
+    name, (least, seconds) = names_of(f, None)[0], how_long
+    places = [name_of(device) for device in devices]
+    puts = [move(given, device) for device in devices]
+    sides = [
+        ColdCall(on(device, f), f"{name} on {place}", there)
+        for device, place, there in zip(devices, places, puts, strict=True)
+    ]
+    results = [side.result for side in sides]
+    for side in sides:
+        side.result = None
+    apart = [
+        None
+        if tolerance == math.inf
+        else largest_difference(results[0], result, (sides[0].name, side.name), tolerance)
+        for result, side in zip(results, sides, strict=True)
+    ]
+    del results
+
+    ways = ways_of(sides)
+    columns = list(zip(*_rounds(ways, least, max(least, MOST), seconds), strict=True))
+    timings = [
+        side.timing(times, way) for side, times, way in zip(sides, columns, ways, strict=True)
+    ]
+    found = [Measurement(timings[0], None, None, None, puts[0].seconds, 0, 0)]
+    for timing, off, there in zip(timings[1:], apart[1:], puts[1:], strict=True):
+        pairs = zip(timing.seconds, timings[0].seconds, strict=True)
+        verdict = judge_ratios([first / here for here, first in pairs])
+        found.append(Measurement(timing, timings[0], verdict, off, there.seconds, 0, 0))
+    return replace(found[0], devices=tuple(found))
 
 
 def ways_of(sides: Sequence[ColdCall]) -> list[Side]:
