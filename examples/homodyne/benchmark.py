@@ -3,7 +3,8 @@ examples.homodyne.benchmark`.
 
 It ends with exit code 1 if the parameters of two ways differ by more than 1e-10. "Before" is
 `before.py`, a loop over angles around a jitted residual and `jax.jacfwd`, with all points in
-memory. Times include reading and compiling; the persistent cache is off.
+memory. "By hand" is `by_hand.py`: one `jax.jit`, a loop over slices of arrays in memory. Times
+include reading and compiling; the persistent cache is off.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from ._fit import CHUNK, chunked, fit, in_memory, streamed
 
 WAYS = {
     "before": before.products,
+    "by hand": lambda data: by_hand.in_memory(data, by_hand.in_chunks),
     "in memory": in_memory,
     "chunked": chunked,
     "streamed": lambda data: streamed(data, data.folder / "products.checkpoint"),

@@ -1,14 +1,15 @@
-"""Seconds of one training step, six ways in turn: `python -m examples.surrogate.benchmark`. Results
-are asserted equal first.
+"""Seconds of one training step, seven ways in turn: `python -m examples.surrogate.benchmark`.
+Results are asserted equal first.
 
 The step is mean loss, gradient, clip by norm and AdamW. The ways:
 
     eager loop        `before.py`: a Python loop over examples, parent sets as frozensets, floats
     read back eager vmap        `jax.vmap` of the loss, nothing compiled filter_jit loop   one
     compiled step, inside which a Python loop goes over the examples filter_jit vmap
-    `eqx.filter_jit` of the step with `jax.vmap` inside jitney            `optimize(vmap="example")`
-    of the loss, `optimize(donate=("model", "opt"))` of the step jitney padded     the same with
-    `pad=`, as in training
+    `eqx.filter_jit` of the step with `jax.vmap` inside masks by hand     `by_hand.py`: one
+    `jax.jit`, with masks through the network and sizes rounded up, as `pad=` has them jitney
+    `optimize(vmap="example")` of the loss, `optimize(donate=("model", "opt"))` of the step jitney
+    padded     the same with `pad=`, as in training
 
 Loops over more than `--most` examples, or over wide ones, are left out, with a dash: they compile
 for minutes. The first step is measured apart, with nothing in any cache: it is what tracing and
@@ -40,7 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._figures import record
-from . import before
+from . import before, by_hand
 from ._data import Batch
 from ._expert import batch
 from ._losses import LOSSES
@@ -48,7 +49,15 @@ from ._step import PAD, Recipe, start, step_of, updated
 from ._train import Run
 from .model import Surrogate
 
-WAYS = ("eager loop", "eager vmap", "filter_jit loop", "filter_jit vmap", "jitney", "jitney padded")
+WAYS = (
+    "eager loop",
+    "eager vmap",
+    "filter_jit loop",
+    "filter_jit vmap",
+    "masks by hand",
+    "jitney",
+    "jitney padded",
+)
 QUICK = ((16, 8, 5), (16, 32, 5), (128, 8, 5))
 FULL = tuple(
     (hidden, examples, d)
@@ -66,11 +75,13 @@ def steps(data: Batch) -> dict[str, Step]:
     arrays = tuple(map(jnp.asarray, data.arrays))
     exact, padded = step_of(RECIPE, pad=None), step_of(RECIPE, pad=PAD)
     mapped, looped = eqx.filter_jit(_mapped, donate="none"), eqx.filter_jit(_looped)
+    masked = by_hand.step_of(RECIPE)
     return {
         "eager loop": lambda model, opt: before.step(RECIPE, model, opt, data),
         "eager vmap": lambda model, opt: _mapped(model, opt, *arrays),
         "filter_jit loop": lambda model, opt: looped(model, opt, *arrays),
         "filter_jit vmap": lambda model, opt: mapped(model, opt, *arrays),
+        "masks by hand": lambda model, opt: masked(model, opt, *data.arrays),
         "jitney": lambda model, opt: exact(model, opt, *arrays),
         "jitney padded": lambda model, opt: padded(model, opt, *data.arrays),
     }
