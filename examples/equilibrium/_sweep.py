@@ -26,6 +26,8 @@ from ._newton import CONVERGED
 from ._persistence import decay
 from ._variables import Layout
 
+AT_ONCE = 250  # draws of `solutions` in one call
+
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
@@ -152,11 +154,29 @@ def solutions(
     theta = _drawn(model.parameters, params, f"{model.name}, solutions, parameters")
     _ = model.theta(model.params)
     with jax.enable_x64(True):
-        found, value, slopes = jax.device_get(_solutions(model, of)(theta, calibration(model, {})))
+        program, targets = _solutions(model, of), calibration(model, {})
+        found, value, slopes = _in_parts(lambda some: program(some, targets), theta)
     words = np.array(VERDICTS)[found.verdict]
     if of is None:
         return Draws(found, words, None, None)
     return Draws(found, words, value, model.parameters.group(slopes))
+
+
+def _in_parts(run: Callable[[np.ndarray], PyTree], theta: np.ndarray) -> PyTree:
+    """Run a program on some draws at a time, all parts of one size. With 1,000 at once, whose
+    matrices go to LAPACK on the host, jax 0.10.2 hangs on two cores; with 500 it does not.
+    """
+    parts: list[PyTree] = []
+    for begin in range(0, max(len(theta), 1), AT_ONCE):
+        part = theta[begin : begin + AT_ONCE]
+        missing = AT_ONCE - len(part) if begin else 0
+        filled = np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
+        parts.append(jax.device_get(run(filled)))
+
+    def joined(*some: np.ndarray) -> np.ndarray:
+        return np.concatenate(some)[: len(theta)]
+
+    return jax.tree.map(joined, *parts)
 
 
 @lru_cache(maxsize=64)

@@ -220,6 +220,19 @@ def test_each_draw_has_its_policy_verdict_and_gradient():
 
 
 @pytest.mark.rest
+def test_many_draws_run_in_parts_of_one_size(monkeypatch):
+    """Seven by threes are those of one call."""
+    p = gali.Params(phi_pi=np.linspace(0.9, 3.0, 7))
+    whole = solutions(gali.MODEL, p, impact)
+    monkeypatch.setattr("examples.equilibrium._sweep.AT_ONCE", 3)
+    parts = solutions(gali.MODEL, p, impact)
+    assert parts.verdict.tolist() == whole.verdict.tolist()
+    np.testing.assert_allclose(parts.value, whole.value, rtol=1e-13)
+    np.testing.assert_allclose(parts.gradient.phi_pi, whole.gradient.phi_pi, rtol=1e-12)
+    np.testing.assert_allclose(parts.solution.G_x, whole.solution.G_x, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.rest
 def test_a_solution_is_that_of_the_host():
     """The same policy to the last digits, and the derivatives are in the gradient of a target."""
     params = dict(zip(ORDER, (0.36, 0.99, 0.025, 2.0), strict=True))
