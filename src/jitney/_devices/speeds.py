@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._jax.devices import LocalDevice, local_devices
 from .._public import public_in
 
 _ARRAY, _ON_CPU = 2**28, 2**26
@@ -102,22 +101,9 @@ def speeds() -> tuple[DeviceSpeed, ...]:
     return tuple(speed_of(device, tuple(_PRODUCTS)) for device in _one_of_each())
 
 
-class LocalDevice(Protocol):
-    """One of JAX's devices."""
-
-    platform: str
-    device_kind: str
-
-    def memory_stats(self) -> Mapping[str, int] | None: ...
-
-
 def _one_of_each() -> list[LocalDevice]:
     found: dict[tuple[str, str], LocalDevice] = {}
-    listed: list[object] = [*jax.local_devices()]
-    # Where `jax_platforms` leaves the CPU out, JAX has none.
-    with suppress(RuntimeError):
-        listed += jax.local_devices(backend="cpu")
-    for device in cast("list[LocalDevice]", listed):
+    for device in local_devices():
         found.setdefault((device.platform, device.device_kind), device)
     return list(found.values())
 

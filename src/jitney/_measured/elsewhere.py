@@ -6,28 +6,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 import jax
 
 from .._errors import OptionError, name_fix
+from .._jax.devices import LocalDevice, local_devices
 from .._jax.trees import device_put, tree_map
 from .arguments import Put, is_host, short_repr
 
 
-class JaxDevice(Protocol):
-    """One of JAX's devices."""
-
-    platform: str
-    id: int
-
-
-def name_of(device: JaxDevice) -> str:
+def name_of(device: LocalDevice) -> str:
     """Return the name of a device, as "gpu:1"."""
     return f"{device.platform}:{device.id}"
 
 
-def read_devices(given: object, against: object, *, on_device: bool) -> list[JaxDevice]:
+def read_devices(given: object, against: object, *, on_device: bool) -> list[LocalDevice]:
     """Return the devices that are meant.
 
     Raises:
@@ -53,7 +47,7 @@ def read_devices(given: object, against: object, *, on_device: bool) -> list[Jax
             'write `devices=["cpu:0"]`, or more of them.',
             code="J208",
         )
-    known = {name_of(device): device for device in _local()}
+    known = {name_of(device): device for device in local_devices()}
     names = list(map(_named, listed))
     for name in names:
         if name not in known:
@@ -69,20 +63,10 @@ def read_devices(given: object, against: object, *, on_device: bool) -> list[Jax
 
 def _named(device: object) -> str:
     is_device = hasattr(device, "platform")
-    return name_of(cast("JaxDevice", device)) if is_device else str(device)
+    return name_of(cast("LocalDevice", device)) if is_device else str(device)
 
 
-def _local() -> list[JaxDevice]:
-    found = cast("list[JaxDevice]", jax.local_devices())
-    # Where `jax_platforms` leaves the CPU out, JAX has none.
-    try:
-        host = cast("list[JaxDevice]", jax.local_devices(backend="cpu"))
-    except RuntimeError:
-        return found
-    return [*found, *(each for each in host if each not in found)]
-
-
-def move(given: Put, device: JaxDevice) -> Put:
+def move(given: Put, device: LocalDevice) -> Put:
     """Return the arguments with their arrays on a device, and the seconds until they were there."""
     start = time.perf_counter()
     args, kwargs = tree_map(
@@ -97,7 +81,7 @@ def _is_moved(leaf: object) -> bool:
     return isinstance(leaf, jax.Array) or is_host(leaf)
 
 
-def on(device: JaxDevice, f: Callable[..., object]) -> Callable[..., object]:
+def on(device: LocalDevice, f: Callable[..., object]) -> Callable[..., object]:
     """Return a function whose new arrays are on a device too."""
 
     def there(*args: object, **kwargs: object) -> object:

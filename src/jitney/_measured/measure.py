@@ -16,6 +16,7 @@ import jax
 
 from .._diagnosis.jax_work import watch
 from .._errors import OptionError, plural
+from .._jax.devices import LocalDevice
 from .._jax.trees import is_number
 from .._jax.xla.memory import text as bytes_text
 from .._owners import public
@@ -24,7 +25,7 @@ from .._text.json import Data
 from .._text.shown import Shown
 from .arguments import Put, check_calls, put
 from .constant_result import is_constant
-from .elsewhere import JaxDevice, move, name_of, on, read_devices
+from .elsewhere import move, name_of, on, read_devices
 from .equal import largest_difference
 from .rounds import Side, rounds
 from .verdict import CONFIDENCE, Verdict, judge_ratios, quartiles
@@ -341,7 +342,7 @@ _rounds = rounds
 def _on_devices(
     f: Callable[..., object],
     given: Put,
-    devices: Sequence[JaxDevice],
+    devices: Sequence[LocalDevice],
     tolerance: float | None,
     how_long: tuple[int, float],
 ) -> Measurement:
