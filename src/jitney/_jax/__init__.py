@@ -1,7 +1,7 @@
 """Adapters for the parts of JAX that are untyped, semi-public, or different between versions.
 
-Other folders import from here what they need of pytrees (`trees.py`), jaxprs (`programs/`), compiled
-HLO text and memory (`xla/`), devices and meshes, and the persistent compilation cache
+Other folders import from here what they need of pytrees (`trees.py`), jaxprs (`programs/`),
+compiled HLO text and memory (`xla/`), devices and meshes, and the persistent compilation cache
 (`compile_cache/`). Nothing here knows about plans or stages.
 
     closed = jax.make_jaxpr(lambda x: jnp.sin(x) * 2.0)(1.0)
