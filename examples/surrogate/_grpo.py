@@ -93,7 +93,7 @@ def played(
     rules: Rules, policy: Policy | str, models: Models, observed: Array, luck: Luck
 ) -> Trajectory:
     """Trajectories, [task, group]."""
-    one = lambda model, observed, luck: play(rules.game, policy, model, observed, luck)  # noqa: E731
+    one = functools.partial(play, rules.game, policy)
     return jax.vmap(jax.vmap(one, (None, None, 0)))(models, observed, luck)
 
 
@@ -117,7 +117,7 @@ def update_of(rules: Rules) -> Any:
         stays = each(reference, models, found)
 
         def loss(policy: Policy) -> Array:
-            one = lambda *parts: objective(rules, *parts)  # noqa: E731
+            one = functools.partial(objective, rules)
             log_p = each(policy, models, found)
             return -jnp.mean(jax.vmap(jax.vmap(one))(log_p, found.log_p, stays, advantage))
 

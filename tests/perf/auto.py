@@ -5,9 +5,10 @@
 The programs are those of `tests/perf/batches`, as public documentation writes them under
 `jax.jit(jax.vmap(...))`; the second half was written after the order of the trials was frozen. By
 hand is `jax.lax.map` in batches of 1 to 1,024 and the whole, each in one thread and in as many as
-the process has cores, which wait for their parts, of which the quickest is taken. Ours is `chunk={"lane": "fast"}`, alone and
-with `workers="auto"`, and `auto=True` once its choice has fallen, without what an earlier process
-has remembered. Results are asserted equal first; `--check` does that alone, for a few elements.
+the process has cores, which wait for their parts, of which the quickest is taken. Ours is
+`chunk={"lane": "fast"}`, alone and with `workers="auto"`, and `auto=True` once its choice has
+fallen, without what an earlier process has remembered. Results are asserted equal first; `--check`
+does that alone, for a few elements.
 Plain, the best by hand and ours then take turns, in another order each round, and a figure is the
 median over rounds; `gain` is plain by auto, round by round, with the interval that holds its median
 with 95 % confidence; `cores` are seconds of CPU by seconds, of the plain call.

@@ -202,8 +202,8 @@ def measure(
     done: Path | None,
     runs: int = 1,
 ) -> dict[str, str]:
-    """Run each command so many times, write what came of it, and note its rows in a file as done; give what
-    failed, with the reason.
+    """Run each command so many times, write what came of it, and note its rows in a file as done;
+    return what failed, with the reason.
     """
     entries, failed = json.loads((root / DATA).read_text()), dict[str, str]()
     for i, rows in enumerate(groups, 1):
