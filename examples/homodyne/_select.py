@@ -229,7 +229,7 @@ def angle(region: Bin) -> float:
 
 
 def wavevectors(bins: Iterable[Bin]) -> list[float]:
-    """Of the bins that say theirs, each once to six digits, 1/Angstrom."""
+    """Return the q of bins that say theirs, each once to six digits, 1/Angstrom."""
     return sorted({float(f"{each.q:.6g}") for each in bins if each.q is not None})
 
 
