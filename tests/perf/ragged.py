@@ -8,8 +8,8 @@ Each row gives the log-likelihood of a Gaussian with its own weights, and its so
 of a fixed number of rows, which serve other mixtures too; `longest` the same at the longest length;
 `a length` is `jax.jit` called row by row, which compiles each length once. All begin with the same
 list of NumPy arrays (`ragged` with the same in one array, by `jitney.ragged`) and end with one
-array of results in the caller's order, and are compared with float64 NumPy first. `first` holds compiling, with no persistent cache;
-`fresh` is a new mixture of lengths: its seconds, and how many programs it compiled. Warm calls
+array of results in the caller's order, and are compared with float64 NumPy first. `first` holds
+compiling, with no persistent cache; `fresh` is a new mixture of lengths: its seconds, and how many programs it compiled. Warm calls
 are the least of several rounds, in a random order each, by the clock and by the processor time of
 the calling thread, which other work on the machine disturbs less.
 """
