@@ -6,7 +6,7 @@ tried first, then the better of that and of the whole in threads, then what is n
 
     a width is the best     the next wider and the next narrower, each as long as it is quicker
     the whole is the best   the widest; and 1, where a `cond` or `while_loop` of the body goes on
-                            until the slowest element ends
+                            until the slowest element ends; and the quickest width in threads
 
 Nothing here runs anything, so the whole of it can be read, and tested, without a clock.
 """
@@ -26,6 +26,8 @@ _START = 64
 # All that the search spends is repaid by the time that calls have taken this many first compiles,
 # or by as many calls, where a call takes longer than the compile.
 _REPAID = 20
+# A width that takes less than so many times the whole may be the quicker in threads: of two cores.
+_SHARED = 2.0
 # The part of their time that calls are hoped to save, before anything is known: half.
 _HOPE = 0.5
 
@@ -102,7 +104,8 @@ class Search:
         """Return the way to try next, if the whole takes so many seconds; None if no way is
         left.
         """
-        left = [*self._first(whole), *self._around(self.best(whole))]
+        around = self._around(self.best(whole))
+        left = [*self._first(whole), *around, *self._shared(whole)]
         return next((way for way in left if way not in self._rates), None)
 
     def _way(self, width: int | None, *, threads: bool = False) -> RunWay:
@@ -122,8 +125,21 @@ class Search:
             ways.append(self._way(self.best(whole).width, threads=True))
         # What threads cannot share whole they may share in chunks.
         elif width is not None and all(self._rates[way] == math.inf for way in threaded):
-            ways.append(self._way(width, threads=True))
+            # LAPACK of few numbers at a time may be shared where that of more may not.
+            narrower = [each for each in reversed(self.widths) if each <= width]
+            ways += [self._way(each, threads=True) for each in narrower]
         return ways
+
+    def _shared(self, whole: float) -> list[RunWay]:
+        """Return the quickest width in threads, where the whole is quickest in one, and threads
+        could make up for what the width takes more.
+        """
+        rates = {way: self._rates[way] for way in self._rates if not way.threads}
+        if not self.threads or not rates or self.best(whole) != WHOLE:
+            return []
+        narrow = min(rates, key=lambda way: rates[way])
+        is_near = rates[narrow] < _SHARED * whole / self.size
+        return [replace(narrow, threads=True)] if is_near else []
 
     def _around(self, best: RunWay) -> list[RunWay]:
         """Return the ways next to the best so far."""
