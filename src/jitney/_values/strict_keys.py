@@ -24,6 +24,7 @@ from .._jax.aux_data import Structure, aux_data
 from .._jax.trees import Tracer, issubdtype
 from .._jax.typed import Array
 from .construction import construction
+from .kinds import PROXY, SLICE, Shape, kind_of
 from .static_values import is_keyed_by_fields, static_key
 
 _ONLY_TEXT = frozenset((str,))
@@ -121,21 +122,20 @@ def _of_parts(
     value: object,
     inside: tuple[int, ...],
 ) -> tuple[Hashable, ...]:
-    if isinstance(value, (tuple, list)):
-        return tuple(_value_key(part, inside) for part in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        items = value.items()
-        return tuple(
-            (key, _value_key(key, inside), _value_key(part, inside)) for key, part in items
-        )
-    if isinstance(value, (set, frozenset)):
-        return (frozenset((part, _value_key(part, inside)) for part in value),)
-    if isinstance(value, slice):
-        bounds = (value.start, value.stop, value.step)
-        return tuple(_value_key(bound, inside) for bound in bounds)
-
+    entry = kind_of(value)
+    if entry.shape in _BY_PARTS or entry is SLICE or entry is PROXY:
+        parts = entry.parts(value)
+        keys = [_value_key(part, inside) for part in parts]
+        if entry.shape is Shape.SET:
+            return (frozenset(zip(parts, keys, strict=True)),)
+        # `==` of dicts ignores their order.
+        order = parts[::2] if entry.shape is Shape.MAPPING else ()
+        return (*order, *keys)
     if is_keyed_by_fields(value):
         names = [field.name for field in dataclasses.fields(value) if field.compare]
         parts = (getattr(value, name, None) for name in names)
         return tuple(_value_key(part, inside) for part in parts)
     return () if construction(value) is None else (static_key(value),)
+
+
+_BY_PARTS = (Shape.SEQUENCE, Shape.MAPPING, Shape.SET)
