@@ -67,7 +67,7 @@ def prepared(
     errors: Float[Array, "y"] | float,
     start: float | None,
 ) -> Given:
-    """Return what the filter takes, from what callers give."""
+    """Arguments of the filter, from those of its callers."""
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
     given = jnp.asarray(real(where, "data", data), jnp.float64)

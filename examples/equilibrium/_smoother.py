@@ -1,4 +1,4 @@
-"""What data say of all dates: variables and innovations given the whole sample, by a fixed-interval
+"""Estimates of all dates: variables and innovations given the whole sample, by a fixed-interval
 smoother (de Jong 1989; Durbin and Koopman 2012, section 4.4) behind the filter of the likelihood.
 """
 
