@@ -232,7 +232,7 @@ def known_rungs_of(
 
 
 def _in_vain(parts: Sequence[tuple[int, int]]) -> int:
-    """How many rows are computed that the group does not have."""
+    """Number of rows that are computed and that the group does not have."""
     return sum(rung - count for count, rung in parts)
 
 
