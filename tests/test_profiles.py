@@ -8,8 +8,8 @@ def row(name, **figures):
 
 
 def test_the_longest_come_first():
-    """Of the compiles by all their phases, of the runs by the larger of host and device; sums are
-    those of all rows, and a function that is not decorated has no calls.
+    """Compiles by all their phases, runs by the larger of host and device; sums are those of all
+    rows, and a function that is not decorated has no calls.
     """
     phases = {"trace_seconds": 1.0, "lower_seconds": 0.25, "compile_seconds": 2.0}
     compiled = [row(f"f{i}", traces=1, compiles=1, **phases) for i in range(9)]

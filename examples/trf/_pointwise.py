@@ -135,7 +135,7 @@ def _inner(equation: Any) -> ClosedJaxpr | None:
 def _axis_after(
     name: str, params: Any, shapes: Sequence[tuple[int, ...]], given: tuple[int, ...], m: int
 ) -> int | None:
-    """Where the points are behind an operation that treats them apart; -1 if it may not."""
+    """Axis of the points behind an operation that treats them apart; -1 if it may not."""
     axes = [axis_of(shape, m) for shape in shapes]
     if not axes:
         return -1  # positions, random numbers
@@ -195,7 +195,7 @@ def _axis_of_product(
 def at_points(
     traced: ClosedJaxpr, args: Sequence[Array], m: int, start: Any, size: int
 ) -> list[Array]:
-    """What a pointwise function gives for `size` points from `start` on, without derivatives.
+    """Results of a pointwise function for `size` points from `start` on, without derivatives.
 
     Args:
         traced: The function.

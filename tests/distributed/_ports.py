@@ -1,5 +1,5 @@
-"""What `examples/trf`, `examples/equilibrium` and `examples/surrogate` compute in one process and
-in several: batches that both sides have.
+"""Batches of `examples/trf`, `examples/equilibrium` and `examples/surrogate`, computed in one
+process and in several.
 """
 
 from typing import Any

@@ -68,7 +68,7 @@ def named(row: Row) -> str:
 
 
 def table(head: str, compiled: Sequence[Row], run: Sequence[Row]) -> str:
-    """Where the time of a job went.
+    """Seconds of a job, by what compiled and by what ran.
 
     Args:
         head: What ran, and how long.

@@ -41,7 +41,7 @@ _Parts = Callable[[_Value], Sequence[object]]
 
 
 class Shape(enum.Enum):
-    """How the parts of a value belong together."""
+    """Kind of a value: how its parts belong together."""
 
     SEQUENCE = enum.auto()
     MAPPING = enum.auto()

@@ -232,7 +232,7 @@ def known_rungs_of(
 
 
 def _in_vain(parts: Sequence[tuple[int, int]]) -> int:
-    """Return the number of rows that are computed in vain."""
+    """Number of rows that are computed and that the group does not have."""
     return sum(rung - count for count, rung in parts)
 
 
