@@ -391,9 +391,11 @@ def test_under_memory_an_axis_of_two_sizes_is_no_axis_to_cut():
     assert optimize(contracts=False, memory="1GiB")(both)(jnp.ones(5), jnp.ones(10)) == 15
 
 
-@pytest.mark.parametrize("i", [-1, 1, 2, 3, 7])
-def test_a_branch_in_a_branch_reads_random_keys_as_it_does_at_once(i):
-    """The draw is that of the key that is read, wherever the chunks end."""
+@pytest.mark.parametrize("i", [-1, 1, 2, 7])
+def test_a_branch_in_a_branch_that_reads_random_keys_runs_at_once(i):
+    """Keys are not fed zeros, so nothing can be taken out of the branches; they draw as in plain
+    JAX.
+    """
 
     def f(x: Float[Array, "n"], i: Float[Array, ""]) -> Float[Array, ""]:
         keys = jax.random.split(jax.random.key(0), x.shape[0])
@@ -404,5 +406,5 @@ def test_a_branch_in_a_branch_reads_random_keys_as_it_does_at_once(i):
 
         return jax.lax.cond(i > 0, outer, lambda c: -c, i) + jnp.sum(x)
 
-    x, i = np.arange(8, dtype=np.float32), np.float32(i)
-    assert optimize(chunk={"n": 2})(f)(x, i) == f(x, i)
+    given = np.ones(8, np.float32), np.float32(i)
+    np.testing.assert_array_equal(optimize(chunk={"n": 2})(f)(*given), jax.jit(f)(*given))
