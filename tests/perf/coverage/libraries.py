@@ -273,7 +273,7 @@ _NEVER = {
     "optimistix, fixed point": {("points", "chunk", "gradient"): SQUARE},
     "Equinox, attention": never("points", _CHUNK, PAIRS),
 }
-"""What mathematics does not allow."""
+"""Rows that mathematics does not allow."""
 
 
 def _model(name: str, loss: Loss) -> Model:
