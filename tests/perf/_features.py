@@ -118,10 +118,11 @@ def pads() -> Iterator[Pair]:
             lambda jitted=jitted, arrays=arrays: jitted(*arrays),
             lambda program=program, arrays=arrays: program(*arrays),
         )
+        hand = by_hand(sums[count])
         yield (
             f"  a NumPy bucket by hand, {name}",
             lambda jitted=jitted, arrays=arrays: jitted(*arrays),
-            lambda f=by_hand(sums[count]), arrays=arrays: f(*arrays),
+            lambda hand=hand, arrays=arrays: hand(*arrays),
         )
     # Calls that may have rows of unlike lengths, and have none.
     mapped = jax.jit(jax.vmap(scaled))
