@@ -20,6 +20,7 @@ V = Float[Array, "n"]
 Call = Callable[[], Any]
 Pair = tuple[str, Call, Call]
 X = jnp.ones(1000)
+SIZE = jax.device_put(np.asarray(1000, np.int32))
 THREADS = 4
 SETTINGS = {
     "an int": 3,
@@ -39,6 +40,35 @@ def annotated(x: V, y: V, z: V) -> V:
 
 def scaled(x: V, y: V) -> V:
     return x + 2 * y
+
+
+def sum_of_one(x: V) -> Float[Array, ""]:
+    return jnp.sum(x)
+
+
+def sum_of_five(a: V, b: V, c: V, d: V, e: V) -> Float[Array, ""]:
+    return jnp.sum(a + b + c + d + e)
+
+
+def by_hand(total: Callable[..., Any]) -> Callable[..., Any]:
+    """The least that fills a bucket: new memory, two copies, one program with the true size."""
+
+    @jax.jit
+    def padded(size: Any, *arrays: Any) -> Any:
+        valid = jnp.arange(1024) < size
+        return total(*[jnp.where(valid, x, 0) for x in arrays])
+
+    def call(*arrays: Any) -> Any:
+        return padded(SIZE, *map(filled, arrays))
+
+    return call
+
+
+def filled(x: Any) -> Any:
+    out = np.empty(1024, np.float32)
+    out[:1000] = x
+    out[1000:] = out[999:1000]
+    return out
 
 
 def one(x: Float[Array, ""]) -> Float[Array, ""]:
@@ -71,6 +101,7 @@ def pads() -> Iterator[Pair]:
     """In a bucket of 1024: what fills it, and what is cut out of it. By hand there is a program for
     each size.
     """
+    sums = {1: sum_of_one, 5: sum_of_five}
     jitted, program = jax.jit(scaled), jitney.optimize(pad={"n": "pow2"})(scaled)
     full = jnp.ones(1024)
     yield (
@@ -79,6 +110,20 @@ def pads() -> Iterator[Pair]:
         lambda: program(full, full),
     )
     yield "pad, a size that does not", lambda: jitted(X, X), lambda: program(X, X)
+    for name, count in (("one array", 1), ("five arrays", 5)):
+        jitted, program = jax.jit(sums[count]), jitney.optimize(pad={"n": "pow2"})(sums[count])
+        arrays = (X,) * count
+        yield (
+            f"pad, {name}, not in the result",
+            lambda jitted=jitted, arrays=arrays: jitted(*arrays),
+            lambda program=program, arrays=arrays: program(*arrays),
+        )
+        hand = by_hand(sums[count])
+        yield (
+            f"  a NumPy bucket by hand, {name}",
+            lambda jitted=jitted, arrays=arrays: jitted(*arrays),
+            lambda hand=hand, arrays=arrays: hand(*arrays),
+        )
     # Calls that may have rows of unlike lengths, and have none.
     mapped = jax.jit(jax.vmap(scaled))
     batched = jitney.optimize(vmap="row", pad={"n": "pow2"})(scaled)

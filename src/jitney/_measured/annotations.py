@@ -61,6 +61,7 @@ def named_calls() -> Generator[None]:
         named = [
             (Program, "__call__", functools.partial(_call, compiling)),
             (Filling, "fill", functools.partial(_step, "pad")),
+            (Filling, "fill_all", functools.partial(_step, "pad")),
             (Filling, "cut", functools.partial(_step, "cut")),
         ]
         # `vars` and not `getattr`, to restore the very objects of the class.

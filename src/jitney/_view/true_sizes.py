@@ -50,6 +50,8 @@ class TrueSizes:
         self.weak = weak
         self.numbers = tuple(numbers)
         self.sizes = sizes
+        # JAX flattens them in each call.
+        self.flat = (*self.values, *self.numbers), (names, weak)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -160,6 +162,8 @@ class KnownSizes:
 _NOTHING = KnownSizes()
 # A context variable, since several threads may trace at once.
 _KNOWN: ContextVar[KnownSizes] = ContextVar("known_sizes", default=_NOTHING)
+# For warm calls, where a context manager would take three times as long.
+set_known, reset_known = _KNOWN.set, _KNOWN.reset
 
 
 class knowing:  # noqa: N801 - it is called as a function
@@ -194,8 +198,7 @@ _Names = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
 def _flatten(counts: TrueSizes) -> tuple[Sequence[object], _Names]:
-    leaves = (*counts.values, *counts.numbers)
-    return leaves, (counts.names, counts.weak)
+    return counts.flat
 
 
 def _unflatten(static: _Names, leaves: Sequence[Any]) -> TrueSizes:

@@ -21,14 +21,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple, Self, cast
 
 import jax
 import numpy as np
 
 from ..._jax.mesh import explicit_mesh, reshape_sharded
+from ..._jax.settings import x64_is_on
 from ..._jax.trees import Tracer, canonicalize_dtype, device_put, is_key
-from ..._jax.typed import Array, NumPyArray
+from ..._jax.typed import Array, DType, NumPyArray
 from ..._stages.sharding import adapt_sharding
 from ..._view.layout import MAX_ENTRIES
 
@@ -50,22 +52,58 @@ def is_near(array: jax.Array) -> bool:
     return next(iter(array.devices())).platform == "cpu"
 
 
-class _PaddedOriginal:
-    """A padded result, alive as long as the part that was cut from it."""
+_Slices = tuple[slice, ...]
+# Types of arrays on devices, as results bring them. JAX has no public name for them.
+DEVICE_ARRAYS: set[type] = set()
+# Of an array on one device, in the host's memory: what `Filling._place` returns.
+_HERE = (True, True)
+_place_of = attrgetter("committed", "sharding")
+
+
+class FillPlan(NamedTuple):
+    """Filling of one array of calls with the same shapes.
+
+    Args:
+        at: Place of the array among the arguments.
+        shape: Its filled shape.
+        dtype: Its dtype.
+        takes: Whether its padding may hold anything.
+        leading: Where the array stands in the filled one.
+        edges: For each axis what is filled, and the elements that fill it.
+    """
+
+    at: int
+    shape: tuple[int, ...]
+    dtype: DType
+    takes: bool
+    leading: _Slices
+    edges: tuple[tuple[_Slices, _Slices], ...]
+
+    @classmethod
+    def of(cls, at: int, array: Array, shape: tuple[int, ...], *, takes: bool) -> FillPlan:
+        leading, edges = _edges(tuple(array.shape), shape)
+        return cls(at, shape, array.dtype, takes, leading, edges)
+
+
+def _forget(part: _PaddedOriginal) -> None:
+    part.whole = None
+
+
+class _PaddedOriginal(weakref.ref["jax.Array"]):
+    """Weak reference to the part that was cut from a padded result, with that result, which lives
+    as long as the part.
+    """
+
+    __slots__ = ("whole",)
+    whole: jax.Array | None
+
+    def __new__(cls, part: jax.Array, whole: jax.Array) -> Self:
+        out = super().__new__(cls, part, _forget)
+        out.whole = whole
+        return out
 
     def __init__(self, part: jax.Array, whole: jax.Array):
-        self.whole: jax.Array | None = whole
-        # A weak reference: a cycle would keep results alive that have left the deque, until garbage
-        # is collected.
-        me = weakref.ref(self)
-
-        def gone(part: object) -> None:
-            del part
-            beside = me()
-            if beside is not None:
-                beside.whole = None
-
-        self.part = weakref.ref(part, gone)
+        """Do nothing: `__new__` has set all."""
 
 
 class Filling:
@@ -95,6 +133,8 @@ class Filling:
         self._beside: dict[int, _PaddedOriginal] = {}
         # Of each sharding, the answers of `_place`.
         self._places: dict[jax.sharding.Sharding, tuple[bool, bool]] = {}
+        # Cuts on one device whose programs are paid for -> whether the padded result may be kept.
+        self._paid: dict[Hashable, bool] = {}
 
     def fill(
         self,
@@ -114,6 +154,16 @@ class Filling:
                 as JAX's results are.
             takes: Whether the padding may hold anything, so that a padded original serves.
         """
+        return self._fill(array, shape, stays=stays, takes=takes)
+
+    def _fill(
+        self,
+        array: object,
+        shape: tuple[int, ...],
+        *,
+        stays: bool = True,
+        takes: bool = False,
+    ) -> Array:
         if isinstance(array, Tracer):
             return _fill_tracers(array, shape)
         if not isinstance(array, jax.Array):
@@ -147,6 +197,31 @@ class Filling:
             return out
         return _fill_on_device(array, shape)
 
+    def fill_all(self, given: list[Array], plans: Sequence[FillPlan]) -> None:
+        """Fill arrays in place of a list as `fill` does, in a third of its time for those whose
+        memory NumPy reads.
+        """
+        beside, places = self._beside, self._places
+        for at, shape, dtype, takes, leading, edges in plans:
+            array = given[at]
+            if type(array) is not np.ndarray:
+                if takes and id(array) in beside:
+                    whole = self._whole(cast("jax.Array", array), shape)
+                    if whole is not None:
+                        self.kept += 1
+                        given[at] = whole
+                        continue
+                is_committed, sharding = _place_of(array)
+                if is_committed or places.get(sharding) != _HERE:
+                    given[at] = self._fill(array, shape)
+                    continue
+            # New memory for each call: JAX may read it in place until the program is done.
+            out = np.empty(shape, dtype)
+            out[leading] = array
+            for behind, last in edges:
+                out[behind] = out[last]
+            given[at] = out
+
     def cut(
         self,
         result: object,
@@ -161,6 +236,17 @@ class Filling:
             shape: Its true shape.
             keeps: Whether the padded result is kept together with the part.
         """
+        key = _cut_key(cast("jax.Array", result), shape) if self._paid else None
+        may_keep = None if key is None else self._paid.get(key)
+        if may_keep is None:
+            return self._cut(result, shape, keeps=keeps)
+        self.programs += 1
+        part = _cut_in(result, shape)
+        if keeps and may_keep:
+            self._keep(part, cast("jax.Array", result))
+        return part
+
+    def _cut(self, result: object, shape: tuple[int, ...], *, keeps: bool) -> Array:
         if isinstance(result, Tracer):
             cut = _cut_in if explicit_mesh([result]) else _leading
             return cut(result, shape)
@@ -175,8 +261,15 @@ class Filling:
         part = self._part(result, shape, alone=alone, near=near)
 
         # Weakly typed results are not cached: JAX would trace the next program once more for them.
-        if keeps and alone and _bytes(result) <= _LARGEST and not result.weak_type:
+        may_keep = alone and _bytes(result) <= _LARGEST and not result.weak_type
+        if may_keep and keeps:
             self._keep(part, result)
+        spent = self._spent.get((result.shape, shape, result.dtype), -1.0)
+        if spent >= self.program and alone and not result.weak_type:
+            DEVICE_ARRAYS.add(type(result))
+            if len(self._paid) >= MAX_ENTRIES:
+                self._paid = {}
+            self._paid[_cut_key(result, shape)] = may_keep
         return part
 
     def _keep(self, part: jax.Array, whole: jax.Array) -> None:
@@ -235,7 +328,7 @@ class Filling:
         used.
         """
         beside = self._beside.get(id(part))
-        whole = None if beside is None or beside.part() is not part else beside.whole
+        whole = None if beside is None or beside() is not part else beside.whole
         if whole is None or whole.shape != shape:
             return None
         if part.is_deleted() or whole.is_deleted():
@@ -276,6 +369,14 @@ class Filling:
 FILLING = Filling()
 
 
+def _cut_key(result: jax.Array, shape: tuple[int, ...]) -> Hashable:
+    if type(result) not in DEVICE_ARRAYS or result.weak_type:
+        return None
+    # Under the other setting of JAX a program may not take an array of 64 bits.
+    is_wide = x64_is_on()
+    return result.sharding, result.shape, result.dtype, shape, is_wide
+
+
 def _bytes(array: jax.Array) -> int:
     # `nbytes` computes the number of elements anew, and takes twice as long.
     return array.size * array.dtype.itemsize
@@ -306,18 +407,15 @@ def repeat_edges(host: NumPyArray, shape: Sequence[int]) -> NumPyArray:
     return out
 
 
-_Place = tuple[slice, ...]
-
-
 @lru_cache(maxsize=MAX_ENTRIES)
 def _edges(
     old: tuple[int, ...],
     new: tuple[int, ...],
-) -> tuple[_Place, tuple[tuple[_Place, _Place], ...]]:
+) -> tuple[_Slices, tuple[tuple[_Slices, _Slices], ...]]:
     """Return where an array of the old shape stands in one of the new shape; and for each axis that
     is longer, what is filled, and the last elements that fill it.
     """
-    edges: list[tuple[_Place, _Place]] = []
+    edges: list[tuple[_Slices, _Slices]] = []
     # One axis after another, so that corners repeat elements that were repeated before.
     for axis, (size, length) in enumerate(zip(old, new, strict=True)):
         if size < length:

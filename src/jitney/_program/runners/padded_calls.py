@@ -34,12 +34,20 @@ from ..._stages.stage import Request, Skip
 from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from ..._view.named_axes import named_axes, with_shape_hint
 from ..._view.result_padding import Cut, unpadded_shape
-from ..._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing
+from ..._view.true_sizes import (
+    KnownSizes,
+    NeedsNumbers,
+    TrueSizes,
+    knowing,
+    reset_known,
+    set_known,
+)
 from ..._view.view import Leaf, View
 from ..compiled_calls import CompiledCalls, Narrower
 from ..outer_transforms import is_padded
-from .filling import FILLING
+from .filling import DEVICE_ARRAYS, FILLING
 from .in_32_bits import as_typed
+from .warm_padded import WarmCall, fill_plans, warm_key
 from .wrappers import Run, runner
 
 _UNKNOWN: Any = object()
@@ -136,8 +144,37 @@ class PaddedCalls:
         self._is_wide = entry.core.options.precision == "f64"
         # Key of a program -> its runner.
         self._runs: dict[Hashable, Run] = {}
+        # Calls that have run before, by `warm_key`; none where more decides than their arrays.
+        self._warm: dict[Hashable, WarmCall[PaddingRecipe]] = {}
+        self._may_be_warm = not self._is_wide and entry.core.options.shard is None
 
     def __call__(self, *arrays: Array) -> object:
+        warm = self._warm.get(warm_key(arrays)) if self._warm else None
+        return self._decide(arrays) if warm is None else self._run_warm(warm, arrays)
+
+    def _run_warm(self, warm: WarmCall[PaddingRecipe], arrays: Sequence[Array]) -> object:
+        """Run a call like one that has run before."""
+        given = [*arrays]
+        FILLING.fill_all(given, warm.plans)
+
+        recipe = warm.recipe
+        token = set_known(recipe.known)
+        try:
+            out = warm.run(*given, recipe.counts)
+        except (Refused, NeedsNumbers):
+            # JAX has dropped its trace, and another one comes out otherwise.
+            out = _UNKNOWN
+        finally:
+            reset_known(token)
+        if out is _UNKNOWN:
+            self._warm = {}
+            return self._decide(arrays)
+
+        self.entry.core.counters.count_padded_call(recipe.fill.axes)
+        return self._cut(recipe, out, keeps=True)
+
+    def _decide(self, arrays: Sequence[Array]) -> object:
+        """Run a call of which nothing is known yet."""
         if self.entry.sharded is not None and is_within_trace():
             return self.entry.nested_entry.run(*arrays)
 
@@ -194,7 +231,19 @@ class PaddedCalls:
             return self._repeat(padded, arrays, whole=whole)
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
+        if whole and self._may_be_warm:
+            self._note_warm(padded, arrays, self._program(program, given))
         return self._cut(padded, out, keeps=whole)
+
+    def _note_warm(self, padded: PaddingRecipe, arrays: Sequence[Array], run: Run) -> None:
+        """Note how calls like this one run, once one has."""
+        key = warm_key(arrays)
+        if key is None:
+            return
+        plans = fill_plans(arrays, padded.filled, padded.shapes, padded.takes)
+        if len(self._warm) >= MAX_ENTRIES:
+            self._warm = {}
+        self._warm[key] = WarmCall(run, padded, plans)
 
     def narrow(self, padded: PaddingRecipe, refusal: Refused) -> bool:
         """Note that the bucket of a program has to end before its size, if the refusal is of sizes
@@ -213,6 +262,7 @@ class PaddedCalls:
         whole: bool,
     ) -> object:
         """Run a call once more, of whose program more is known now."""
+        self._warm = {}
         self.known = {
             shapes: recipe
             for shapes, recipe in [*self.known.items()]
@@ -434,6 +484,7 @@ class PaddedCalls:
         whole: bool,
     ) -> object:
         """Run this call, and all later ones of its bucket, at exact size."""
+        self._warm = {}
         self.refused[fill.axes] = refusal
         known: dict[Hashable, PaddingRecipe | None] = {}
         for key, recipe in list(self.known.items()):
@@ -462,6 +513,10 @@ class PaddedCalls:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out
+        known = padded.cut[0] if padded.cut else None
+        if known is not None and known[0] is cuts and len(cuts) == 1 and type(out) in DEVICE_ARRAYS:
+            shape = known[1][0]
+            return out if shape is None else FILLING.cut(out, shape, keeps=keeps)
         leaves, treedef = tree_flatten(out)
         # A new trace has new cuts.
         if not padded.cut or padded.cut[0][0] is not cuts:
