@@ -325,7 +325,7 @@ WORDS = [
     ),
     Mutation(
         "`cache prune` deletes what was used last",
-        "src/jitney/_command/cache_command.py",
+        "src/jitney/_command/cache/command.py",
         "(since is not None and entry.used < since)",
         "(since is not None and entry.used > since)",
         (f"{_KEPT}prune_deletes_what_its_options_name",),
