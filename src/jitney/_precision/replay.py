@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._jax.programs.control import rebuild_cond, rebuild_scan, rebuild_while
 from .._jax.programs.jaxprs import (
     called_jaxpr,
     programs,
     rebind,
-    scan_parts,
     solve_operands,
     while_parts,
 )
@@ -67,12 +67,11 @@ class _Rebuild(ProductInterpreter):
             return run
 
         if name == "cond":
-            index, *arguments = operands
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return list(jax.lax.switch(index, branches, *arguments)), origins
+            return rebuild_cond(operands, branches), origins
         if name == "while":
             return self.loop(eqn, operands, labels, program), origins
-        return self.scan(eqn, operands, program(params["jaxpr"], labels)), origins
+        return rebuild_scan(eqn, operands, program(params["jaxpr"], labels)), origins
 
     def enters(self, eqn: JaxprEqn) -> bool:
         """Return whether an equation that holds programs is rebuilt."""
@@ -85,35 +84,10 @@ class _Rebuild(ProductInterpreter):
         labels: Sequence[Label],
         program: MakeFunction,
     ) -> list[Array]:
-        of_test, of_body, carry = while_parts(eqn, list(operands))
         test_labels, body_labels, carry_labels = while_parts(eqn, list(labels))
         test = program(eqn.params["cond_jaxpr"], [*test_labels, *carry_labels])
         body = program(eqn.params["body_jaxpr"], [*body_labels, *carry_labels])
-
-        def goes_on(values: Carry) -> Array:
-            return test(*of_test, *values)[0]
-
-        def turn(values: Carry) -> list[Array]:
-            return body(*of_body, *values)
-
-        return list(jax.lax.while_loop(goes_on, turn, carry))
-
-    def scan(
-        self,
-        eqn: JaxprEqn,
-        operands: Sequence[Array],
-        body: Callable[..., list[Array]],
-    ) -> list[Array]:
-        fixed, carry, rows = scan_parts(eqn, list(operands))
-        count = len(carry)
-
-        def turn(carry: Carry, row: Carry) -> tuple[list[Array], list[Array]]:
-            out = body(*fixed, *carry, *row)
-            return out[:count], out[count:]
-
-        length, reverse = eqn.params["length"], eqn.params["reverse"]
-        last, ys = jax.lax.scan(turn, carry, rows, length=length, reverse=reverse)
-        return [*last, *ys]
+        return rebuild_while(eqn, operands, test, body)
 
 
 class Probe(_Rebuild):

@@ -10,14 +10,15 @@ with other indices than the program runs with would give wrong elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 
+from .._jax.programs.control import rebuild
 from .._jax.programs.evaluation import values_at
-from .._jax.programs.jaxprs import open_jaxpr, programs, rebind, scan_parts, while_parts
+from .._jax.programs.jaxprs import open_jaxpr, programs, rebind
 from .._jax.programs.primitives import PLAIN_CALLS, REMATS
-from .._jax.typed import AnyJaxpr, Array, JaxprEqn
+from .._jax.typed import Array, JaxprEqn
 from .._remat import flatten_program
 from .constant_folding import FoldedValues
 
@@ -85,48 +86,8 @@ def _run(jaxpr: object, operands: Arrays) -> list[Array]:
     return values_at(flat.gives, env)
 
 
-def _scan(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
-    fixed, carry, rows = scan_parts(eqn, operands)
-    count = len(carry)
-
-    def turn(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
-        out = _run(eqn.params["jaxpr"], [*fixed, *carry, *row])
-        return out[:count], out[count:]
-
-    last, ys = jax.lax.scan(
-        turn,
-        carry,
-        rows,
-        length=eqn.params["length"],
-        reverse=eqn.params["reverse"],
-        unroll=eqn.params["unroll"],
-    )
-    return [*last, *ys]
-
-
-def _while(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
-    outside, inside, carry = while_parts(eqn, operands)
-
-    def goes_on(values: Arrays) -> Array:
-        condition = eqn.params["cond_jaxpr"]
-        return _run(condition, [*outside, *values])[0]
-
-    def turn(values: Arrays) -> Arrays:
-        body = eqn.params["body_jaxpr"]
-        return _run(body, [*inside, *values])
-
-    last = jax.lax.while_loop(goes_on, turn, carry)
-    return list(last)
-
-
-def _cond(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
-    def branch(jaxpr: AnyJaxpr) -> Callable[..., list[Array]]:
-        return lambda *values: _run(jaxpr, values)
-
-    branches = [branch(jaxpr) for jaxpr in eqn.params["branches"]]
-    index, *arguments = operands
-    out = jax.lax.switch(index, branches, *arguments)
-    return list(out)
+def _control(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
+    return rebuild(eqn, operands, _run)
 
 
 def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
@@ -142,8 +103,6 @@ def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
 
 
 _BUILDERS = {
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
+    **dict.fromkeys(("scan", "while", "cond"), _control),
     **dict.fromkeys(REMATS, _checkpoint),
 }

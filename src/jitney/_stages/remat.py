@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 import jax
 
+from .._jax.programs.control import rebuild_scan
 from .._jax.programs.evaluation import CallStack, evaluate_jaxpr, without_calls
-from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, rebind, scan_parts
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, rebind
 from .._jax.programs.primitives import PLAIN_CALLS
 from .._jax.typed import AnyJaxpr, Array, Jaxpr, JaxprEqn
 from .._jax.xla.memory import compiled_bytes, text
@@ -143,18 +145,11 @@ def evaluate_with_remat(
 
 
 def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
-    fixed, carry, rows = scan_parts(eqn, operands)
     body, constants = open_jaxpr(eqn.params["jaxpr"])
-    count = len(carry)
 
-    def turn(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
-        inputs = [*fixed, *carry, *row]
-        out = evaluate_with_remat(body, constants, inputs)
-        return out[:count], out[count:]
+    def turn(*inputs: Array) -> list[Array]:
+        return evaluate_with_remat(body, constants, inputs)
 
     # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass
     # are apart.
-    recomputed = jax.checkpoint(turn, prevent_cse=False)
-    options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    last, ys = jax.lax.scan(recomputed, carry, rows, **options)
-    return [*last, *ys]
+    return rebuild_scan(eqn, operands, turn, partial(jax.checkpoint, prevent_cse=False))
