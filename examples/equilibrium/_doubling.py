@@ -88,7 +88,7 @@ def _holds(
     H: Matrix,
     places: Array,
 ) -> Bool[Array, ""]:
-    """Whether the equations do."""
+    """Return whether the equations hold."""
     terms = [F_u @ G, F_x, expected @ (G[places] @ H), F_x_next @ H]
     left = jnp.max(jnp.abs(sum(terms)), initial=0.0)
     size = jnp.max(jnp.stack([jnp.max(jnp.abs(term), initial=0.0) for term in terms]))
@@ -96,7 +96,7 @@ def _holds(
 
 
 def _shrink(*given: Matrix) -> Bool[Array, ""]:
-    """Whether some power of each matrix is less than one, so that all its roots are."""
+    """Return whether some power of each matrix is less than one, so that all its roots are."""
 
     def large(matrix: Matrix) -> Array:
         return jnp.max(jnp.sum(jnp.abs(matrix), 1), initial=0.0)

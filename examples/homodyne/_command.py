@@ -37,7 +37,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     template = commands.add_parser("template", help="print a configuration with all its keys")
     template.add_argument("--mode", choices=list(MODES), default="laminar_flow")
     template.add_argument("--yaml", action="store_true", help="as YAML in the place of TOML")
-    template.add_argument("--file", default="results.hdf", help="the beamline's file")
+    template.add_argument(
+        "--file", default="results.hdf", help="the beamline's; q's are read from it"
+    )
     inspect = commands.add_parser("inspect", help="say what a beamline's file has in it")
     inspect.add_argument("file", type=Path)
     inspect.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
@@ -105,9 +107,15 @@ def _stopped(*_: Any) -> NoReturn:
 
 
 def _template(chosen: argparse.Namespace) -> int:
+    from ._select import wavevectors
     from ._template import template
+    from .readers import opened
 
-    sys.stdout.write(template(chosen.mode, yaml=chosen.yaml, file=chosen.file))
+    found: list[float] = []
+    if Path(chosen.file).is_file():
+        with opened(Path(chosen.file)) as file:
+            found = wavevectors(file.bins)
+    sys.stdout.write(template(chosen.mode, yaml=chosen.yaml, file=chosen.file, q=found))
     return 0
 
 

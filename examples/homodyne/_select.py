@@ -131,7 +131,7 @@ class Selection:
                 )
             return [Bin(asked, each.phi, each.where, each.index) for each in bins]
         known = np.array([each.q for each in bins], float)
-        several = sorted({float(f"{each:.6g}") for each in known})
+        several = wavevectors(bins)
         if asked is None:
             if np.ptp(known) > tolerance * known.max():
                 refuse(
@@ -226,6 +226,11 @@ def angle(region: Bin) -> float:
     """Of a bin, which has one by now."""
     found: Any = region.phi
     return float(found)
+
+
+def wavevectors(bins: Iterable[Bin]) -> list[float]:
+    """Return the q of bins that say theirs, each once to six digits, 1/Angstrom."""
+    return sorted({float(f"{each.q:.6g}") for each in bins if each.q is not None})
 
 
 def few(values: Iterable[Any], most: int = 6) -> str:

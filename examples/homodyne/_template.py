@@ -1,6 +1,7 @@
 """A configuration with every key, its default and what it is for, as TOML or YAML."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from ._config import DEGREES, default
 from ._layout import OPTICAL
 from ._modes import MODES, Mode
 from ._schema import KEYS, SECTIONS, Key
+from ._select import few
 
 HEAD = (
     "A fit of two-time X-ray correlations: python -m examples.homodyne fit THIS_FILE",
@@ -17,13 +19,16 @@ HEAD = (
 MODE = "the model: " + ", ".join(MODES)
 
 
-def template(mode: str, *, yaml: bool = False, file: str = "results.hdf") -> str:
+def template(
+    mode: str, *, yaml: bool = False, file: str = "results.hdf", q: Sequence[float] = ()
+) -> str:
     """A configuration for a mode.
 
     Args:
         mode: Name of the mode.
         yaml: YAML in the place of TOML.
         file: The beamline's.
+        q: The wavevectors of the file, 1/Angstrom, to choose from.
     """
     lines = [*(f"# {line}" for line in HEAD)]
     for section in SECTIONS:
@@ -31,9 +36,18 @@ def template(mode: str, *, yaml: bool = False, file: str = "results.hdf") -> str
         indent = "  " if yaml else ""
         if section == "fit":
             lines.append(_line("mode", mode, MODE, indent, yaml=yaml))
-        lines += [_key(key, indent, file, yaml=yaml) for key in KEYS if key.section == section]
+        lines += [
+            _key(_of(key, q), indent, file, yaml=yaml) for key in KEYS if key.section == section
+        ]
     lines += ["", *_parameters(MODES[mode], yaml=yaml)]
     return "\n".join(lines) + "\n"
+
+
+def _of(key: Key, q: Sequence[float]) -> Key:
+    """The key of the wavevector with those of the file."""
+    if key.name != "q" or len(q) < 2:
+        return key
+    return replace(key, shown=q[0], why=f"1/Angstrom, one of {few(q)}")
 
 
 def _key(key: Key, indent: str, file: str, *, yaml: bool) -> str:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from jitney._command import cache_command
 from jitney._command.arguments import main
+from jitney._command.cache import command as cache_command
 from jitney._jax.compile_cache import entries as cache_entries
 from jitney.types import CacheFacts
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jitney import JitneyWarning
-from jitney._command import doctor, faults, measured
 from jitney._command.arguments import main
-from jitney._command.checks import Check
+from jitney._command.machine import doctor, faults, measured
+from jitney._command.machine.checks import Check
 from jitney._devices import speeds
 from jitney._jax.compile_cache import entries as cache_entries
 from jitney.types import CacheFacts

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jitney._command import monitor
 from jitney._command.arguments import main
-from jitney._command.gpus import Installed, gpus, shadowing
+from jitney._command.machine import monitor
+from jitney._command.machine.gpus import Installed, gpus, shadowing
 
 FITS = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 

@@ -161,6 +161,24 @@ def correlations(folder):
         tell(refused=str(error))
 
 
+def ports():
+    """Fits and draws, of which each process has its part on its own devices; and steps of training
+    on the devices of all.
+    """
+    from . import _ports
+
+    index, of = jitney.processes.distributed().index, jax.process_count()
+    rows = slice(index * _ports.ROWS // of, (index + 1) * _ports.ROWS // of)
+    with jitney.mesh(rows=-1, devices=jax.local_devices()):
+        fits, draws = _ports.fitted(rows), _ports.swept(rows)
+    with jitney.mesh(data=-1):
+        steps = _ports.trained(
+            lambda arrays: jitney.processes.from_processes(jax.tree.map(part, arrays), "data")
+        )
+    found = {"fits": fits, "draws": draws, "steps": steps}
+    tell(**{name: _ports.as_text(each) for name, each in found.items()})
+
+
 def apart(first, second, **options):
     """Process 1 does another thing than process 0, which nobody catches."""
     with jitney.processes.distributed(**options), jitney.mesh(data=-1):

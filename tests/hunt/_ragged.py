@@ -24,7 +24,9 @@ Axes = Mapping[str, tuple[str, ...]]
 
 def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     """Some rows as long as the case, and shorter ones; also in one array, and their gradient."""
-    blocks.unfilled, lots.RUNGS = unfilled, (4, 2, 1)
+    blocks.blank, lots.RUNGS = blank, (4, 2, 1)
+    # What stands behind a row of one array is the next row, or what no program looks at.
+    blocks.fill_windows = (WINDOWS, _copied)[int(rng.integers(2))]
     axes = {name: tuple(text.split()) for name, text in program.takes}
     if any("n" in size and size != "n" for each in axes.values() for size in each):
         return None
@@ -118,11 +120,18 @@ def _saved(made: Any, arrays: Arrays) -> Any:
 BEHIND = {"f": np.nan, "c": np.nan, "V": np.nan, "b": True}
 
 
-def unfilled(shape: tuple[int, ...], dtype: Any) -> Any:
+WINDOWS = blocks.fill_windows
+
+
+def blank(out: Any) -> None:
     """What programs never look at is no number, or a large one."""
-    behind = np.zeros(shape, dtype)
-    behind[...] = np.asarray(BEHIND.get(dtype.kind, 3)).astype(dtype)
-    return behind
+    out[...] = np.asarray(BEHIND.get(out.dtype.kind, 3)).astype(out.dtype)
+
+
+def _copied(out: Any, values: Any, starts: Any, lengths: Any) -> None:
+    blank(out)
+    for place, start, length in zip(out, starts, lengths, strict=True):
+        place[:length] = values[start : start + length]
 
 
 def _cut(arrays: Arrays, axes: Axes, own: list[str], lengths: list[int]) -> Arrays:
@@ -146,7 +155,8 @@ def _in_padded_array(rows: list[Any], axes: tuple[str, ...]) -> Any:
     shape = tuple(
         longest + 1 if axis == "n" else k for axis, k in zip(axes, rows[0].shape, strict=True)
     )
-    out = unfilled((len(rows), *shape), np.asarray(rows[0]).dtype)
+    out = np.empty((len(rows), *shape), np.asarray(rows[0]).dtype)
+    blank(out)
     for place, row in zip(out, rows, strict=True):
         place[tuple(map(slice, row.shape))] = row
     return out

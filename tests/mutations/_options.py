@@ -467,7 +467,7 @@ AROUND = [
     ),
     Mutation(
         "sizes worth trying are those of the quickest call",
-        "src/jitney/_command/bench/per_element.py",
+        "src/jitney/_command/bench/command.py",
         "run.quartiles[1] / run.sizes[axis])",
         "run.quartiles[1])",
         ("tests/command/test_bench.py::test_batch_sizes_worth_trying_are_those_of_the_sweep",),

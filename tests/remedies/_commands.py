@@ -54,7 +54,7 @@ BENCH, FIND, TYPED, WARM = (
     "_command/bench/inputs.py",
     "_command/bench/target.py",
     "_command/bench/parsing.py",
-    "_command/warming.py",
+    "_command/cache/warming.py",
 )
 
 

@@ -65,6 +65,11 @@ def smoothed(x: Float[Array, "n"]):
     return jnp.sum(lax.scan(step, x, None, length=200)[0] ** 2)
 
 
+def smoothed_spectrum(x: Float[Array, "n"]):
+    """As `smoothed`, and it looks at all of the axis."""
+    return jnp.sum(jnp.fft.fft(x).real) + smoothed(x)
+
+
 def nans(fn):
     return optimize(debug_nans=True)(fn)
 
@@ -513,6 +518,13 @@ CASES = [
     ),
     Remedy(
         "_stages/chunk.py:Chunk.passes",
+        'write remat="auto" with `memory`',
+        lambda: optimize(memory="256 KiB")(smoothed_spectrum).grad(LONG),
+        lambda: optimize(memory="256 KiB", remat="auto")(smoothed_spectrum).grad(LONG, wrt="x"),
+        lambda: jax.grad(smoothed_spectrum)(LONG),
+    ),
+    Remedy(
+        "_stages/chunk.py:Chunk._fitting",
         'write remat="auto" with `memory`',
         lambda: optimize(memory="256 KiB")(smoothed).grad(LONG),
         lambda: optimize(memory="256 KiB", remat="auto")(smoothed).grad(LONG, wrt="x"),

@@ -34,7 +34,7 @@ LAUNCH, CONFIGURE, CACHE, FOLDER, KEPT, START, REPORT = (
     "_devices/configure.py",
     "_jax/compile_cache/cache.py",
     "_jax/compile_cache/folder.py",
-    "_command/cache_command.py",
+    "_command/cache/command.py",
     "_command/start.py:carry_out",
     "_command/reread.py:carry_out",
 )
@@ -454,13 +454,13 @@ CASES = [
         lambda: captured(xprof=True),
     ),
     Remedy(
-        "_command/monitor.py:carry_out",
+        "_command/machine/monitor.py:carry_out",
         "write --interval 1",
         lambda: command("monitor", "--interval", "0"),
         lambda: command("monitor", "--interval", "1", "--count", "0"),
     ),
     Remedy(
-        "_command/monitor.py:_opened",
+        "_command/machine/monitor.py:_opened",
         "name a file in a folder that you may write",
         lambda: command("monitor", "--out", "no/such/out.jsonl"),
         lambda: command("monitor", "--out", "out.jsonl", "--count", "0"),

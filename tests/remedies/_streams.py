@@ -101,11 +101,11 @@ def written_meanwhile():
     np.save(PATH, ROWS)
     part, times = ChunkReader._part, []
 
-    def writing(self, source, rows):
+    def writing(self, source, rows, out=None):
         times.append(rows)
         if len(times) == 2:
             np.save(PATH, ROWS + 1)
-        return part(self, source, rows)
+        return part(self, source, rows, out)
 
     with patch.object(ChunkReader, "_part", writing):
         return stream(PATH, retries=0)

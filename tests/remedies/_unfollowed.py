@@ -53,9 +53,9 @@ ELSEWHERE = [
         "",
         f"{_FAULT}; tests/diagnosis/test_tracer_errors.py looks when it is said",
     ),
-    ("_command/doctor.py", "", _SHELL),
-    ("_command/faults.py", "", _SHELL),
-    ("_command/machine.py", "", _SHELL),
+    ("_command/machine/doctor.py", "", _SHELL),
+    ("_command/machine/faults.py", "", _SHELL),
+    ("_command/machine/limits.py", "", _SHELL),
     (
         "pytest_jitney.py",
         "",

@@ -264,6 +264,16 @@ def test_what_is_wrong_ends_with_two_and_its_fix(tmp_path, monkeypatch, capsys):
     assert "is right: laminar_flow" in capsys.readouterr().out
 
 
+def test_a_template_of_a_file_lists_its_wavevectors(tmp_path, monkeypatch, capsys):
+    """From which one is to be chosen; without them the key is as always."""
+    path = tmp_path / "s.npz"
+    np.savez(path, c2=np.ones((3, 9, 9)), phi=np.zeros(3), q=[0.0054, 0.0108, 0.0054], dt=0.1)
+    assert command(monkeypatch, "template", "--file", path) == 0
+    said = capsys.readouterr().out
+    assert "# q = 0.0054 " in said
+    assert "one of 0.0054, 0.0108" in said
+
+
 @pytest.mark.rest
 def test_the_posterior_is_drawn_where_it_is_asked_for(tmp_path, monkeypatch):
     """With the priors of the parameters, into both results; without its package the command says

@@ -5,11 +5,11 @@
     start.py      replaces the process by `python launch.py "" "" file train.py`
     launch.py     runs train.py as `__main__`, and records JAX's events as plain dicts
     findings/     records what its lines do with arrays, and finds what to change there
-    happened.py   turns the events into programs with seconds, shapes and causes
+    jax_log.py    turns the events into programs with seconds, shapes and causes
     changes.py    ranks the changes that would save most
-    told.py       writes the report to stderr, or through page/ to a file
+    run_report.py writes the report to stderr, or through page/ to a file
 
-The other commands are in `doctor.py`, `bench/`, `capture.py` (`profile`), `monitor.py`,
-`exported.py` (`show`), `reread.py` (`report`), and `cache_command.py` and `warming.py` (`cache`).
+The other commands are in `machine/` (`doctor`, `monitor`), `bench/`, `capture.py` (`profile`),
+`streaming/` (`stream`), `exported.py` (`show`), `reread.py` (`report`) and `cache/`.
 Of the rest of jitney only `__main__.py` imports this folder, which may import all of it.
 """

@@ -1,7 +1,7 @@
 """Argument parsers of the subcommands, and `main`, which imports and runs the one that was typed.
 
 `python -m jitney cache ls --json` becomes a `Namespace` of
-`what="ls", json=True, module_of="cache_command"`; `main` imports `jitney._command.cache_command`
+`what="ls", json=True, module_of="cache.command"`; `main` imports `jitney._command.cache.command`
 and calls its `carry_out` with that namespace.
 Parsing is separate from the commands so that `--help` and wrong options import none of them.
 
@@ -150,7 +150,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out what is measured, of at most about five seconds",
     )
-    parser.set_defaults(module_of="doctor")
+    parser.set_defaults(module_of="machine.doctor")
 
 
 def _bench(parser: argparse.ArgumentParser) -> None:
@@ -202,7 +202,7 @@ def _monitor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between two lines (1)")
     parser.add_argument("--count", type=int, help="number of lines (until Ctrl-C)")
     parser.add_argument("--out", metavar="FILE", help="append each line as JSON to a file too")
-    parser.set_defaults(module_of="monitor")
+    parser.set_defaults(module_of="machine.monitor")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
@@ -234,8 +234,8 @@ def _cache(parser: argparse.ArgumentParser) -> None:
 
     for each in (cleared, pruned):
         each.add_argument("--yes", action="store_true", help="do not ask")
-    parser.set_defaults(module_of="cache_command")
+    parser.set_defaults(module_of="cache.command")
 
     warm = what.add_parser("warm", help="compile functions ahead of time, from a file")
     warm.add_argument("file", help="TOML: [[warm]] tables with `function` and `sizes`")
-    warm.set_defaults(module_of="warming")
+    warm.set_defaults(module_of="cache.warming")

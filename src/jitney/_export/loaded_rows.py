@@ -89,7 +89,9 @@ class LoadedRows:
     run: Callable[[int], RunFlat]
     _buckets: list[_BucketPrograms] = field(default_factory=list[_BucketPrograms])
     # By dtypes and the sizes of all axes of all arrays that rows have their own of.
-    _members: dict[Hashable, Member] = field(default_factory=dict[Hashable, Member])
+    _members: dict[Hashable, dict[tuple[int, ...], Member]] = field(
+        default_factory=dict[Hashable, dict[tuple[int, ...], Member]]
+    )
     _runs: dict[Hashable, RunFlat] = field(default_factory=dict[Hashable, RunFlat])
 
     def __post_init__(self):
@@ -301,15 +303,16 @@ class LoadedRows:
         kinds = (x64_is_on(), *(column.signature() for column in columns))
 
         def learn(sizes: tuple[int, ...], row: int) -> Member:
-            if len(self._members) >= MAX_ENTRIES:
+            if sum(map(len, self._members.values())) >= MAX_ENTRIES:
                 self._members.clear()
-            member = self._members[kinds, sizes] = self._member(columns, row)
+            member = self._member(columns, row)
+            self._members.setdefault(kinds, {})[sizes] = member
             return member
 
         return lots_of(
             columns,
             np.arange(count),
-            lambda sizes: self._members.get((kinds, sizes)),
+            lambda: self._members.get(kinds, {}),
             learn,
         )
 

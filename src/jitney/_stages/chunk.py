@@ -569,7 +569,12 @@ class Chunk(Stage):
             f"the least is {text(least)}, all at once takes {text(whole)}.",
             "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments"
             " are there as a whole.",
-            f"give it memory={least}, or read the data piece by piece with `jitney.stream`.",
+            (
+                f'give it memory={least}, or write remat="auto" with `memory`, which recomputes.'
+                if self.recomputes
+                else f"give it memory={least}, or read the data piece by piece with"
+                " `jitney.stream`."
+            ),
             code="J230",
         )
 

@@ -8,7 +8,7 @@ data:
 - `schedule.py`: the passes over the chunks as plain data; `steps.py` compiles their steps, and
   `serialized_steps.py` loads them as serialised programs (`cache="program"`).
 - `reading.py`: reads the chunks, with checksums and retries.
-- `resume.py`: the checkpoint file; `run_key.py` and `host_code.py` digest the computation for it.
+- `resume.py`: the checkpoint file; `run_key.py` digests the computation for it.
 - `verify.py`: compares the result with one plain call.
 
 `accumulate.py` holds `jitney.accumulate`, which cuts a gradient inside one program instead.

@@ -30,10 +30,10 @@ FEW = {
 def garbage(monkeypatch):
     """What no program looks at is no number, or a large one."""
 
-    def unfilled(shape, dtype):
-        return np.full(shape, BEHIND.get(dtype.kind, 1), dtype)
+    def blank(out):
+        out[...] = np.array(BEHIND.get(out.dtype.kind, 1), out.dtype)
 
-    monkeypatch.setattr(blocks, "unfilled", unfilled)
+    monkeypatch.setattr(blocks, "blank", blank)
     # Two rows in a block, so that their lengths differ within one.
     monkeypatch.setattr(lots, "RUNGS", (2, 1))
 

@@ -8,6 +8,5 @@
 - `inputs.py` creates arguments of each size from the annotations.
 - `measuring.py` compiles and calls each size, and returns a `SizeRun` for each.
 - `growth.py` fits exponents: `warm call grows as points^(0.98 ± 0.02) over 10 sizes`.
-- `per_element.py` finds the sizes at which a call takes least for each element.
 - `command.py` prints the table or JSON, and `plot.py` draws the SVG.
 """

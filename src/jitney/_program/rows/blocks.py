@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeGuard
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +18,55 @@ from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..runners.filling import FILLING, repeat_edges, repeat_edges_in_jax
 from .columns import IN_ONE_ARRAY
-from .ragged import SHORT, PaddedRows, Ragged
+from .ragged import PaddedRows, Ragged
 
 if TYPE_CHECKING:
     from .columns import Column
     from .lots import Lot
+
+
+NO_ELEMENTS: Mapping[DType, int] = MappingProxyType({})
+_CHUNK = 1 << 24
+"""Bytes of one large array, unless a block has more."""
+_LINE = 64
+"""Bytes that JAX's arrays on a CPU are aligned to: it copies what is not."""
+
+
+class Room:
+    """Memory of the blocks of one call, taken from few large arrays, each part once.
+
+    Without it each call would have its pages from the system anew, which takes longer than to fill
+    them.
+
+    Args:
+        elements: Dtype -> how many elements the blocks of the call have in all.
+    """
+
+    def __init__(self, elements: Mapping[DType, int] = NO_ELEMENTS):
+        self._left = dict(elements)
+        self._free: dict[DType, NumPyArray] = {}
+
+    def array(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+    ) -> NumPyArray:
+        """Return an array, which holds anything."""
+        count = math.prod(shape)
+        # JAX has no dtype that does not divide a line but that of a gradient of integers.
+        if not count or not dtype.itemsize or _LINE % dtype.itemsize:
+            return np.empty(shape, dtype)
+        line = _LINE // dtype.itemsize
+        whole = -(-count // line) * line
+        free = self._free.get(dtype)
+        if free is None or free.size < whole:
+            left = min(self._left.get(dtype, 0), _CHUNK // dtype.itemsize)
+            free = np.empty(max(whole, left) + line, dtype)
+            off = -free.ctypes.data % _LINE // dtype.itemsize
+            free = free[off:]
+        self._free[dtype] = free[whole:]
+        self._left[dtype] = self._left.get(dtype, 0) - whole
+        return free[:count].reshape(shape)
 
 
 def block(
@@ -29,6 +75,7 @@ def block(
     shape: tuple[int, ...],
     *,
     takes: bool,
+    room: Room | None = None,
 ) -> Array:
     """Return an array of shape (rows, *shape).
 
@@ -37,7 +84,9 @@ def block(
         rows: Numbers of the rows.
         shape: Shape of a row in the program.
         takes: Whether the padding of a row may hold anything.
+        room: Where its memory is from.
     """
+    room = room or Room()
     whole = column.values
     if column.kind == "stack":
         own = whole.shape[1:]
@@ -51,9 +100,9 @@ def block(
         whole = PaddedRows(whole, padded)
 
     if isinstance(whole, IN_ONE_ARRAY) and whole.fills(shape):
-        if _is_copied(whole, shape, takes=takes):
-            out = unfilled((len(rows), *shape), aval_parts(whole.values)[1])
-            whole.copy_to(out, rows)
+        if takes and isinstance(whole, Ragged) and isinstance(whole.values, np.ndarray):
+            out = room.array((len(rows), *shape), aval_parts(whole.values)[1])
+            fill_windows(out, whole.values, whole.starts[rows], whole.lengths[rows])
             return out
         filled = whole.filled(rows, shape, takes=takes)
         return filled.astype(aval_parts(filled)[1]) if isinstance(filled, np.ndarray) else filled
@@ -64,7 +113,9 @@ def block(
     if column.is_traced or weak or issubdtype(dtype, extended):
         return jnp.stack([repeat_edges_in_jax(jnp.asarray(array), shape) for array in arrays])
 
-    out = unfilled((len(rows), *shape), dtype)
+    out = room.array((len(rows), *shape), dtype)
+    # Here and not for all blocks at once: then they are in the cache when rows are copied.
+    blank(out)
     if len(shape) == 1 and takes:
         # One slice a row: views of rows would be two.
         flat, begin = out.reshape(-1), 0
@@ -94,23 +145,42 @@ def shared_array(
     return FILLING.fill(array, shape, stays=True, takes=False)
 
 
-def _is_copied(
-    rows: Ragged | PaddedRows,
-    shape: tuple[int, ...],
-    *,
-    takes: bool,
-) -> TypeGuard[Ragged]:
-    """Return whether each row is copied, and not gathered by the positions of its elements."""
-    on_host = isinstance(rows, Ragged) and isinstance(rows.values, np.ndarray)
-    return on_host and takes and shape[0] > SHORT
+def fill_windows(
+    out: NumPyArray,
+    values: NumPyArray,
+    starts: NumPyArray,
+    lengths: NumPyArray,
+) -> None:
+    """Copy rows of one array, each with what stands behind it there, which no program looks at.
+
+    Args:
+        out: Of shape (rows, length, ...).
+        values: Elements of all rows.
+        starts: Where each row begins.
+        lengths: How many elements each has.
+    """
+    whole = np.ascontiguousarray(values)
+    length, step = out.shape[1], whole.dtype.itemsize * math.prod(whole.shape[1:])
+    # The last rows may have less behind them than a block is long.
+    is_inside = (starts + length <= len(whole)) & (step > 0)
+    at = slice(None) if is_inside.all() else is_inside
+    if is_inside.any():
+        # One element is as long as a row of the block, and begins at each element of the array.
+        # NumPy makes no buffer of dtypes such as bfloat16.
+        bytes_of = whole.reshape(-1).view(np.uint8)
+        count = len(whole) - length + 1
+        windows = np.ndarray((count,), f"V{length * step}", bytes_of, strides=(step,))
+        out[at] = windows[starts[at]].view(whole.dtype).reshape(-1, *out.shape[1:])
+    outside = [] if at is not is_inside else np.flatnonzero(~is_inside).tolist()
+    for row in outside:
+        begin, own = int(starts[row]), int(lengths[row])
+        blank(out[row])
+        out[row, :own] = whole[begin : begin + own]
 
 
-def unfilled(
-    shape: tuple[int, ...],
-    dtype: DType,
-) -> NumPyArray:
-    """Return an array whose padding no program looks at."""
-    return np.zeros(shape, dtype)
+def blank(out: NumPyArray) -> None:
+    """Put something where no program looks."""
+    out.fill(0)
 
 
 def true_sizes(

@@ -127,7 +127,10 @@ class Column:
     @cached_property
     def is_traced(self) -> bool:
         """True if one of its arrays is a tracer."""
-        return any(issubclass(kind, Tracer) for kind in set(map(type, self.arrays)))
+        kinds = list(map(type, self.arrays))
+        if kinds.count(np.ndarray) == len(kinds):
+            return False
+        return any(issubclass(kind, Tracer) for kind in set(kinds))
 
     def demand_fit(self, where: Where) -> None:
         """Check that the numbers of NumPy's arrays fit into the types that JAX has for them.
@@ -473,10 +476,11 @@ def demand_arrays(
             code="J221",
         )
     arrays = cast("list[Array]", rows)
-    is_alike = len({row.dtype for row in arrays}) == len({row.ndim for row in arrays}) == 1
     # NumPy's arrays are never weakly typed.
-    if is_alike and types == {np.ndarray}:
-        return arrays
+    if types == {np.ndarray}:
+        dtypes = [row.dtype for row in arrays]
+        if dtypes.count(dtypes[0]) == len(dtypes) and len({row.ndim for row in arrays}) == 1:
+            return arrays
     kinds = list(map(_kind, rows))
     at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if at is not None:

@@ -168,7 +168,7 @@ class RowGroups:
         self._alone: set[tuple[tuple[str, int], ...]] = set()
         # By the shapes of the arrays of all rows, and the sizes of all axes of all arrays that rows
         # have their own of.
-        self.members: dict[tuple[Hashable, tuple[int, ...]], Member] = {}
+        self.members: dict[Hashable, dict[tuple[int, ...], Member]] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
     @cached_property
@@ -189,8 +189,12 @@ class RowGroups:
 
     def forget_members(self, group: RowGroup) -> None:
         """Forget what was found of the sizes of a group."""
+        self._keep_members(lambda each: each.group is not group)
+
+    def _keep_members(self, is_kept: Callable[[Member], bool]) -> None:
         self.members = {
-            shapes: each for shapes, each in self.members.items() if each.group is not group
+            fixed: {sizes: each for sizes, each in known.items() if is_kept(each)}
+            for fixed, known in self.members.items()
         }
 
     def lots(
@@ -212,19 +216,21 @@ class RowGroups:
         return lots_of(
             columns,
             rows,
-            lambda sizes: self.members.get((fixed, sizes)),
-            lambda sizes, row: self._learn(columns, (fixed, sizes), row),
+            lambda: self.members.get(fixed, {}),
+            lambda sizes, row: self._learn(columns, fixed, sizes, row),
         )
 
     def _learn(
         self,
         columns: Sequence[Column],
-        shapes: tuple[Hashable, tuple[int, ...]],
+        fixed: Hashable,
+        sizes: tuple[int, ...],
         row: int,
     ) -> Member:
-        if len(self.members) >= MAX_ENTRIES:
+        if sum(map(len, self.members.values())) >= MAX_ENTRIES:
             self.members = {}
-        member = self.members[shapes] = self._member(columns, row)
+        member = self._member(columns, row)
+        self.members.setdefault(fixed, {})[sizes] = member
         return member
 
     def _member(
@@ -303,9 +309,7 @@ class RowGroups:
         than at the other sizes of the bucket.
         """
         self._alone.add(tuple(sizes.items()))
-        self.members = {
-            shapes: each for shapes, each in self.members.items() if each.sizes != sizes
-        }
+        self._keep_members(lambda each: each.sizes != sizes)
         warn_refusal(self.entry.core, refusal)
 
     def is_one_of_few(

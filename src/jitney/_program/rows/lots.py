@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,10 @@ _CHEAP = 8
 """So may rows that hold a part of this many of all elements of a call, in all groups together."""
 
 
+_MORE, _CALLS = 4, 16
+"""So many times as many rows may be computed in vain, and so many more programs run, as long as
+they are compiled already.
+"""
 _TABLE = 8
 """A table of values may be this many times as long as they are, and is faster than sorting them."""
 
@@ -77,7 +81,7 @@ class Lot:
 def lots_of(
     columns: Sequence[Column],
     rows: NumPyArray,
-    known: Callable[[tuple[int, ...]], Member | None],
+    known: Callable[[], Mapping[tuple[int, ...], Member]],
     learn: Callable[[tuple[int, ...], int], Member],
 ) -> list[Lot]:
     """Put rows into the lots of their groups.
@@ -85,17 +89,21 @@ def lots_of(
     Args:
         columns: Their arrays.
         rows: Numbers of the rows.
-        known: Returns what is known of rows of these sizes, along all axes that rows have their own
+        known: Returns what is known of rows by their sizes, along all axes that rows have their own
             of.
         learn: Finds out what rows of these sizes are; takes the first of them too.
     """
     distinct, which = _distinct([dim for column in columns for dim in column.dims(rows)], rows)
-    members: list[Member] = []
-    for i, sizes in enumerate(distinct):
-        member = known(sizes)
-        members.append(member or learn(sizes, int(rows[np.argmax(which == i)])))
-    numbers: dict[int, int] = {}
-    lot_of = np.array([numbers.setdefault(id(each.group), len(numbers)) for each in members])
+    members = list(filter(None, map(known().get, distinct)))
+    if len(members) < len(distinct):
+        # What is learned of one size may change what is known of another.
+        members = [
+            known().get(sizes) or learn(sizes, int(rows[np.argmax(which == i)]))
+            for i, sizes in enumerate(distinct)
+        ]
+    groups = [id(each.group) for each in members]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    lot_of = np.array(list(map(numbers.__getitem__, groups)))
     lots: list[Lot] = []
     place = np.empty(len(members), np.int64)
     for number, at in enumerate(_places(lot_of[which], len(numbers))):
@@ -195,6 +203,37 @@ def rungs_of(
             parts.append((left, rung))
             left = 0
     return parts
+
+
+def known_rungs_of(
+    count: int,
+    most: int,
+    *,
+    exactly: bool,
+    cheap: int,
+    rungs: Sequence[int],
+    known: Collection[int],
+) -> list[tuple[int, int]]:
+    """Cut a number of rows into parts of programs that there are, and of others only where they
+    save much: so a fresh mixture of lengths compiles nothing.
+
+    Args:
+        known: How many rows each program of the group takes.
+        count, most, exactly, cheap, rungs: As `rungs_of` has them.
+    """
+    parts = rungs_of(count, most, exactly=exactly, cheap=cheap, rungs=rungs)
+    held = [rung for rung in rungs if rung in known and rung <= most]
+    if exactly or not held or all(rung in held for _, rung in parts):
+        return parts
+    again = rungs_of(count, most, exactly=False, cheap=cheap, rungs=held)
+    spare = _MORE * max(cheap, count // _SPARE)
+    is_near = len(again) <= len(parts) + _CALLS
+    return again if is_near and _in_vain(again) <= _in_vain(parts) + spare else parts
+
+
+def _in_vain(parts: Sequence[tuple[int, int]]) -> int:
+    """Return the number of rows that are computed in vain."""
+    return sum(rung - count for count, rung in parts)
 
 
 def cheap_rows(lots: Sequence[Lot], columns: Sequence[Column]) -> list[int]:

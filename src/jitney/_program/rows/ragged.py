@@ -60,11 +60,14 @@ class Ragged:
         return (self.values[start : start + length] for start, length in bounds)
 
     def in_memory(self) -> Ragged:
-        """The same rows, whose elements are read if they are in a file."""
-        if isinstance(self.values, (jax.Array, np.ndarray)):
+        """The same rows, whose elements are read if they are in a file, one behind the other."""
+        if isinstance(self.values, jax.Array):
+            return self
+        values = np.ascontiguousarray(self.values)
+        if values is self.values:
             return self
         return Ragged(
-            np.asarray(self.values),
+            values,
             self.starts,
             self.lengths,
         )
@@ -132,24 +135,10 @@ class Ragged:
             jax.lax.stop_gradient(whole),
         )
 
-    def copy_to(
-        self,
-        out: NumPyArray,
-        rows: NumPyArray,
-    ) -> None:
-        """Copy rows of an array of NumPy to the front of the rows of `out`."""
-        starts, lengths = self.starts[rows].tolist(), self.lengths[rows].tolist()
-        for place, start, length in zip(out, starts, lengths, strict=True):
-            place[:length] = self.values[start : start + length]
-
     def __repr__(self) -> str:
         shape = "".join(f", {size}" for size in self.values.shape[1:])
         ends = f"{self.lengths.min()} to {self.lengths.max()}" if len(self) else "none"
         return f"<Ragged of {len(self)} rows of {ends}{shape}, {self.values.dtype}>"
-
-
-SHORT = 64
-"""Rows up to this length are gathered by their positions: a copy of each takes longer."""
 
 
 def _is_mapping(value: object) -> bool:

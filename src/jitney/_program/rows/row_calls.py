@@ -7,7 +7,9 @@ few, and the same whatever mixture of lengths a call has.
 
 from __future__ import annotations
 
+import math
 import weakref
+from collections import Counter
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -24,7 +26,7 @@ from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
 from ..._jax.programs.large_constants import ConstantsChanged
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array, NumPyArray
+from ..._jax.typed import Array, DType, NumPyArray
 from ..._signature.buckets import AUTO
 from ..._verify import is_verified
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
@@ -33,7 +35,7 @@ from ..compiled_calls import SpecializedFunction
 from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
 from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
-from .blocks import block, shared_array, true_sizes
+from .blocks import Room, block, shared_array, true_sizes
 from .columns import (
     INSIDE_JIT,
     Column,
@@ -52,7 +54,7 @@ from .groups import (
     signature_of,
 )
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
-from .lots import Lot, cheap_rows, count_sizes, rungs_of
+from .lots import Lot, cheap_rows, count_sizes, known_rungs_of
 from .result_form import axes_near
 from .results import (
     Gathered,
@@ -372,13 +374,15 @@ class RowCall:
         return parts, lots if is_whole else self.lots()
 
     def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
-        for lot, taken in zip(lots, self.parts_of(lots), strict=True):
+        parts = self.parts_of(lots)
+        room = self._room(lots, parts)
+        for lot, taken in zip(lots, parts, strict=True):
             begin = 0
             for count, rung in taken:
                 # Behind the rows the last one is repeated.
                 at = np.minimum(np.arange(begin, begin + rung), begin + count - 1)
                 begin += count
-                out = self._run_program(lot, at)
+                out = self._run_program(lot, at, room)
                 leaves, treedef = tree_flatten(out)
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
@@ -391,15 +395,26 @@ class RowCall:
                     lot.is_filled,
                 )
 
+    def _room(self, lots: Sequence[Lot], parts: Sequence[Sequence[tuple[int, int]]]) -> Room:
+        """Memory of the blocks of a call."""
+        elements = Counter[DType]()
+        for lot, taken in zip(lots, parts, strict=True):
+            count = sum(rung for _, rung in taken)
+            for column, shape in zip(self.columns, lot.group.shapes, strict=True):
+                if column.kind == "each":
+                    elements[aval_parts(column.arrays[0])[1]] += count * math.prod(shape)
+        return Room(elements)
+
     def parts_of(self, lots: Sequence[Lot]) -> list[list[tuple[int, int]]]:
         """Cut each lot of a call into the parts that programs take."""
         return [
-            rungs_of(
+            known_rungs_of(
                 len(lot.rows),
                 lot.group.most(self.columns),
                 exactly=lot.group.has_effects,
                 cheap=cheap,
                 rungs=self._programs.rungs(lot.group),
+                known=lot.group.programs,
             )
             for lot, cheap in zip(lots, cheap_rows(lots, self.columns), strict=True)
         ]
@@ -468,6 +483,7 @@ class RowCall:
         self,
         lot: Lot,
         at: NumPyArray,
+        room: Room,
     ) -> tuple[object, ...]:
         """Arguments of a program, for the rows at these places."""
         group, rows = lot.group, lot.rows[at]
@@ -475,7 +491,7 @@ class RowCall:
         filled = [
             shared_array(column.values, shape)
             if column.kind == "shared"
-            else block(column, rows, shape, takes=may_hold)
+            else block(column, rows, shape, takes=may_hold, room=room)
             for column, shape, may_hold in zip(self.columns, group.shapes, takes, strict=True)
         ]
         counts = true_sizes(lot, at)
@@ -489,9 +505,10 @@ class RowCall:
         self,
         lot: Lot,
         at: NumPyArray,
+        room: Room,
     ) -> object:
         """Run the rows at these places."""
-        group, given = lot.group, self._given(lot, at)
+        group, given = lot.group, self._given(lot, at, room)
         known = lot.members[int(lot.member_of[at[0]])].sizes
         try:
             with self.learning(known, group):

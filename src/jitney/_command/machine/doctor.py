@@ -19,15 +19,15 @@ from typing import Any
 
 import jax
 
-from .._errors import JitneyWarning, plural
-from .._host.limits import Host
-from .._jax.compile_cache import cache
-from .._jax.compile_cache.entries import damaged_entries
-from .._jax.settings import x64_is_on
-from .._version import __version__
-from . import faults, gpus, machine, measured
+from ..._errors import JitneyWarning, plural
+from ..._host.limits import Host
+from ..._jax.compile_cache import cache
+from ..._jax.compile_cache.entries import damaged_entries
+from ..._jax.settings import x64_is_on
+from ..._version import __version__
+from ..cache.contents import entries
+from . import faults, gpus, limits, measured
 from .checks import Check
-from .contents import entries
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "red"}
 _PACKAGES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "zstandard")
@@ -49,8 +49,8 @@ def _checks(*, measure: bool) -> Iterator[Check]:
     yield _versions()
     yield _devices()
     here = Host()
-    yield machine.threads(here)
-    yield machine.memory(here)
+    yield limits.threads(here)
+    yield limits.memory(here)
     yield _cache()
     yield Check(
         "float64",
@@ -64,7 +64,7 @@ def _checks(*, measure: bool) -> Iterator[Check]:
 
 
 def _format_checks(checks: list[Check]) -> str:
-    from .._text.console import table, text_of
+    from ..._text.console import table, text_of
 
     rows = [
         [(check.state, _STYLE[check.state]), (check.name, ""), (check.value, "")]

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from .._diagnosis.jax_work import watch
-from .._errors import JitneyError, OptionError
-from .._interface.program import Program
-from .._jax.compile_cache import cache
-from .._text.json import Data
+from ..._diagnosis.jax_work import watch
+from ..._errors import JitneyError, OptionError
+from ..._interface.program import Program
+from ..._jax.compile_cache import cache
+from ..._text.json import Data
 
 _KEYS = {"function", "sizes"}
 _SHAPE = (

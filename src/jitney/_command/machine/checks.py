@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .._text.json import Data
+from ..._text.json import Data
 
 State = Literal["ok", "warn", "fail"]
 

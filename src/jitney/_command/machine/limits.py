@@ -6,7 +6,7 @@ have to be passed to it in `PJRT_NPROC` (seen with jaxlib 0.10.2 and 0.12.0.1 on
 
 from __future__ import annotations
 
-from .._host.limits import Host, whole_cores
+from ..._host.limits import Host, whole_cores
 from .checks import Check
 
 # Share of free memory below which `doctor` warns.

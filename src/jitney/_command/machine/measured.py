@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._devices.speeds import speed_of
-from .._jax.compile_cache import cache
+from ..._devices.speeds import speed_of
+from ..._jax.compile_cache import cache
 from .checks import Check
 
 

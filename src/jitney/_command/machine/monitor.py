@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO, cast
 
-from .._errors import OptionError
-from .._host.limits import host_memory
-from .._text.json import Data
+from ..._errors import OptionError
+from ..._host.limits import host_memory
+from ..._text.json import Data
 
 _WHERE = "python -m jitney monitor"
 _STAT = Path("/proc/stat")

@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._errors import OptionError, plural
-from .._extent import read_bytes
-from .._jax.compile_cache import cache
-from .._jax.compile_cache.entries import damaged_entries
+from ..._errors import OptionError, plural
+from ..._extent import read_bytes
+from ..._jax.compile_cache import cache
+from ..._jax.compile_cache.entries import damaged_entries
 from .contents import CacheEntry, delete, entries
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -152,7 +152,7 @@ def _format_entries(kept: Sequence[CacheEntry], *, as_json: bool) -> str:
             for e in kept
         ]
         return json.dumps({"programs": data}, indent=1) + "\n"
-    from .._text.console import figures, text_of
+    from ..._text.console import figures, text_of
 
     rows = [
         ("program", "last used", "size"),
