@@ -1,7 +1,8 @@
 """Warm calls beside the same written by hand, in one process: what `benchmark --calls` runs.
 
-The model is that of An and Schorfheide (2007), with three series of 200 dates; by hand is
-`likelihood_by_hand.py`. Results are compared before anything is timed, and calls are timed in turn.
+The models are that of An and Schorfheide (2007), with three series of 200 dates, and that of Smets
+and Wouters (2007) with their data; by hand are `likelihood_by_hand.py` and
+`smets_wouters_by_hand.py`. Results are compared before anything is timed, in turn.
 """
 
 import dataclasses
@@ -16,9 +17,11 @@ import numpy as np
 
 from .._timing import assert_equal, in_turn
 from . import likelihood_by_hand as hand
+from . import smets_wouters_by_hand
 from ._implicit import solution
 from ._likelihood import kalman, log_likelihood
 from ._sweep import solutions
+from .models import smets_wouters
 from .models.an_schorfheide import MODEL, Params, Shocks
 
 DATES, DRAWS = 200, 1000
@@ -31,6 +34,13 @@ def likelihood(p: dict[str, Any], errors: Any, data: Any) -> jax.Array:
     """From parameters, as users of the package write it."""
     found = solution(MODEL, Params(**p))
     return log_likelihood(MODEL, found, data, NAMES, Shocks(*hand.VARIANCES), errors)
+
+
+def medium(p: dict[str, Any], errors: Any, data: Any) -> jax.Array:
+    """Of Smets and Wouters (2007)."""
+    mod = smets_wouters.MOD
+    found = solution(mod.model, p, at=mod.steady(p))
+    return log_likelihood(mod.model, found, data, mod.observed, mod.covariance, errors)
 
 
 def response(found: Any) -> jax.Array:
@@ -53,6 +63,15 @@ def pairs() -> dict[str, dict[str, Callable[[], Any]]]:
 
     pair("Kalman filter", kalman, hand.kalman, (0, 1, 2, 3, 4), *matrices)
     pair("likelihood from parameters", likelihood, hand.likelihood, 0, BASE, ERRORS, data)
+
+    series, mod = smets_wouters.data(), smets_wouters.MOD
+    mode = {name: float(value) for name, value in mod.params.items()}
+    *large, mean = jax.device_get(jax.jit(smets_wouters_by_hand.system)(mode))
+    none = np.zeros(len(mean))
+    given = (*large, none, series - mean)
+    pair("Smets and Wouters, filter", kalman, hand.kalman, (0, 1, 2, 3, 4), *given)
+    by_hand = smets_wouters_by_hand.likelihood
+    pair("Smets and Wouters, from parameters", medium, by_hand, 0, mode, none, series)
 
     rng = np.random.default_rng(1)
     draws = BASE | {
@@ -83,7 +102,7 @@ def _symmetric(found: Any) -> Any:
     """Gradients by a variance, which is symmetric, with both halves."""
 
     def both(each: Any) -> Any:
-        square = np.ndim(each) == 2 and each.shape[0] == each.shape[1] == 5
+        square = np.ndim(each) == 2 and each.shape[0] == each.shape[1]
         return each + jnp.swapaxes(each, 0, 1) if square else each
 
     return jax.tree.map(both, found)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from examples.equilibrium import likelihood_by_hand as hand
-from examples.equilibrium import log_likelihood, solution, solutions
+from examples.equilibrium import log_likelihood, smets_wouters_by_hand, solution, solutions
 from examples.equilibrium._likelihood import kalman
+from examples.equilibrium.models import smets_wouters
 from examples.equilibrium.models.an_schorfheide import MODEL, Params, Shocks
 
 NAMES = ("ylev", "ppi", "R")
@@ -61,3 +62,23 @@ def test_policies_of_draws_by_hand_are_ours():
     np.testing.assert_allclose(value, found.value, rtol=1e-9)
     for name, each in slope.items():
         np.testing.assert_allclose(each, getattr(found.gradient, name), rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.rest
+def test_smets_and_wouters_by_hand_is_ours():
+    """Value and gradient by all parameters, without measurement errors."""
+    series, none, mod = smets_wouters.data()[:40], np.zeros(7), smets_wouters.MOD
+    base = {name: float(value) for name, value in mod.params.items()}
+
+    def ours(p, errors, data):
+        found = solution(mod.model, p, at=mod.steady(p))
+        return log_likelihood(mod.model, found, data, mod.observed, mod.covariance, errors)
+
+    with jax.enable_x64(True):
+        one, other = (
+            jax.jit(jax.value_and_grad(each))(base, none, series)
+            for each in (smets_wouters_by_hand.likelihood, ours)
+        )
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-10)
+    for name in base:
+        np.testing.assert_allclose(one[1][name], other[1][name], rtol=1e-6, atol=1e-6)
