@@ -422,6 +422,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=DEFAULT)
+def profile(session: nox.Session) -> None:
+    """Profile the main job of each port at a small size: a trace, and a table of what compiles and
+    what runs, in `out/profile`; `-- trf` takes one.
+    """
+    session.install("-e", ".[examples,tests]")
+    session.run("python", "-m", "tests.perf.ports", *session.posargs)
+
+
+@nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
     """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --cases 64
     --seed 7` says how many and which.

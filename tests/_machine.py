@@ -55,7 +55,7 @@ def run_by(it: Machine) -> Iterator[None]:
 
     def timed(calls, way, arrays):
         out = jax.block_until_ready(run(calls, way, arrays))
-        it.run(way, max(len(array) for array in arrays if np.ndim(array)))
+        it.run(way, way.tried or max(len(array) for array in arrays if np.ndim(array)))
         return out
 
     with pytest.MonkeyPatch.context() as patch:

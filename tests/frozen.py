@@ -3,6 +3,11 @@
 Plans, programs, statistics and errors of the models of `tests/perf/coverage` and of programs of the
 hunt are recorded under the commit and under the files as they are, and compared. `--words FILE` is
 a table of words, old and new, a line each with a tab between, for a change of words.
+
+A record takes about 180 s of processor time, half of it in the proofs and traces of the models with
+differential equations. So each line is written as soon as it is known, in a folder for temporary
+files under the hash of the tree: a run that is cut off goes on where it was, and the next
+comparison with the same commit records the new side alone. `--jobs` records share one side.
 """
 
 from __future__ import annotations
@@ -16,11 +21,12 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+KEPT = Path(tempfile.gettempdir(), "jitney-frozen")
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "pad": {"pad": {"n": "pow2"}},
@@ -28,6 +34,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "vmap": {"vmap": "b"},
     "precision": {"precision": "bf16"},
 }
+Task = tuple[str, Callable[[], dict[str, Any]]]
+"""Name of a record, and the function that makes it."""
 
 
 def main() -> int:
@@ -38,28 +46,23 @@ def main() -> int:
         "--programs", type=int, default=300, help="of the hunt (default: %(default)s)"
     )
     parser.add_argument("--words", type=Path, help="old and new words")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes for one side (default: %(default)s)"
+    )
     parser.add_argument("--record", type=Path, help="write the record of these files, and stop")
+    parser.add_argument("--part", type=int, default=0, help="of `--jobs` parts, for `--record`")
     options = parser.parse_args()
     if options.record:
-        options.record.write_text(
-            "".join(f"{json.dumps(each)}\n" for each in recorded(options.programs))
-        )
+        write_record(options.record, options.programs, options.part, options.jobs)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder, "old")
-        subprocess.run(
-            ["git", "worktree", "add", "--detach", "-q", str(old), options.commit],
-            cwd=ROOT,
-            check=True,
-        )
+        _git("worktree", "add", "--detach", "-q", str(old), options.commit)
         try:
             shutil.copy(__file__, old / "tests" / "frozen.py")
-            before, after = (
-                _record(tree, Path(folder, f"{name}.jsonl"), options.programs)
-                for name, tree in (("before", old), ("after", ROOT))
-            )
+            before, after = (_record(tree, options.programs, options.jobs) for tree in (old, ROOT))
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
+            _git("worktree", "remove", "--force", str(old))
     words = (
         [line.split("\t") for line in options.words.read_text().splitlines()]
         if options.words
@@ -68,19 +71,56 @@ def main() -> int:
     return _compared(before, after, words)
 
 
-def _record(tree: Path, out: Path, programs: int) -> dict[str, Any]:
+def _git(*arguments: str, cwd: Path = ROOT, **env: str) -> str:
+    ran = subprocess.run(
+        ["git", *arguments],
+        cwd=cwd,
+        env={**os.environ, **env},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return ran.stdout.strip()
+
+
+def _tree(folder: Path) -> str:
+    """Hash of the files of a work tree as they are, under git's rules of what is ignored."""
+    with tempfile.TemporaryDirectory() as index:
+        env = {"GIT_INDEX_FILE": str(Path(index, "index"))}
+        _git("add", "-A", "src", "tests", cwd=folder, **env)
+        return _git("write-tree", cwd=folder, **env)
+
+
+def _record(tree: Path, programs: int, jobs: int) -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", "JITNEY_CACHE": "off"}
-    command = [
-        sys.executable,
-        "-m",
-        "tests.frozen",
-        "--record",
-        str(out),
-        "--programs",
-        str(programs),
+    KEPT.mkdir(exist_ok=True)
+    parts = [KEPT / f"{_tree(tree)}-{programs}-{part}of{jobs}.jsonl" for part in range(jobs)]
+    command = [sys.executable, "-m", "tests.frozen", "--programs", str(programs)]
+    command += ["--jobs", str(jobs)]
+    running = [
+        subprocess.Popen([*command, "--record", str(out), "--part", str(part)], cwd=tree, env=env)
+        for part, out in enumerate(parts)
     ]
-    subprocess.run(command, cwd=tree, env=env, check=True)
-    return {each["name"]: each for each in map(json.loads, out.read_text().splitlines())}
+    for each in running:
+        if each.wait():
+            raise SystemExit(f"frozen: the record of {tree} failed")
+    lines = [line for out in parts for line in out.read_text().splitlines()]
+    return {each["name"]: each for each in map(json.loads, lines)}
+
+
+def write_record(out: Path, programs: int, part: int = 0, jobs: int = 1) -> None:
+    """Append every record of this part that the file does not have yet."""
+    warnings.simplefilter("ignore")
+    # The last line is torn if the run before was cut off.
+    lines = out.read_text().splitlines(keepends=True) if out.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    out.write_text("".join(whole))
+    known = {json.loads(line)["name"] for line in whole}
+    with out.open("a") as file:
+        for at, (name, make) in enumerate(tasks(programs)):
+            if at % jobs == part and name not in known:
+                file.write(f"{json.dumps({'name': name, **make()})}\n")
+                file.flush()
 
 
 def _compared(before: dict[str, Any], after: dict[str, Any], words: list[list[str]]) -> int:
@@ -102,46 +142,52 @@ def _in_new_words(record: Any, words: list[list[str]]) -> str:
     return text
 
 
-def recorded(programs: int) -> Iterator[dict[str, Any]]:
+def tasks(programs: int) -> Iterator[Task]:
     """What is decided about each program under each option."""
-    warnings.simplefilter("ignore")
     yield from _models()
     yield from _hunted(programs)
 
 
-def _models() -> Iterator[dict[str, Any]]:
+def _models() -> Iterator[Task]:
     from tests.perf.coverage.models import ALL
 
     for model in ALL:
-        arguments = model.data(model.sizes)
         for axis in model.sizes:
             for name, options in {
                 "pad": {"pad": {axis: "pow2"}},
                 "chunk": {"chunk": {axis: 2}},
             }.items():
-                yield {
-                    "name": f"{model.name} {axis} {name}",
-                    **_decided(model.loss, options, arguments),
-                }
+                yield (
+                    f"{model.name} {axis} {name}",
+                    lambda model=model, options=options: _decided(
+                        model.loss, options, model.data(model.sizes)
+                    ),
+                )
 
 
-def _hunted(programs: int) -> Iterator[dict[str, Any]]:
+def _hunted(programs: int) -> Iterator[Task]:
     from tests.hunt._draw import drawn
 
     count = index = 0
     while count < programs:
         case = drawn(7, index)
         arrays = case.arrays(case.n)
-        with case.numbers():
-            for e in case.expressions:
-                name, options = list(OPTIONS.items())[count % len(OPTIONS)]
-                given = {taken: arrays[taken] for taken, _ in e.program.takes}
-                yield {
-                    "name": f"hunt 7 {index} {e.name} {name}",
-                    **_decided(e.program.compiled(), options, given),
-                }
-                count += 1
+        for e in case.expressions:
+            name, options = list(OPTIONS.items())[count % len(OPTIONS)]
+            given = {taken: arrays[taken] for taken, _ in e.program.takes}
+            yield (
+                f"hunt 7 {index} {e.name} {name}",
+                lambda case=case, e=e, options=options, given=given: _of_case(
+                    case, e, options, given
+                ),
+            )
+            count += 1
         index += 1
+
+
+def _of_case(case: Any, expression: Any, options: dict[str, Any], given: Any) -> dict[str, Any]:
+    with case.numbers():
+        return _decided(expression.program.compiled(), options, given)
 
 
 def _decided(body: Any, options: dict[str, Any], arguments: Any) -> dict[str, Any]:

@@ -43,6 +43,8 @@ from ._second import Second as Second
 from ._second import pruned_moments as pruned_moments
 from ._second import second_order as second_order
 from ._second import simulate as simulate
+from ._smoother import Smoothed as Smoothed
+from ._smoother import smoothed as smoothed
 from ._steady import Steady as Steady
 from ._steady import at as at
 from ._steady import steady_state as steady_state

@@ -43,6 +43,8 @@ class Posterior:
             whether equations read it or not.
         errors: Variances of measurement errors.
         at: From parameters to controls and states of the steady state, if they are known.
+        start: As of `log_likelihood`.
+        presample: As of `log_likelihood`.
     """
 
     model: Model
@@ -53,6 +55,8 @@ class Posterior:
     covariance: Callable[[Any], PyTree]
     errors: Any = 0.0
     at: Callable[[Any], tuple[PyTree, PyTree]] | None = None
+    start: float | None = None
+    presample: int = 0
     names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self):
@@ -113,7 +117,14 @@ class Posterior:
         where = None if self.at is None else self.at(params)
         found: Solution = solution(self.model, params, at=where)
         fits = log_likelihood(
-            self.model, found, self.data, self.observed, self.covariance(params), self.errors
+            self.model,
+            found,
+            self.data,
+            self.observed,
+            self.covariance(params),
+            self.errors,
+            self.start,
+            self.presample,
         )
         prior = sum(
             (p.log_density(value) for p, value in zip(self.priors.values(), values, strict=True)),
@@ -404,7 +415,9 @@ class _Sampler:
             self.metric,
         ):
             seen.update(np.ascontiguousarray(each).tobytes())
-        seen.update(repr((posterior.names, tuple(posterior.priors.values()))).encode())
+        words = (posterior.names, tuple(posterior.priors.values()))
+        words += (posterior.start, posterior.presample)
+        seen.update(repr(words).encode())
         return seen.hexdigest()
 
     def warm(self) -> dict[str, np.ndarray]:

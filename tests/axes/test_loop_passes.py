@@ -107,7 +107,41 @@ def branches(w: Weights, x: Rows, y: Vector):
     return jax.lax.scan(step, 0.1, None, length=4)[0]
 
 
+def factorises(w: Weights, x: Rows, y: Vector):
+    """Gauss-Newton steps by QR and by SVD, as minimisers take them."""
+
+    def step(w, _):
+        r = jnp.tanh(x @ w) - y
+        slopes = (1 - jnp.tanh(x @ w) ** 2)[:, None] * x
+        q, upper = jnp.linalg.qr(slopes)
+        by_qr = jax.scipy.linalg.solve_triangular(upper, q.T @ r)
+        return w - 0.1 * by_qr - 0.1 * jnp.linalg.lstsq(slopes, r)[0], (r**2).sum()
+
+    return jax.lax.scan(step, w, None, length=3)
+
+
+def windows_at_computed_places(w: Weights, x: Rows, y: Vector):
+    """Each turn reads and writes where it computes to, in a branch: the loop runs at once."""
+
+    def step(state):
+        k, out = state
+        at = jnp.argmax(jnp.abs(out)) % N
+        new = jax.lax.cond(
+            out[at] > 0.5,
+            lambda out: jax.lax.dynamic_update_slice(
+                out, -jax.lax.dynamic_slice(y, (at,), (2,)), (at,)
+            ),
+            lambda out: out.at[at].multiply(0.5),
+            out,
+        )
+        return k + 1, new
+
+    return jax.lax.while_loop(lambda state: state[0] < 9, step, (0, jnp.sin(y)))[1]
+
+
 BODIES = (
+    factorises,
+    windows_at_computed_places,
     carries_residuals,
     condition_reads_all,
     columns_from_the_end,
@@ -142,19 +176,37 @@ def test_a_loop_of_passes_is_that_of_the_whole(body, chunk):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
 
 
+def at_fixed_turns(w: Weights, x: Rows, y: Vector):
+    """The windows of `windows_at_computed_places`, in a loop that is differentiated backward."""
+
+    def step(out, k):
+        at = jnp.argmax(jnp.abs(out)) % N
+        window = jax.lax.dynamic_slice(y * w[0], (at,), (2,))
+        return jax.lax.cond(
+            out[at] > 0.5,
+            lambda out: jax.lax.dynamic_update_slice(out, -window, (at,)),
+            lambda out: out.at[at].multiply(0.5),
+            out,
+        ), out[k]
+
+    out, rows = jax.lax.scan(step, jnp.sin(x @ w), jnp.arange(5))
+    return (out, rows), None
+
+
 @pytest.mark.rest
-def test_a_gradient_through_a_loop_of_passes_is_that_of_the_whole():
+@pytest.mark.parametrize("body", [carries_residuals, factorises, at_fixed_turns])
+def test_a_gradient_through_a_loop_of_passes_is_that_of_the_whole(body):
     """Back through the iterations, which keep their residuals whole."""
 
     def loss(w: Weights, x: Rows, y: Vector) -> Float[Array, ""]:
-        return (carries_residuals(w, x, y)[0][0] ** 2).sum()
+        return sum((leaf**2).sum() for leaf in jax.tree.leaves(body(w, x, y)))
 
     w, x, y = rows(3), rows(N, 3), rows(N)
     value, gradient = optimize(chunk={"n": 4})(loss).value_and_grad(w, x, y)
     want, along = jax.value_and_grad(loss, argnums=(0, 1, 2))(w, x, y)
     np.testing.assert_allclose(value, want, rtol=1e-5)
     for name, each in zip("wxy", along, strict=True):
-        np.testing.assert_allclose(gradient[name], each, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(gradient[name], each, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.rest
@@ -207,9 +259,9 @@ def test_the_plan_tells_of_the_passes_in_each_iteration():
         ),
         (
             lambda x: jax.lax.while_loop(
-                lambda c: c < 9, lambda c: c + 1 + 0 * jnp.linalg.qr(x[:, None] + c)[1].sum(), 0.0
+                lambda c: c < 9, lambda c: c + 1 + 0 * jnp.abs(jnp.fft.fft(x + c)).sum(), 0.0
             ),
-            r"looks along it: factorised .*, inside `jax.lax.while_loop`",
+            r"looks along it: transforms .*, inside `jax.lax.while_loop`",
         ),
     ],
 )

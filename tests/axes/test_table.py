@@ -30,5 +30,12 @@ def test_every_operation_that_is_cut_or_refused_along_an_axis_is_tried_there():
     }
 
 
-INNER = {"geqp3", "geqrf", "lu_pivots_to_permutation", "ormqr"}
-"""Parts of factorisations, which JAX has no function for along an axis that those refuse."""
+INNER = {
+    "geqp3",
+    "geqrf",
+    "lu_pivots_to_permutation",
+    "ormqr",
+    "select_and_gather_add",
+    "select_and_scatter-add",
+}
+"""Parts of factorisations and of derivatives of windows, which JAX has no function for."""

@@ -60,9 +60,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a dict is copied by its own update",
-        "src/jitney/_values/copies.py",
-        "            base.__setitem__(twin, _member(key, copies), snapshot(part, copies))\n",
-        "            twin.update({key: snapshot(part, copies)})\n",
+        "src/jitney/_values/kinds.py",
+        "            base.__setitem__(made, key, part)\n",
+        "            made.update({key: part})\n",
         (f"{_COPIES}a_copy_holds_what_the_original_holds",),
     ),
     Mutation(

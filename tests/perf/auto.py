@@ -11,7 +11,9 @@ fallen, without what an earlier process has remembered. Results are asserted equ
 does that alone, for a few elements.
 Plain, the best by hand and ours then take turns, in another order each round, and a figure is the
 median over rounds; `gain` is plain by auto, round by round, with the interval that holds its median
-with 95 % confidence; `cores` are seconds of CPU by seconds, of the plain call.
+with 95 % confidence; `cores` are seconds of CPU by seconds, of the plain call. `on 4` and `on 16`
+are estimates of the gain on so many cores, by Amdahl's law from the cores that the plain call and
+that of `auto` keep busy here: memory, which cores share, is not in them.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from .batches import FIRST, SECOND, Batch, plain
 
 WIDTHS, LONG = (1, 16, 64, 256, 1024), 0.05
 NEAR = 1.1
+MORE_CORES = (4, 16)
 # Rounds: as many as take so many seconds. Six are the least that give an interval of 95 %.
 SECONDS, LEAST, MOST = 10.0, 6, 40
 MOST_CALLS, FEW = 1000, 40
@@ -101,6 +104,27 @@ def once(f: Callable[..., Any], arrays: Arrays) -> tuple[float, float]:
     return time.perf_counter() - began, sum(os.times()[:2]) - busy
 
 
+def serial_share(busy: float, cores: int = CORES) -> float:
+    """Share of a program's work that one core does, if it keeps so many of the cores busy."""
+    if cores == 1:
+        return 1.0
+    share = (1 / max(busy, 1.0) - 1 / cores) / (1 - 1 / cores)
+    return min(1.0, max(0.0, share))
+
+
+def speedup(busy: float, there: int, here: int = CORES) -> float:
+    """Factor by which a program is faster on so many cores than on those here, by Amdahl's law."""
+    serial = serial_share(busy, here)
+    return (serial + (1 - serial) / here) / (serial + (1 - serial) / there)
+
+
+def estimates(plain_busy: float, auto_busy: float, gain: float) -> dict[int, float]:
+    """Gain of `auto` on more cores than there are."""
+    return {
+        there: gain * speedup(auto_busy, there) / speedup(plain_busy, there) for there in MORE_CORES
+    }
+
+
 def measured(batch: Batch, seconds: float) -> dict[str, Any]:
     arrays, as_written = batch.arrays(), plain(batch)
     agree = agreement(as_written(*arrays))
@@ -133,7 +157,7 @@ def measured(batch: Batch, seconds: float) -> dict[str, Any]:
     }
     taken = in_turns(ways, arrays, seconds)
     wall = {way: statistics.median(w for w, _ in pairs) for way, pairs in taken.items()}
-    cores = sum(busy for _, busy in taken["plain"]) / sum(w for w, _ in taken["plain"])
+    busy = {way: sum(b for _, b in taken[way]) / sum(w for w, _ in taken[way]) for way in ways}
     ratios = [w / a for (w, _), (a, _) in zip(taken["plain"], taken["auto"], strict=True)]
     why = line_of(alone, arrays, "chunk")
     return {
@@ -142,8 +166,10 @@ def measured(batch: Batch, seconds: float) -> dict[str, Any]:
         "chosen": why.partition(", measured")[0],
         "chosen by auto": line_of(auto, arrays, "auto"),
         "calls that learnt": learning,
-        "cores": cores,
+        "cores": busy["plain"],
+        "cores of auto": busy["auto"],
         "gain": statistics.median(ratios),
+        "estimates": estimates(busy["plain"], busy["auto"], statistics.median(ratios)),
         "interval": interval(ratios, 0.95),
         "first": first["fast"],
     }
@@ -223,6 +249,7 @@ def main() -> None:
         print(
             f"{name:<17}{told}    {found['gain']:.2f} ({low:.2f} to {high:.2f})"
             f"  {found['cores']:5.2f}  {found['first']:6.1f} s"
+            f"  on 4: {found['estimates'][4]:.1f}, on 16: {found['estimates'][16]:.1f} (estimates)"
             f"   by hand: {found['best']}; fast: {found['chosen']}"
             f"; auto: {found['chosen by auto']}",
             flush=True,

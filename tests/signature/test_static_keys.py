@@ -64,6 +64,11 @@ def test_each_two_values_of_the_table_share_a_key_just_if_they_look_the_same():
     assert [(a, b) for (key, a), (other, b) in pairs if (key == other) != (a == b)] == []
 
 
+@dataclasses.dataclass(init=False)
+class SetRecord(set):
+    n: int = 0
+
+
 DIFFERENT = {
     "numbers of three types": (
         1,
@@ -103,6 +108,7 @@ DIFFERENT = {
         np.ma.array([1, 2], mask=[True, False]),
         np.ma.array([1, 2], mask=[False, True]),
     ),
+    "records that are sets": tuple(SetRecord(members) for members in ({1}, {2}, {1.0})),
     "names of fields": tuple(
         np.array([(1, None)], dtype=[(name, "O"), ("b", "O")]) for name in "ac"
     ),

@@ -56,6 +56,27 @@ def exact():
     return (1.0 / 0.3**2 + SEEN.sum() / 0.25) / precision, 1.0 / precision
 
 
+@pytest.mark.rest
+def test_a_root_of_an_inverse_gamma_has_its_mean_and_deviation():
+    """Both by quadrature; where the deviation is twenty times the mean, as for the shocks of Smets
+    and Wouters, the second moment has a tail that is added in closed form.
+    """
+    for mean, deviation in [(0.7, 0.2), (0.1, 2.0)]:
+        prior = Prior("root_inverse_gamma", mean, deviation)
+        with jax.enable_x64(True):
+            log = np.linspace(-25.0, 25.0, 200_001)
+            density = np.exp(jax.vmap(prior.log_density)(np.exp(log))) * np.exp(log)
+        shape, rate = prior._root
+        total, first = (np.trapezoid(density * np.exp(k * log), log) for k in (0, 1))
+        np.testing.assert_allclose([total, first], [1.0, mean], rtol=1e-8)
+        np.testing.assert_allclose(rate / (shape - 1.0) - mean**2, deviation**2, rtol=1e-9)
+        known = scipy.stats.invgamma(shape, scale=rate)
+        square = known.cdf(np.exp(2.0 * log[::1000]))
+        found = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+        step = log[1] - log[0]
+        np.testing.assert_allclose(found[::1000] * step, square, atol=1e-7)
+
+
 @pytest.mark.parametrize("kind", ["normal", "beta", "gamma", "inverse_gamma", "uniform"])
 def test_priors_are_scipys_by_mean_and_deviation(kind):
     """Density, mean and deviation; and the way to the line and back with its derivative."""

@@ -177,6 +177,8 @@ class Rule:
             use of the axis has no chunked form.
         at_once: True if the operation may run on materialised operands, where it has no chunked
             form.
+        at_size: True if a use is refused for the padding alone, so that the operation may run at
+            once in spite of it, at the size of the call.
         makes: True if a new axis, which no operand has, comes out right in each chunk: the elements
             are equal, are counted from the start of the chunk, or come from a sub-jaxpr.
     """
@@ -185,6 +187,7 @@ class Rule:
     pad: Callable[[PaddedInterpreter, Op, list[Any]], list[jax.Array]]
     carrier: Carrier | None = None
     at_once: bool = False
+    at_size: bool = False
     makes: bool = False
 
     def uses_of(self, op: Op) -> list[Use]:

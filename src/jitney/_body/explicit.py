@@ -16,13 +16,12 @@ from .._jax.mesh import automatically, dividing, explicit_mesh, spec, with_expli
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
 from .._jax.typed import AnyMesh
 from .._stages import Place, Vmap
-from .._stages.derive import Derived
+from .._stages.derive import JACOBIANS, Derived
 from .._stages.shard import named_results
 from .._view.named_axes import named_axes
 from .._view.result import Outcome
 from .body import CallPlanner, Planned
 
-_JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 Axes = str | tuple[str, ...] | None
 """Mesh axes that one axis of an array is sharded over."""
 Along = tuple[Axes, ...]
@@ -36,7 +35,7 @@ def is_rewritten(body: CallPlanner) -> bool:
     options, fn = body.core.options, body.core.fn()
     if options.chunk or options.memory is not None or options.pad or options.shard is not None:
         return True
-    return isinstance(fn, Derived) and fn.what in _JACOBIANS and not fn.plain
+    return isinstance(fn, Derived) and fn.what in JACOBIANS and not fn.plain
 
 
 @dataclass

@@ -17,9 +17,7 @@ from typing import Any
 from .._jax.user_contexts import PLAIN
 from .._jax.xla.compiler import options_of
 from .._signature.options import Options, policy_of, tolerance_of
-from .._stages.derive import Derived
-
-_JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
+from .._stages.derive import JACOBIANS, Derived
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
         changes.append(ProgramChange("remat"))
     if options.roll is not None:
         changes.append(ProgramChange("roll"))
-    if derived is not None and derived.what in _JACOBIANS:
+    if derived is not None and derived.what in JACOBIANS:
         changes.append(ProgramChange("jacobian"))
     if options_of(options.compiler):
         changes.append(ProgramChange("compiler"))

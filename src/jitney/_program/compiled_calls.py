@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
@@ -220,9 +220,13 @@ class SpecializedFunction(FunctionInfo, ABC, Generic[E]):
     entries: dict[Hashable, E]
 
     @abstractmethod
-    def with_options(self, options: Options) -> Self:
-        """Return the core of the same function with other options, which counts as this one and
-        keeps the function no more alive.
+    def with_options(
+        self,
+        options: Options,
+        fn: Callable[..., object] | None = None,
+    ) -> Self:
+        """Return the core of the same function with other options, or of another one that computes
+        the same. It counts as this one, and keeps this function no more alive.
         """
 
     @abstractmethod

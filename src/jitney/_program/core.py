@@ -144,12 +144,17 @@ class CompiledFunction(SpecializedFunction[Specialization]):
         SETTINGS.add_listener(same)
         return same
 
-    def with_options(self, options: Options) -> CompiledFunction:
-        """Return the core of the same function with other options, which counts as this one and
-        keeps the function no more alive.
+    def with_options(
+        self,
+        options: Options,
+        fn: Callable[..., object] | None = None,
+    ) -> CompiledFunction:
+        """Return the core of the same function with other options, or of another one that computes
+        the same. It counts as this one, and keeps this function no more alive.
         """
-        same = self.of(self.fn(), options)
-        same.serve_as(self)
+        same = self.of(fn or self.fn(), options)
+        if fn is None:
+            same.serve_as(self)
         same.contract = self.contract
         same.counters, same.log, same.history = self.counters, self.log, self.history
         return same

@@ -190,7 +190,7 @@ class Specialization(CompiledCalls):
         if falls_back(core.options) and not self.request.nested:
             self.fallback = FallbackCalls(self)
         self.auto: AutoCalls | None = None
-        if self.options.auto and not self.request.nested and obstacle(self.options) is None:
+        if self.options.auto and not self.request.nested and not obstacle(self.options, core.fn()):
             self.auto = AutoCalls(self)
 
         # Plans and compiled programs of `jitney.stream`.

@@ -8,11 +8,12 @@ get a second program, it is a trace of the same digest, or it is not used.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import _serialized
 from .._jax.programs.program_parts import program_parts
 from .._jax.typed import Array
+from .._signature.options import Options
 from .compiled_calls import CompiledCalls
 
 CHANGED = "the body now computes something else than when it was first traced"
@@ -25,9 +26,17 @@ def traced_digest(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
     return _kept_digest(entry, arrays) or _digest(entry.lower(arrays, "trace").jaxpr)
 
 
-def digest_now(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
-    """Return the digest of a trace of now, which nobody counts."""
-    twin = entry.core.of(entry.core.fn(), entry.core.options)
+def digest_now(
+    entry: CompiledCalls,
+    arrays: Sequence[Array],
+    options: Options | None = None,
+    fn: Callable[..., object] | None = None,
+) -> str:
+    """Return the digest of a trace of now, which nobody counts; of options and a function that
+    trace the same program, if they are given.
+    """
+    core = entry.core
+    twin = core.of(fn or core.fn(), options or core.options)
     return traced_digest(entry.of(twin), arrays)
 
 

@@ -740,7 +740,7 @@ def _auto_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]
         return []
     if entry.auto is not None:
         return [PlanLine("auto", *entry.auto.describe(arrays))]
-    why = obstacle(entry.options)
+    why = obstacle(entry.options, entry.core.fn())
     return [PlanLine("auto", taken=False, why=why or "under an outer trace: all at once")]
 
 

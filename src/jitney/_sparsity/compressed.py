@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -149,23 +150,30 @@ def dense(
     *,
     as_sparse: bool,
     batch: int | None = None,
+    tried: int | None = None,
 ) -> tuple[Leaves, Blocks]:
     """Value, and Jacobian by one direction per element of the arguments, or of the results in
     reverse.
+
+    Of `tried` directions there are no blocks: each stack stands in the first that has a part of it.
     """
     forward = by == "forward"
     outs, ins = linearized.outs, linearized.ins
     # The directions themselves are not named: nothing holds them once they have been used.
     if forward:
         axis, ends = -1, ends_of(ins)
-        value, stacks = linearized.push_tangents(_basis(linearized.at, ends), batch, axis)
+        seeds = partial(_basis, linearized.at, ends, tried)
+        value, stacks = linearized.push_tangents(seeds(), batch, axis)
     else:
         axis, ends = 0, ends_of(outs)
-        value, stacks = linearized.pull_cotangents(_basis(linearized.out, ends), batch, axis)
+        seeds = partial(_basis, linearized.out, ends, tried)
+        value, stacks = linearized.pull_cotangents(seeds(), batch, axis)
 
     def block(o: int, i: int) -> object:
         seeded = i if forward else o
         whole = stacks[o] if forward else stacks[i]
+        if tried is not None:
+            return jnp.zeros(()) if seeded else whole
         if len(ends) > 2:  # more than one array
             start, stop = int(ends[seeded]), int(ends[seeded + 1])
             whole = jax.lax.slice_in_dim(whole, start, stop, axis=axis)
@@ -177,12 +185,20 @@ def dense(
     return value, [[block(o, i) for i in range(len(ins))] for o in range(len(outs))]
 
 
-def _basis(leaves: AbstractLeaves, ends: Ints) -> Leaves:
-    """Stack of unit directions, one per element of all arrays.
+def _basis(
+    leaves: AbstractLeaves,
+    ends: Ints,
+    tried: int | None = None,
+) -> Leaves:
+    """Stack of unit directions, one per element of all arrays, or `tried` of these, from all over
+    them.
 
     Of a single array it is `jnp.eye`, which XLA knows.
     """
     total = int(ends[-1])
+    if tried is not None and tried < total:
+        step = total // tried
+        return _unit_directions(np.arange(0, step * tried, step), leaves)
     directions: list[jax.Array] = []
     for leaf, start, stop in zip(leaves, ends, ends[1:], strict=False):
         size = int(stop - start)

@@ -56,12 +56,16 @@ class JacobianResult:
         blocks: For each result a block per argument.
         mode: Mode that was used.
         why: Reason, with the costs of the other modes.
+        directions: Directions of a dense array; 0 for other blocks.
+        at_a_time: Number of them that run at a time; None for all.
     """
 
     value: Leaves
     blocks: Blocks
     mode: str
     why: str
+    directions: int = 0
+    at_a_time: int | None = None
 
 
 def jacobian(
@@ -73,6 +77,8 @@ def jacobian(
     as_sparse: bool,
     budget: int | None = None,
     symmetric: bool = False,
+    at_a_time: int | None = None,
+    tried: int | None = None,
 ) -> JacobianResult:
     """Jacobian of a function of lists of arrays. The function is traced once.
 
@@ -85,6 +91,10 @@ def jacobian(
         budget: Bytes that temporaries and arguments may take: as many directions at a time as fit,
             or one by one.
         symmetric: Whether the Jacobian is known to be symmetric, as a Hessian is.
+        at_a_time: Number of directions at a time of a dense Jacobian, which `budget` then does not
+            choose.
+        tried: Number of directions, of all over a dense Jacobian, that are computed to be timed;
+            the blocks are then not those of the Jacobian.
 
     Raises:
         UnknownPositions: Blocks are to be sparse, and the function reads at positions that are
@@ -150,7 +160,7 @@ def jacobian(
 
     def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, Blocks]:
         if pattern is None or scheme is None:
-            return dense(linearized, best, as_sparse=as_sparse, batch=batch)
+            return dense(linearized, best, as_sparse=as_sparse, batch=batch, tried=tried)
         return blocks_by_colour(
             linearized,
             pattern,
@@ -166,13 +176,21 @@ def jacobian(
         mode_found, why = best, why + note
 
     # Under a budget, run as many directions at a time as fit.
-    batch = None
-    if budget is not None and directions > 1:
+    is_dense = scheme is None and not as_sparse
+    batch = at_a_time if is_dense else None
+    if budget is not None and directions > 1 and batch is None:
         with OWN_TIME.running():
             batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
         why = f"{why}; {note}"
     value, computed = blocks(linearized, batch)
-    return JacobianResult(value, computed, mode_found, why)
+    return JacobianResult(
+        value,
+        computed,
+        mode_found,
+        why,
+        directions if is_dense else 0,
+        batch,
+    )
 
 
 def _time_modes(

@@ -64,6 +64,8 @@ What = Literal[
     "hvp",
     "linearize",
 ]
+JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
+"""Kinds that several passes make."""
 Arguments = Mapping[str, Any]
 """Arguments that are differentiated, by name; pytrees of arrays."""
 Primal = Callable[[Arguments], object]
@@ -76,10 +78,19 @@ TANGENT, COTANGENT = "tangent_of_", "cotangent"
 
 @dataclass(frozen=True)
 class Decision:
-    """Mode of a derivative, with the reason."""
+    """Mode of a derivative, with the reason, and the directions of a dense Jacobian.
+
+    Args:
+        mode: The mode.
+        why: The reason.
+        directions: How many there are; 0 where they are not cut.
+        at_a_time: How many run at a time; None for all.
+    """
 
     mode: str
     why: str
+    directions: int = 0
+    at_a_time: int | None = None
 
 
 # The `id`s of traced numbers that no annotation calls real: a derivative is with respect to arrays.
@@ -157,6 +168,8 @@ class Derived:
         plain: True if JAX's own transformations compute it, dense.
         roll: "auto" if identical layers become a loop before the function is differentiated.
         positions: Arguments that are static for the structure of a sparse derivative.
+        at_a_time: Directions of a dense Jacobian at a time; None for all, or what `memory` says.
+        tried: Directions of a dense Jacobian that are computed, to time them; None for all.
     """
 
     fn: Callable[..., object]
@@ -173,6 +186,8 @@ class Derived:
     plain: bool = False
     roll: str | None = None
     positions: tuple[str, ...] = ()
+    at_a_time: int | None = None
+    tried: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
@@ -514,6 +529,8 @@ class _Derivation:
                     as_sparse=self.derived.sparse,
                     budget=self._budget,
                     symmetric=symmetric,
+                    at_a_time=self.derived.at_a_time,
+                    tried=self.derived.tried,
                 )
             except _sparsity.UnknownPositions as unknown:
                 sources = [self._position(value, line) for value, line in unknown.sources]
@@ -536,7 +553,12 @@ class _Derivation:
             self._note_decision(way + over, why)
             return self._jacobian_at_any_size(fn, way)
 
-        self._note_decision(made.mode + over, made.why)
+        self._note_decision(
+            made.mode + over,
+            made.why,
+            made.directions,
+            made.at_a_time,
+        )
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         value = tree_unflatten(form, made.value)
         jacobian: dict[str, Any] = {}
@@ -807,10 +829,23 @@ class _Derivation:
                 )
         return value
 
-    def _note_decision(self, mode: str, why: str) -> None:
+    def _note_decision(
+        self,
+        mode: str,
+        why: str,
+        directions: int = 0,
+        at_a_time: int | None = None,
+    ) -> None:
         collected = _DECISIONS.get()
         if collected is not None:
-            collected.append(Decision(mode, why))
+            collected.append(
+                Decision(
+                    mode,
+                    why,
+                    directions,
+                    at_a_time,
+                )
+            )
 
     def _tangents(self) -> Arguments:
         tangents: dict[str, object] = {}

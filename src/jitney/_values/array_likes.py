@@ -18,7 +18,8 @@ import numpy as np
 from .._errors import ContractError, Where
 from .._jax.trees import is_node
 from .._owners import owner_of_class
-from .mutable_objects import is_plain, parts_of
+from .kinds import children
+from .mutable_objects import is_plain
 from .static_values import PLAIN
 
 _PROTOCOLS = (
@@ -91,7 +92,7 @@ def array_likes(
     if looks_like_array(value):
         yield value
     elif id(value) not in seen and type(value) not in PLAIN and not is_plain(type(value)):
-        for part in parts_of(value):
+        for part in children(value):
             yield from array_likes(part, (*seen, id(value)))
 
 

@@ -29,6 +29,7 @@ from .attributes import attributes_of
 from .class_attribute_names import AttributeNames, ClassNames, bases_of, occurring_names
 from .copies import Copies, snapshot
 from .identity import Identity, can_be_weak, dereference, identity
+from .kinds import referent
 from .mutable_objects import (
     article,
     bytes_in,
@@ -38,7 +39,6 @@ from .mutable_objects import (
     leads_nowhere,
     objects_by_identity,
     plain_objects,
-    referent,
     state,
 )
 from .read_hooks import ABSENT, WatchedClasses, can_be_watched, next_number, suspend_readers

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,15 +20,8 @@ import numpy as np
 
 from .._jax.typed import NumPyArray
 from .attributes import attributes_of
-from .static_values import (
-    PLAIN,
-    Unkeyed,
-    base_of,
-    extras,
-    has_hash,
-    is_keyed_by_fields,
-    proxied_dict,
-)
+from .kinds import ARRAY, DEFAULT, METHOD, PROXY, Shape, ValueKind, extras, kind_of
+from .static_values import PLAIN, Unkeyed, has_hash, is_keyed_by_fields, proxied_dict
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -90,33 +83,24 @@ def snapshot(value: _T, copies: Copies | None = None) -> _T:
 
 
 def _copy_value(value: object, kind: type, copies: Copies) -> object:
-    if isinstance(value, np.ndarray):
+    entry = kind_of(value)
+    if entry is ARRAY and isinstance(value, np.ndarray):
         return _copied_array(value, copies)
-    if isinstance(value, (list, dict, set, deque, bytearray)):
-        return _copied_container(value, kind, copies)
-    if isinstance(value, types.MappingProxyType):
-        return types.MappingProxyType(snapshot(proxied_dict(value), copies))
+    if entry.fill is not None:
+        return _copied_container(value, entry, copies)
+    if entry is METHOD or entry.new is None:
+        return _copied_instance(value, copies)
 
-    # Python's own `__iter__` and `__new__` are called: a subclass may override the first, and its
-    # `__new__` may have other arguments.
-    if isinstance(value, tuple):
-        parts = [snapshot(part, copies) for part in tuple.__iter__(value)]
-        if all(map(is_, parts, value)):
-            return value
-        return _with_attributes(_new(tuple, kind, parts), value, copies)
+    # Of an immutable value only the parts are copied.
+    parts = [proxied_dict(value)] if entry is PROXY else entry.parts(value)
+    copied = _copied_parts(parts, entry, copies)
+    if all(map(is_, copied, parts)):
+        return value
+    twin = _new(entry, kind, copied)
+    return _with_attributes(twin, value, copies) if entry.has_attributes else twin
 
-    if isinstance(value, frozenset):
-        members = [_member(part, copies) for part in frozenset.__iter__(value)]
-        if all(map(is_, members, value)):
-            return value
-        return _with_attributes(_new(frozenset, kind, members), value, copies)
 
-    if isinstance(value, functools.partial):
-        func = snapshot(value.func, copies)
-        args = snapshot(value.args, copies)
-        keywords = snapshot(value.keywords, copies)
-        twin = functools.partial.__new__(kind, func, *args, **keywords)
-        return _with_attributes(twin, value, copies)
+def _copied_instance(value: object, copies: Copies) -> object:
     if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__, copies))
 
@@ -138,40 +122,31 @@ def _copied_array(value: NumPyArray, copies: Copies) -> NumPyArray:
     return twin
 
 
-def _copied_container(value: object, kind: type, copies: Copies) -> object:
-    base = base_of(value)
+def _copied_container(value: object, entry: ValueKind, copies: Copies) -> object:
+    kind = type(value)
     if _defines_copy(kind):
         twin = copy.copy(value)
         copies[id(value)] = value, twin
+        if entry is DEFAULT:
+            _put(twin, "default_factory", *entry.options(value))
     else:
-        twin = _new(base, kind)
+        twin = _new(entry, kind, (), entry.options(value))
         # The copy is entered before its parts are copied, since a container may contain itself.
         copies[id(value)] = value, twin
-        if base is deque and isinstance(value, deque):
-            deque.__init__(twin, (), value.maxlen)
         _with_attributes(twin, value, copies)
-    if base is defaultdict and isinstance(value, defaultdict):
-        _put(twin, "default_factory", value.default_factory)
-    _fill(twin, base, value, copies)
+    entry.refill(twin, _copied_parts(entry.parts(value), entry, copies))
     return twin
 
 
-def _fill(
-    twin: object,
-    base: Any,
-    value: object,
-    copies: Copies,
-) -> None:
-    """Replace the contents with copies of the parts, by the methods of Python's own class."""
-    if isinstance(twin, dict):
-        for key, part in base.items(value):
-            base.__setitem__(twin, _member(key, copies), snapshot(part, copies))
-    elif isinstance(twin, set):
-        base.update(twin, [_member(part, copies) for part in base.__iter__(value)])
-    else:
-        parts = [snapshot(part, copies) for part in base.__iter__(value)]
-        base.clear(twin)
-        base.extend(twin, parts)
+def _copied_parts(parts: Sequence[object], entry: ValueKind, copies: Copies) -> list[object]:
+    if entry.shape is Shape.SET:
+        return [_member(part, copies) for part in parts]
+    if entry.shape is not Shape.MAPPING:
+        return [snapshot(part, copies) for part in parts]
+    copied: list[object] = []
+    for key, part in zip(parts[::2], parts[1::2], strict=True):
+        copied += (_member(key, copies), snapshot(part, copies))
+    return copied
 
 
 def _member(part: object, copies: Copies) -> object:
@@ -189,15 +164,17 @@ def _defines_copy(kind: type) -> bool:
     return owner not in (None, OrderedDict, defaultdict, deque)
 
 
-def _new(base: type, kind: type, *args: object) -> Any:
+def _new(
+    entry: ValueKind, kind: type, parts: Sequence[object], options: Sequence[object] = ()
+) -> object:
     try:
-        return base.__new__(kind, *args)
+        return entry.build(kind, parts, options)
     # A class written in C raises "list.__new__(X) is not safe, use X.__new__()".
     except TypeError:
         raise Unkeyed(
-            f"is or holds a {kind.__qualname__}, which keeps more than a {base.__name__} does.",
+            f"is or holds a {kind.__qualname__}, which keeps more than a {entry.name} does.",
             "Containers are copied, so that no later change reaches the program.",
-            f"make it a {base.__name__} of its items.",
+            f"make it a {entry.name} of its items.",
         ) from None
 
 

@@ -8,7 +8,6 @@ captures what it contains as a hashable value.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import enum
 import functools
@@ -16,9 +15,9 @@ import gc
 import pickle
 import random
 import types
-from collections import defaultdict, deque
-from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, ValuesView
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Hashable, ItemsView, Iterator, KeysView, ValuesView
+from typing import TYPE_CHECKING, Any, cast
 from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary
 
 import equinox as eqx
@@ -28,10 +27,31 @@ import numpy as np
 from .._owners import owner_of_class
 from .attributes import attributes_of
 from .identity import can_be_weak, identity
+from .kinds import (
+    BUFFER,
+    BYTEARRAY,
+    C_DATA,
+    CONTAINERS,
+    FROZENSET,
+    KINDS,
+    METHOD,
+    NUMBERS,
+    PARTIAL,
+    PROXY,
+    REFERENCE,
+    SLICE,
+    TUPLE,
+    WRAPPER,
+    Shape,
+    attributes_beside,
+    children,
+    is_record,
+    kind_of,
+    referent,
+)
 from .static_values import (
     PLAIN,
     Unkeyed,
-    extras,
     is_keyed_by_identity,
     order_in_memory,
     static_key,
@@ -41,21 +61,8 @@ from .static_values import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_ABSENT = object()
 # Bit of `type.__flags__` for classes created by Python code.
 _HEAP_TYPE = 1 << 9
-_CONTAINERS = (
-    list,
-    tuple,
-    dict,
-    types.MappingProxyType,
-    set,
-    frozenset,
-    deque,
-    np.ndarray,
-    np.generic,
-    jax.Array,
-)
 _METHODS = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND = frozenset(_METHODS)
 _WRITES = frozenset(
@@ -74,10 +81,15 @@ _WRITES = frozenset(
 """Methods that only write: their result does not depend on the container, so a body that is handed
 `log.append` does not read the log.
 """
-_VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
-# The class `_CData`, which has no public name.
-_C_DATA: type[ReadableBuffer] = ctypes.Structure.__mro__[1]
-_BYTES = (bytearray, memoryview, _C_DATA)
+_VIEWS = (KeysView, ValuesView, ItemsView)
+# Kinds that are compared part by part, and kinds that cannot change if their parts cannot.
+_COMPARED = frozenset(
+    kind
+    for kind in KINDS
+    if kind.shape in (Shape.SEQUENCE, Shape.MAPPING, Shape.SET)
+    or kind in (PARTIAL, METHOD, PROXY, SLICE)
+)
+_AS_THEIR_PARTS = frozenset((TUPLE, FROZENSET, PARTIAL, METHOD, SLICE, WRAPPER, REFERENCE))
 # Marker among the enclosing `id`s: the values below it belong to an object of a library.
 _OF_A_LIBRARY = 0
 # Nested objects of libraries that are examined: one may delegate to a second, as splines of SciPy
@@ -88,8 +100,8 @@ _OTHERS = (
     types.ModuleType,
     BaseException,
     eqx.Module,
-    _C_DATA,
-    *_CONTAINERS,
+    C_DATA,
+    *CONTAINERS,
 )
 _NOT_OF_A_BODY = frozenset(
     (
@@ -223,24 +235,11 @@ def first_consumable(value: object, seen: tuple[int, ...] = ()) -> object:
         return value
     if can_change(value) or id(value) in seen:
         return None
-    for part in parts_of(value):
+    for part in children(value):
         used = first_consumable(part, (*seen, id(value)))
         if used is not None:
             return used
     return None
-
-
-def referent(value: object) -> object:
-    """Object behind a weak reference or proxy, None if it is gone; any other value is returned as
-    it is.
-    """
-    if type(value) in ProxyTypes:
-        # A proxy forwards every attribute, so a bound method of the object leads to the object
-        # itself.
-        with contextlib.suppress(ReferenceError):
-            return value.__repr__.__self__
-        return None
-    return value() if isinstance(value, ReferenceType) else value
 
 
 def random_state(value: object) -> object:
@@ -268,21 +267,17 @@ def is_immutable(value: object) -> bool:
 
     if kind in _SETTLED or isinstance(value, (jax.Array, np.generic, type)):
         return True
-    if isinstance(
-        value,
-        (
-            tuple,
-            frozenset,
-            functools.partial,
-            types.MethodType,
-            types.MethodWrapperType,
-            ReferenceType,
-        ),
-    ):
-        return not attributes_of(value) and all(map(is_immutable, parts_of(value)))
+    entry = kind_of(value)
+    if entry in _AS_THEIR_PARTS:
+        parts = entry.parts(value)
+        if isinstance(value, functools.partial):
+            # Its dict of keywords counts as immutable, though Python lets one change it.
+            parts = (value.func, value.args, *value.keywords.values())
+        return not attributes_beside(value, entry) and all(map(is_immutable, parts))
     if (
         is_plain(kind)
-        or isinstance(value, (*_VIEWS, _C_DATA))
+        or isinstance(value, _VIEWS)
+        or entry is BUFFER
         or kind in ProxyTypes
         or with_attributes(value)
     ):
@@ -291,7 +286,7 @@ def is_immutable(value: object) -> bool:
     if dataclasses.is_dataclass(kind):
         record: Any = kind
         is_frozen = isinstance(value, eqx.Module) or record.__dataclass_params__.frozen
-        return is_frozen and all(map(is_immutable, parts_of(value)))
+        return is_frozen and all(map(is_immutable, children(value)))
     if (
         isinstance(kind.__hash__, types.FunctionType)
         and not isinstance(value, enum.Enum)
@@ -299,11 +294,7 @@ def is_immutable(value: object) -> bool:
     ):
         # The hash of a user's class, and its equality, may change with its attributes.
         return False
-    return (
-        kind.__hash__ is not None
-        and not isinstance(value, _CONTAINERS)
-        and random_state(value) is None
-    )
+    return kind.__hash__ is not None and not entry.is_mutable and random_state(value) is None
 
 
 def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
@@ -317,45 +308,31 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
         return static_key(value)
     if kind in ProxyTypes:
         return _identity_key(value), state(referent(value), seen)
-    if isinstance(value, jax.Array) or kind is types.ModuleType:
+    entry = kind_of(value)
+    if kind is types.ModuleType or (entry is NUMBERS and isinstance(value, jax.Array)):
         return _identity_key(value)
 
     # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
-    if isinstance(value, _BYTES):
-        return kind, bytes(value)
-    if isinstance(value, (list, tuple, deque)):
-        most = value.maxlen if isinstance(value, deque) else None
-        parts = tuple(state(part, inside) for part in value)
-        return kind, most, parts, _attributes(value, inside)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        factory = _identity_key(value.default_factory) if isinstance(value, defaultdict) else None
-        items = tuple((state(key, inside), state(part, inside)) for key, part in value.items())
-        return kind, factory, items, _attributes(value, inside)
+    if entry is BUFFER or entry is BYTEARRAY:
+        return kind, bytes(cast("ReadableBuffer", value))
+    if entry in _COMPARED:
+        parts = [state(part, inside) for part in entry.parts(value)]
+        contents = frozenset(parts) if entry.shape is Shape.SET else tuple(parts)
+        options = tuple([state(option, inside) for option in entry.options(value)])
+        has_own = entry.has_attributes and kind not in _BARE
+        own = _attributes(value, inside) if has_own else ()
+        return kind, options, contents, own
     if isinstance(value, _VIEWS):
         return kind, state([*value], inside)
-    if isinstance(value, (set, frozenset)):
-        members = frozenset(state(part, inside) for part in value)
-        return kind, members, _attributes(value, inside)
-    if isinstance(value, functools.partial):
-        bound = state((value.func, value.args, value.keywords), inside)
-        return kind, bound, _attributes(value, inside)
     if isinstance(value, np.ndarray):
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
-        return (
-            kind,
-            str(value.dtype),
-            value.shape,
-            order_in_memory(value),
-            held,
-            _attributes(value, inside),
-        )
-    if isinstance(value, types.MethodType):
-        return kind, _identity_key(value.__func__), state(value.__self__, inside)
+        layout = (str(value.dtype), value.shape, order_in_memory(value))
+        return kind, layout, held, _attributes(value, inside)
     if isinstance(value, (eqx.Module, types.SimpleNamespace)) or (
-        fields_of(value) and not is_plain(kind)
+        is_record(value) and not is_plain(kind)
     ):
         return kind, _attributes(value, inside)
     if is_plain(kind):
@@ -374,8 +351,8 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
     drawn = random_state(value)
     if drawn is not None:
         return _identity_key(value), state(drawn, inside)
-    if isinstance(value, ReferenceType):
-        return _identity_key(value), state(value(), inside)
+    if entry is REFERENCE:
+        return _identity_key(value), state(referent(value), inside)
     if with_attributes(value):
         return static_key(value), _attributes(value, inside)
     return (kind, _hash_state(value)) if kind.__hash__ is not None else _parts_state(value, inside)
@@ -469,7 +446,7 @@ def plain_objects(
     if can_change(value) or random_state(value) is not None:
         yield value
     elif id(value) not in seen:
-        for part in parts_of(value):
+        for part in children(value):
             yield from plain_objects(part, (*seen, id(value)))
 
 
@@ -485,10 +462,10 @@ def objects_by_identity(
         and not isinstance(value, (jax.Array, ReferenceType))
         and type(value) not in ProxyTypes
     ):
-        is_record = bool(fields_of(value))
-        for part in parts_of(value) if id(value) not in seen else ():
+        of_record = is_record(value)
+        for part in children(value) if id(value) not in seen else ():
             found = objects_by_identity(part, (*seen, id(value)))
-            yield from (each for each in found if not is_record or is_plain(type(each)))
+            yield from (each for each in found if not of_record or is_plain(type(each)))
 
 
 def _may_lead_back(value: object) -> bool:
@@ -532,7 +509,7 @@ def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
         return len(value)
     if id(value) in seen or isinstance(value, (type, types.ModuleType)):
         return 0
-    parts = [*parts_of(value)]
+    parts = [*children(value)]
     if isinstance(value, types.FunctionType):
         parts += [
             cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()
@@ -540,32 +517,3 @@ def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
     elif is_plain(type(value)):
         parts += attributes_of(value).values()
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)
-
-
-def parts_of(value: object) -> Iterable[object]:
-    """Parts of a static value of Python's own kinds: containers, partials, methods, records."""
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return (*value, *attributes_of(value).values())
-    if isinstance(value, (dict, types.MappingProxyType)):
-        return (*value, *value.values(), *attributes_of(value).values())
-    if isinstance(value, np.ndarray):
-        elements = value.ravel().tolist() if value.dtype.hasobject else ()
-        return (*elements, *attributes_of(value).values())
-    if isinstance(value, functools.partial):
-        return (value.func, *value.args, *value.keywords.values())
-    if isinstance(value, (types.MethodType, types.MethodWrapperType)):
-        return (value.__self__,)
-    if isinstance(value, ReferenceType) or type(value) in ProxyTypes:
-        return (referent(value),)
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return ()
-    names = (*fields_of(value), *extras(value))
-    parts = (getattr(value, name, _ABSENT) for name in names)
-    return [part for part in parts if part is not _ABSENT]
-
-
-def fields_of(value: object) -> tuple[str, ...]:
-    """Names of the fields of a dataclass instance; empty for other values."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return ()
-    return tuple(field.name for field in dataclasses.fields(value))

@@ -20,7 +20,8 @@ from .._owners import public
 from .._public import public_in
 from .attributes import attributes_of
 from .copies import snapshot
-from .mutable_objects import is_consumable, is_immutable, parts_of
+from .kinds import children
+from .mutable_objects import is_consumable, is_immutable
 from .static_values import Opaque, Unkeyed, is_keyed_by_fields
 
 _T = TypeVar("_T")
@@ -108,7 +109,7 @@ def _changing_parts(value: object) -> Iterator[object]:
         return
     if isinstance(value, defaultdict):
         yield from _changing_parts(value.default_factory)
-    for part in (*parts_of(value), *attributes_of(value).values()):
+    for part in (*children(value), *attributes_of(value).values()):
         yield from _changing_parts(part)
 
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
-import gc
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -29,31 +27,27 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, format_error
-from .._jax.trees import Tracer, attribute, issubdtype, words_of_keys
+from .._jax.trees import Tracer, issubdtype, words_of_keys
 from .._jax.typed import NumPyArray
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
 from .identity import identity, is_by_identity
+from .kinds import (
+    BY_VALUE,
+    PROXY,
+    RECORD,
+    Shape,
+    ValueKind,
+    attributes_beside,
+    extras,
+    is_record,
+    kind_of,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_BY_PARTS = (
-    float,
-    complex,
-    np.ndarray,
-    np.generic,
-    jax.Array,
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    slice,
-    types.MappingProxyType,
-    functools.partial,
-    types.MethodType,
-)
+_BY_PARTS = (float, complex, np.ndarray, np.generic, jax.Array, *BY_VALUE)
 _VIEWS = frozenset({type({}.values()), type(OrderedDict[str, int]().values())})
 _ATOMS = (
     int,
@@ -79,34 +73,13 @@ class _MissingField:
     """Placeholder for a field that an instance of a dataclass lacks."""
 
 
-_BASES = (
-    OrderedDict,
-    defaultdict,
-    dict,
-    list,
-    tuple,
-    set,
-    frozenset,
-    deque,
-    bytearray,
-)
-_WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
-
-
-def base_of(value: object) -> Any:
-    """Python's own container that the class of `value` is or extends. Its methods ignore overrides
-    in subclasses.
-    """
-    return next(base for base in type(value).__mro__ if base in _BASES)
-
-
-def proxied_dict(proxy: types.MappingProxyType[object, object]) -> dict[object, object]:
+def proxied_dict(proxy: object) -> dict[object, object]:
     """Dict behind a mapping proxy.
 
-    Reading through the proxy would call overrides: a proxy of a `Counter` gives zeros for missing
-    keys.
+    Raises:
+        StaticError: It is another mapping.
     """
-    shown = gc.get_referents(proxy)[0]
+    (shown,) = PROXY.parts(proxy)
     if not isinstance(shown, dict):
         raise Unkeyed(
             f"is or holds a mapping proxy of a {type(shown).__qualname__}.",
@@ -190,20 +163,19 @@ def static_key(value: object, seen: tuple[int, ...] = ()) -> Hashable:
     inside = (*seen, id(value))
 
     # Every key begins with the type, since values of different types may be equal.
-    parts = _parts(value)
+    entry = kind_of(value)
+    parts = _keyed_parts(value, entry)
+    own = tuple(static_key(part, inside) for part in _own(value, entry))
     if parts is not None:
-        return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
-    if isinstance(value, (set, frozenset)):
-        members = base_of(value).__iter__(value)
-        keys = frozenset(static_key(member, inside) for member in members)
-        return kind, keys, *(static_key(part, inside) for part in _own(value))
+        keys = [static_key(part, inside) for part in parts]
+        is_set = entry.shape is Shape.SET
+        return kind, frozenset(keys) if is_set else tuple(keys), *own
 
     # Classes of Python and NumPy whose `==` is coarser than what a body can observe.
     built = construction(value)
     if built is not None:
         return kind, static_key(built, inside)
 
-    own = tuple(static_key(part, inside) for part in _own(value))
     if isinstance(value, (float, complex)):
         return kind, _hashable(value), static_key(complex(value)), own
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
@@ -268,70 +240,37 @@ def _opaque_key(leaf: Opaque) -> Hashable:
     return leaf.key
 
 
-def _parts(value: object) -> tuple[object, ...] | None:
-    """Parts of an ordered container, in an order that a body could observe; None for other
-    values.
+def _keyed_parts(value: Any, entry: ValueKind) -> Iterable[object] | None:
+    """Parts that determine a value, in an order that a body could observe; None for a value of
+    another kind.
     """
-    if isinstance(value, Tracer):
-        raise Unkeyed(
-            f"is traced: {value}.",
-            "A static value is known before tracing.",
-            "take its name out of `static`, or pass a concrete value.",
-        )
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        return _array_parts(value)
-
-    # Python's own methods are called, since a subclass may override iteration.
-    if isinstance(value, (list, tuple)):
-        return tuple(base_of(value).__iter__(value))
-    if isinstance(value, dict):
-        items = base_of(value).items(value)
-        return tuple(part for item in items for part in item)
-    if isinstance(value, types.MappingProxyType):
+    if entry is PROXY:
         return (proxied_dict(value),)
-    if isinstance(value, slice):
-        return (value.start, value.stop, value.step)
-    if isinstance(value, functools.partial):
-        return (value.func, value.args, value.keywords)
-    if isinstance(value, types.MethodType):
-        return (value.__func__, value.__self__)
-    if is_keyed_by_fields(value):
-        fields = dataclasses.fields(value)
-        compared = [field.name for field in fields if field.compare]
-        parts = [getattr(value, name, _MissingField) for name in compared]
-        # The order in which extra attributes were set does not count.
-        others = sorted(extras(value).items(), key=itemgetter(0))
-        return (*parts, *others)
-    return None
+    if entry.by_value:
+        return entry.parts(value)
+    if entry.shape is Shape.ARRAY:
+        return _array_parts(value)
+    return _compared(value) if entry is RECORD and is_keyed_by_fields(value) else None
 
 
-def extras(record: DataclassInstance) -> dict[str, object]:
-    """Attributes of a dataclass instance that are neither fields (but set by `__post_init__`, say)
-    nor values of a `cached_property`.
-    """
-    held = attribute(record, "__dict__", {})
-    names = held.keys() - {field.name for field in dataclasses.fields(record)}
-    own: dict[str, object] = {}
-    for name in names:
-        of_class = getattr(type(record), name, None)
-        if not isinstance(of_class, functools.cached_property):
-            own[name] = held[name]
-    return own
+def _compared(record: DataclassInstance) -> list[object]:
+    """Compared fields of a record, and its other attributes."""
+    compared = [field.name for field in dataclasses.fields(record) if field.compare]
+    parts = [getattr(record, name, _MissingField) for name in compared]
+    # The order in which extra attributes were set does not count.
+    return [*parts, *sorted(extras(record).items(), key=itemgetter(0))]
 
 
-def _own(value: object) -> tuple[object, ...]:
+def _own(value: object, entry: ValueKind) -> tuple[object, ...]:
     """Extra state of an instance of a subclass of a number, text, container or array: a unit, a
     mask, a default factory.
     """
-    if not with_attributes(value) and not isinstance(
-        value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)
-    ):
+    if with_attributes(value):
+        return (attributes_of(value),)
+    if not entry.has_attributes:
         return ()
-    if type(value) in _WITHOUT_ATTRIBUTES:
-        return ()
-    factory = value.default_factory if isinstance(value, defaultdict) else None
-    attributes = attributes_of(value)
-    return (factory, attributes) if factory or attributes else ()
+    own = (*entry.options(value), attributes_beside(value, entry))
+    return own if any(own) else ()
 
 
 def is_keyed_by_fields(value: object) -> TypeGuard[DataclassInstance]:
@@ -340,8 +279,8 @@ def is_keyed_by_fields(value: object) -> TypeGuard[DataclassInstance]:
 
     Its own `==` would be too coarse: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
     """
-    if not _is_record(value) or isinstance(value, eqx.Module):
-        return _is_record(value)
+    if not is_record(value) or isinstance(value, eqx.Module):
+        return is_record(value)
     # The hash that dataclasses generate is that of the tuple of hashed fields. Any other hash was
     # written by the author of the class.
     names = [
@@ -354,6 +293,12 @@ def is_keyed_by_fields(value: object) -> TypeGuard[DataclassInstance]:
 
 
 def _array_parts(value: object) -> tuple[object, ...]:
+    if isinstance(value, Tracer):
+        raise Unkeyed(
+            f"is traced: {value}.",
+            "A static value is known before tracing.",
+            "take its name out of `static`, or pass a concrete value.",
+        )
     if isinstance(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         words = _array_parts(words_of_keys(value))
         return ("key", str(value.dtype), *words)
@@ -377,10 +322,6 @@ def order_in_memory(array: NumPyArray) -> tuple[int, ...]:
     axes = range(array.ndim)
     order = sorted(axes, key=lambda axis: -abs(array.strides[axis]))
     return () if order == [*axes] else tuple(order)
-
-
-def _is_record(value: object) -> TypeGuard[DataclassInstance]:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def has_hash(value: object) -> bool:

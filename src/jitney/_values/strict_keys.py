@@ -16,6 +16,7 @@ import dataclasses
 import types
 from collections.abc import Hashable, Iterable
 from math import copysign
+from typing import cast
 
 import jax
 import numpy as np
@@ -24,6 +25,7 @@ from .._jax.aux_data import Structure, aux_data
 from .._jax.trees import Tracer, issubdtype
 from .._jax.typed import Array
 from .construction import construction
+from .kinds import KINDS, PROXY, SLICE, Shape, kind_of
 from .static_values import is_keyed_by_fields, static_key
 
 _ONLY_TEXT = frozenset((str,))
@@ -98,8 +100,8 @@ def _value_key(value: object, inside: tuple[int, ...]) -> Hashable:
         return kind, copysign(1.0, value.real), copysign(1.0, value.imag)
     if kind is Structure:
         return kind, *strict_key([value])
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        return kind, *_of_array(value)
+    if kind_of(value).shape is Shape.ARRAY:
+        return kind, *_of_array(cast("Array", value))
     return kind, *_of_parts(value, (*inside, id(value)))
 
 
@@ -121,21 +123,24 @@ def _of_parts(
     value: object,
     inside: tuple[int, ...],
 ) -> tuple[Hashable, ...]:
-    if isinstance(value, (tuple, list)):
-        return tuple(_value_key(part, inside) for part in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        items = value.items()
-        return tuple(
-            (key, _value_key(key, inside), _value_key(part, inside)) for key, part in items
-        )
-    if isinstance(value, (set, frozenset)):
-        return (frozenset((part, _value_key(part, inside)) for part in value),)
-    if isinstance(value, slice):
-        bounds = (value.start, value.stop, value.step)
-        return tuple(_value_key(bound, inside) for bound in bounds)
-
+    entry = kind_of(value)
+    if entry in _BY_PARTS:
+        parts = entry.parts(value)
+        keys = [_value_key(part, inside) for part in parts]
+        if entry.shape is Shape.SET:
+            return (frozenset(zip(parts, keys, strict=True)),)
+        # `==` of dicts ignores their order.
+        order = parts[::2] if entry.shape is Shape.MAPPING else ()
+        return (*order, *keys)
     if is_keyed_by_fields(value):
         names = [field.name for field in dataclasses.fields(value) if field.compare]
         parts = (getattr(value, name, None) for name in names)
         return tuple(_value_key(part, inside) for part in parts)
     return () if construction(value) is None else (static_key(value),)
+
+
+_BY_PARTS = frozenset(
+    kind
+    for kind in KINDS
+    if kind.shape in (Shape.SEQUENCE, Shape.MAPPING, Shape.SET) or kind in (SLICE, PROXY)
+)

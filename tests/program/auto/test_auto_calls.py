@@ -426,7 +426,7 @@ def test_options_by_hand_are_left_alone(machine):
         ({"vmap": None}, "no `vmap` axis, whose elements are proven to be computed each alone"),
         ({"donate": "y"}, "not together with `donate`"),
         ({"pad": {"n": "pow2"}}, "not together with `pad`"),
-        ({"memory": "1GiB"}, "not together with `memory`"),
+        ({"memory": "1GiB", "remat": "auto"}, 'not together with `remat="auto"`'),
         ({"max_compiles": 3}, "not together with `max_compiles`"),
         ({"precision": "auto:1e-2"}, 'not together with `precision="auto:..."`'),
         ({"runtime_checks": "later"}, 'not together with `runtime_checks="later"`'),

@@ -60,6 +60,25 @@ def test_widths_are_climbed_from_64_and_threads_are_tried_early(rates, tried, be
     assert quickest.replace(" at a time", "") == best
 
 
+def test_a_width_that_is_slower_in_one_thread_may_be_quicker_in_two():
+    """If it takes less than twice as long as the whole; what is next to it is tried then."""
+    rates = {"1,024 at a time": 1.2, "1,024 at a time in threads": 0.7}
+    tried, best = order(rates | {"256 at a time in threads": 0.5})
+    assert tried[:3] == ["64 at a time", "whole in threads", "1,024 at a time"]
+    assert tried[3:5] == ["1,024 at a time in threads", "256 at a time in threads"]
+    assert best == "256 at a time in threads"
+    assert "1,024 at a time in threads" not in order({"1,024 at a time": 2.0})[0]
+
+
+def test_threads_that_may_not_share_wide_chunks_may_share_narrow_ones():
+    """As LAPACK of many numbers at once."""
+    refused = ("whole", "64 at a time", "16 at a time")
+    rates = {f"{way} in threads": math.inf for way in refused}
+    tried, best = order(rates | {"1 at a time in threads": 0.5})
+    assert tried[1:5] == [*rates, "1 at a time in threads"]
+    assert best == "1 at a time in threads"
+
+
 def test_one_at_a_time_is_tried_where_elements_wait_for_each_other():
     """A `cond` or a `while_loop` in the body: also if 64 is not quicker than the whole."""
     assert "1 at a time" in order({}, joined=True)[0]

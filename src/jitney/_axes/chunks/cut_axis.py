@@ -48,6 +48,14 @@ def checked_uses(op: Op) -> tuple[Use, ...]:
     return uses
 
 
+def is_made_at_size(use: Use) -> bool:
+    """Return whether an operation with this use of the axis is what plain JAX makes of it, where
+    it is evaluated on whole operands.
+    """
+    rule = RULES.get(use.op)
+    return rule is not None and (use.refused is None or rule.at_size)
+
+
 def describe_use(op: Op, use: Use) -> str:
     """Describe a use of the axis by an operation, or inside of it, as a part of a sentence."""
     what = use.refused or use.how

@@ -8,17 +8,22 @@ of it: a solver's sums of squares, say. Each iteration takes passes of its own o
 The body of the loop is planned and run as a program is. The loop itself runs at once, outside of
 chunks (`materialised.py`): its operands are there as a whole, and so is what has the axis in its
 carry. All else that an iteration makes along the axis is made chunk by chunk.
+
+A loop, branch or solve whose body cannot be cut (a window of the axis at a time that the loop
+computes) runs at once as it is, if no array that it makes is larger than what is there anyway.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax
 
-from ..._jax.programs.jaxprs import open_jaxpr, scan_parts, while_parts
+from ..._jax.programs.jaxprs import inside, open_jaxpr, scan_parts, while_parts
 from ..._jax.programs.primitives import public_name
-from ..dims import Dim
+from ..._jax.typed import Atom
+from ..dims import Dim, evaluate
 from ..interpreter import Op, ragged_axes, shape_of
 from ..refusal import Refused
 from ..rules.control import restore_weak_types
@@ -57,6 +62,29 @@ def plan_loop(
     except Refused as refused:
         what = f"{refused.what}, inside `{public_name(op.name)}`"
         raise Refused(refused.place or op.place, what) from refused
+
+
+def is_small(op: Op) -> bool:
+    """Return whether no array that is made inside of an operation is larger than its operands and
+    results with the axis together, so that it can run at once.
+    """
+    if op.eqn.effects:
+        return False
+    atoms = [*op.eqn.invars, *op.eqn.outvars]
+    there = sum(_bytes(atom, op) for atom in atoms if ragged_axes(shape_of(atom)))
+    for eqn in inside(op.eqn):
+        for atom in eqn.outvars:
+            dims = ragged_axes(shape_of(atom))
+            if len(dims) > 1 or (dims and _bytes(atom, op) > there):
+                return False
+    return True
+
+
+def _bytes(atom: Atom, op: Op) -> int:
+    """Bytes of a value at the largest size."""
+    most = {symbol: high for symbol, (_, high) in op.ranges.items()}
+    shape = [evaluate(dim, most) for dim in shape_of(atom)]
+    return math.prod(shape) * atom.aval.dtype.itemsize
 
 
 def run_loop(

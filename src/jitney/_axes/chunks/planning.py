@@ -22,7 +22,7 @@ An operation without a chunked form runs at once, on whole operands, if its rule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -47,10 +47,11 @@ from .cut_axis import (
     describe_use,
     direction_of,
     is_along,
+    is_made_at_size,
     refusal,
     uses_along,
 )
-from .loop_passes import plan_loop
+from .loop_passes import is_small, plan_loop
 from .materialised import Materialised
 from .numbered import (
     Node,
@@ -101,7 +102,8 @@ def plan_passes(
             may_iterate=True,
         )
 
-    iterating = _Iterating(plan_inside, loops) if may_iterate else None
+    at_once: set[int] = set()
+    iterating = _Iterating(plan_inside, loops, at_once) if may_iterate else None
     flat = replace(flat, nodes=tuple(_with_uses(flat, wanted, iterating)))
 
     counts_turns = any(node.counts for node in flat.nodes)
@@ -123,7 +125,7 @@ def plan_passes(
                 streamed,
                 back,
                 held,
-                loops,
+                at_once.union(loops),
             )
             _check_callbacks(node, streamed, wanted)
 
@@ -171,7 +173,7 @@ def plan_passes(
         _unchunked_nodes(flat, streamed, wanted, held),
         level,
     )
-    at_once = tuple(node for node in flat.nodes if held.is_at_once(node))
+    of_whole = tuple(node for node in flat.nodes if held.is_at_once(node))
     whole = frozenset(streamed & (held.made | held.spread | held.collected.keys()))
     return Passes(
         flat,
@@ -181,7 +183,7 @@ def plan_passes(
         frozenset(streamed),
         _chain_of_sums(flat, streamed, wanted, held) if counts_turns else last,
         numbers or {},
-        at_once,
+        of_whole,
         whole,
         loops,
     )
@@ -270,7 +272,7 @@ def _assign_levels(
     streamed: set[int],
     back: _Directions,
     held: Materialised,
-    loops: Mapping[int, LoopPasses],
+    loops: Set[int],
 ) -> None:
     """Assign levels to a node's results, add those that are streamed to `streamed`, and note the
     direction that they need.
@@ -278,7 +280,7 @@ def _assign_levels(
     op = node.op
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
-    if not loops.keys().isdisjoint(node.makes[:1]):
+    if not loops.isdisjoint(node.makes[:1]):
         _hold_operands(
             node,
             flat,
@@ -404,7 +406,7 @@ def _do_at_once(
     """
     op = node.op
     rule = RULES.get(op.name)
-    refused = next((use for use in uses if use.refused), None)
+    refused = next((use for use in uses if not is_made_at_size(use)), None)
     if rule is None or refused is not None or (odd is None and not rule.at_once):
         reason = refused or uses[0]
         raise Refused(reason.place, describe_use(op, reason))
@@ -486,21 +488,31 @@ class _Iterating:
     Args:
         plan: Plans the passes of a body.
         loops: Such loops so far, by the number of their first result; filled in while planning.
+        at_once: Loops, branches and solves that run at once, by the number of their first result;
+            filled in while planning.
     """
 
     plan: Callable[[object], Passes]
     loops: dict[int, LoopPasses]
+    at_once: set[int]
 
-    def takes(self, node: Node) -> bool:
-        """Return whether a loop is one of them.
+    def take(self, node: Node, refused: Refused) -> None:
+        """Take a loop that cannot be cut: by passes in each iteration, or at once.
 
         Raises:
-            Refused: It would be, but its body cannot be cut.
+            Refused: Its body cannot be cut either, and makes more of the axis than is there.
         """
-        loop = plan_loop(node.op, self.plan)
+        first = node.makes[0]
+        try:
+            loop = plan_loop(node.op, self.plan)
+        except Refused as inside:
+            loop, refused = None, inside
         if loop is not None:
-            self.loops[node.makes[0]] = loop
-        return loop is not None
+            self.loops[first] = loop
+        elif all(map(is_made_at_size, uses_along(node.op))) and is_small(node.op):
+            self.at_once.add(first)
+        else:
+            raise refused
 
 
 def _with_uses(
@@ -525,16 +537,26 @@ def _with_uses(
         elif node.counts:
             yield _counting(node, given)
         elif is_over_another(node.op):
-            uses = checked_uses(node.op)
-            parts: PartialResults | None = None
-            try:
-                parts = find_partials(node.op, given) if uses else None
-            except Refused:
-                if iterating is None or not iterating.takes(node):
-                    raise
-            yield replace(node, uses=uses, parts=parts)
+            yield _over_another(node, given, iterating)
         else:
             yield replace(node, uses=tuple(uses_along(node.op)))
+
+
+def _over_another(
+    node: Node,
+    zeros: Sequence[bool],
+    iterating: _Iterating | None,
+) -> Node:
+    """A loop, branch or solve over another axis, with its uses of the axis and partial results."""
+    parts: PartialResults | None = None
+    try:
+        if checked_uses(node.op):
+            parts = find_partials(node.op, zeros)
+    except Refused as refused:
+        if iterating is None:
+            raise
+        iterating.take(node, refused)
+    return replace(node, uses=tuple(uses_along(node.op)), parts=parts)
 
 
 def _counting(node: Node, zeros: Sequence[bool]) -> Node:

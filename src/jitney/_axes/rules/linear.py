@@ -101,6 +101,9 @@ def _conv(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     """
     lhs, rhs = values
     lhs_dims, rhs_dims = op.ins
+    # To the bits of plain JAX where nothing is padded, however far the windows reach.
+    if all(map(walk.is_full, ragged_dims((*lhs_dims, *rhs_dims)))):
+        return walk.bind(op, values, padding=tuple(map(walk.shape, op.params["padding"])))
     numbers = op.params["dimension_numbers"]
     _, *lhs_axes = numbers.lhs_spec
     _, *rhs_axes = numbers.rhs_spec
@@ -142,6 +145,8 @@ def _fft_uses(op: Op) -> Iterator[Use]:
 
 RULES: dict[str, Rule] = {
     "dot_general": Rule(_dot_uses, _dot, Fold(MONOIDS["add"])),
-    "conv_general_dilated": Rule(_conv_uses, _conv, Fold(MONOIDS["add"])),
+    "conv_general_dilated": Rule(
+        _conv_uses, _conv, Fold(MONOIDS["add"]), at_once=True, at_size=True
+    ),
     "fft": Rule(_fft_uses, evaluate_unchanged),
 }

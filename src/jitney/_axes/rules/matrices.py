@@ -300,6 +300,16 @@ _OTHERS = {
 }
 
 
+def _whole(
+    uses: Callable[[Op], Iterator[Use]],
+    pad: Callable[[PaddedInterpreter, Op, Values], Values],
+) -> Rule:
+    """A rule of an operation that runs at once where its axis is cut, as plain JAX does it: signs
+    and orders that change with the size are those of this size then.
+    """
+    return Rule(uses, pad, at_once=True, at_size=True)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
         (*sorted(FACTORISATIONS), "tridiagonal"),
@@ -307,13 +317,13 @@ RULES: dict[str, Rule] = {
     ),
     **{name: _refusing(why) for name, why in _OTHERS.items()},
     "cholesky": Rule(_uses("factorised along it"), _cholesky),
-    "triangular_solve": Rule(_triangular_uses, _triangular),
-    "lu": Rule(_lu_uses, _lu),
-    "lu_pivots_to_permutation": Rule(_permutation_uses, _permutation),
-    "qr": Rule(_qr_uses, _householder),
-    "geqrf": Rule(_uses("factorised along it, by Householder's method"), _householder),
-    "householder_product": Rule(_uses("multiplied along it"), _product),
-    "ormqr": Rule(_uses("multiplied along it"), _reflect),
-    "tridiagonal_solve": Rule(_tridiagonal_uses, _tridiagonal),
-    "svd": Rule(_svd_uses, _householder),
+    "triangular_solve": _whole(_triangular_uses, _triangular),
+    "lu": _whole(_lu_uses, _lu),
+    "lu_pivots_to_permutation": _whole(_permutation_uses, _permutation),
+    "qr": _whole(_qr_uses, _householder),
+    "geqrf": _whole(_uses("factorised along it, by Householder's method"), _householder),
+    "householder_product": _whole(_uses("multiplied along it"), _product),
+    "ormqr": _whole(_uses("multiplied along it"), _reflect),
+    "tridiagonal_solve": _whole(_tridiagonal_uses, _tridiagonal),
+    "svd": _whole(_svd_uses, _householder),
 }

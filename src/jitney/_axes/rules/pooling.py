@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..._jax.typed import Values
 from ..dims import is_ragged
-from ..interpreter import Op
-from ..rule import Rule, Use, evaluate_unchanged, refuse
+from ..interpreter import Op, PaddedInterpreter
+from ..rule import Rule, Use, refuse
+from .windows import sizes_of_windows
 
 # Size, stride, padding (low, high) and the two dilations of a window of one element.
 _ALONE = (1, 1, 0, 0, 1, 1)
@@ -32,6 +34,11 @@ def _uses(op: Op) -> Iterator[Use]:
             yield refuse(op, dim, "reduces windows along it")
 
 
+def _evaluate(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    return walk.bind(op, values, **sizes_of_windows(walk, op))
+
+
 RULES: dict[str, Rule] = dict.fromkeys(
-    ("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, evaluate_unchanged)
+    ("select_and_gather_add", "select_and_scatter_add"),
+    Rule(_uses, _evaluate, at_once=True, at_size=True),
 )

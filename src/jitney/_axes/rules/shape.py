@@ -167,7 +167,7 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
 def _reshape(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (x,) = values
     shape = walk.shape(op.outs[0])
-    return [lax.reshape(x, shape)]
+    return [lax.reshape(x, shape, op.params.get("dimensions"))]
 
 
 # Reverse, concatenate, pad, slice: elements change places along the axis.
@@ -403,7 +403,7 @@ RULES: dict[str, Rule] = {
     "empty": Rule(no_uses, _empty, makes=True),
     "dim_as_value": Rule(no_uses, _size_as_value),
     NUMBER_OF_SIZE: Rule(_uses_of_number, _number),
-    "reshape": Rule(_reshape_uses, _reshape),
+    "reshape": Rule(_reshape_uses, _reshape, at_once=True, at_size=True),
     "squeeze": POINTWISE,
     "expand_dims": POINTWISE,
     "transpose": POINTWISE,

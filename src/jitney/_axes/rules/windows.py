@@ -139,6 +139,9 @@ def _uses(op: Op) -> Iterator[Use]:
 
 def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     x, *init = values
+    # To the bits of plain JAX where nothing is padded, whatever the windows are.
+    if all(map(walk.is_full, ragged_dims(op.ins[0]))):
+        return walk.bind(op, values, **sizes_of_windows(walk, op))
     monoid = _monoid(op)
 
     # Windows along other axes only, or `_uses` would have refused it.
@@ -167,4 +170,13 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, [x, *init], padding=tuple(padding))
 
 
-RULES: dict[str, Rule] = dict.fromkeys((*_BEGINS_WITH, "reduce_window"), Rule(_uses, _pad))
+def sizes_of_windows(walk: PaddedInterpreter, op: Op) -> dict[str, object]:
+    """The sizes, strides and padding of windows, as numbers."""
+    sizes = {name: walk.shape(op.params[name]) for name in _PARAMETERS[:2]}
+    padding = tuple(map(walk.shape, op.params["padding"]))
+    return {**sizes, "padding": padding}
+
+
+RULES: dict[str, Rule] = dict.fromkeys(
+    (*_BEGINS_WITH, "reduce_window"), Rule(_uses, _pad, at_once=True, at_size=True)
+)

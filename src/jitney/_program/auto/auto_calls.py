@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 import jax
 
@@ -20,7 +19,6 @@ from ..._host.limits import allowed_cores
 from ..._host.switches import EXACT
 from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
-from ..._signature.options import AUTO
 from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
@@ -29,7 +27,8 @@ from ..runners.worker_calls import Unsplit, call_key, mapped_axis, refuse_part, 
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile
-from .search import WHOLE, WIDTHS, RunWay
+from .cut_axes import cuts_mapped, function_of, options_of, refused_memory
+from .search import WHOLE, RunWay
 from .trials import Trials
 
 # Calls that are shorter gain less than what choosing adds to each.
@@ -91,12 +90,10 @@ class AutoCalls(WholeCalls):
 
     def entry_of(self, way: RunWay) -> CompiledCalls:
         """Return the entry that runs calls in a way, where there is no mesh."""
-        options = replace(self.entry.core.options, shard=None, mesh=None)
-        if way.width is not None:
-            options = replace(options, chunk=((options.vmap[0].name, way.width),))
-        if way.threads:
-            options = replace(options, workers=AUTO)
-        return self.entry_with(options)
+        core = self.entry.core
+        fn = core.fn()
+        changed = function_of(way, fn)
+        return self.entry_with(options_of(way, core.options), None if changed is fn else changed)
 
     def _rest(self) -> None:
         """Let calls run without this, if all sizes so far run whole."""
@@ -112,12 +109,13 @@ class AutoCalls(WholeCalls):
         entry, why = self.entry, ""
         size, dims = 0, (None,) * len(arrays)
         try:
-            axis, size, dims = mapped_axis(entry, arrays)
+            if cuts_mapped(entry):
+                axis, size, dims = mapped_axis(entry, arrays)
+                why = f"{axis}={size}" if size < 2 else ""
             _refuse_places(arrays)
-            why = f"{axis}={size}" if size < 2 else ""
         except Unsplit as unsplit:
             why = unsplit.what
-        calls = CallsOfSize(arrays, size, dims, RecordFile(entry, arrays, dims, size))
+        calls = CallsOfSize(arrays, dims, RecordFile(entry, arrays, dims, size))
         if why:
             calls.choice = AutoChoice(WHOLE, None, f"whole, since {why}")
             return calls
@@ -134,16 +132,16 @@ class AutoCalls(WholeCalls):
         why = f"{way}, as an earlier process has measured: {told}"
         if way == WHOLE:
             return AutoChoice(WHOLE, None, why)
-        allowed = self.widths() if way.width is not None else (None,)
-        if way.width not in allowed or (way.threads and not self.may_thread()):
+        if (way.kind == "mapped") != cuts_mapped(self.entry) or self.entry.options.chunk:
+            return None
+        if way.threads and not self.may_thread():
             return None
         entry = self.entry_of(way)
         if way.threads and self.refused_threads(entry, arrays):
             return None
+        if refused_memory(self.entry, entry, arrays):
+            return None
         return AutoChoice(way, entry, why, record.whole - record.chosen)
-
-    def widths(self) -> tuple[int, ...]:
-        return () if self.entry.options.chunk else WIDTHS
 
     def may_thread(self) -> bool:
         return self.entry.options.workers is None and allowed_cores().value > 1
@@ -212,7 +210,17 @@ class AutoCalls(WholeCalls):
         """Return whether a trace of now is of another program than that of the first call, as where
         the body reads what has been changed since.
         """
-        return digest_now(self.entry, self._traced(arrays)) != calls.program
+        core, options, fn = self.entry.core, None, None
+        if calls.axis is not None and calls.axis.same != WHOLE:
+            options = options_of(calls.axis.same, core.options)
+            fn = function_of(calls.axis.same, core.fn())
+        now = digest_now(
+            self.entry,
+            self._traced(arrays),
+            options,
+            fn,
+        )
+        return now != calls.program
 
     def compile_seconds(self, measured: float) -> float:
         """Return the seconds of the first compile; tests have their own."""

@@ -10,6 +10,7 @@ from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from .call_times import CallTimes
 from .choice_record import RecordFile
+from .cut_axes import CutAxis
 from .search import RunWay, Search
 
 
@@ -35,25 +36,25 @@ class CallsOfSize:
 
     Args:
         arrays: The arrays of the first of them.
-        size: The elements of the axis.
-        dims: Its position in each array.
+        dims: Position of the mapped axis in each array.
         file: Place of the record of the choice.
     """
 
     def __init__(
         self,
         arrays: Sequence[Array],
-        size: int,
         dims: tuple[int | None, ...],
         file: RecordFile,
     ):
-        self.size, self.dims, self.file = size, dims, file
+        self.file = file
         self.avals = [aval_parts(array) for array in arrays]
         self.bucket = _bucket_key(arrays, dims, file.bucket)
         self.times = CallTimes()
         self.compile_seconds: float | None = None
         # Digest of the program that the first call has traced.
         self.program = ""
+        # What its ways cut, and the search among them.
+        self.axis: CutAxis | None = None
         self.search: Search | None = None
         self.choice: AutoChoice | None = None
 

@@ -35,9 +35,9 @@ from ..._jax.typed import Array
 from ..._signature.options import option_texts
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
-from .search import WHOLE, WIDTHS, RunWay
+from .search import LONG_WIDTHS, WHOLE, WIDTHS, Kind, RunWay
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class RecordFile:
                 "format": _FORMAT,
                 "width": record.way.width,
                 "threads": record.way.threads,
+                "kind": record.way.kind,
+                "axis": record.way.axis,
                 "whole": record.whole,
                 "chosen": record.chosen,
             }
@@ -191,16 +193,25 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         return None
     known = cast("dict[str, object]", data)
     width, threads = known.get("width"), known.get("threads")
+    kind, axis = known.get("kind"), known.get("axis")
     whole, chosen = known.get("whole"), known.get("chosen")
     fits = (
         known.get("format") == _FORMAT
-        and (width is None or (type(width) is int and width in WIDTHS))
+        and (width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS}))
         and isinstance(threads, bool)
+        and kind in ("mapped", "directions", "memory")
+        and isinstance(axis, str)
+        and (kind != "directions" or axis in ("forward", "reverse"))
         and isinstance(whole, float)
         and isinstance(chosen, float)
         and 0 < chosen <= whole
     )
     if not fits:
         return None
-    way = RunWay(cast("int | None", width), bool(threads))
+    way = RunWay(
+        cast("int | None", width),
+        bool(threads),
+        cast("Kind", kind),
+        cast("str", axis),
+    )
     return ChoiceRecord(WHOLE if way == WHOLE else way, cast("float", whole), cast("float", chosen))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from ..._signature.options import OPTIONAL, Options, is_measured, tolerance_of
+from ..._signature.options import AUTO, OPTIONAL, Options, is_measured, tolerance_of
 from ..._verify import is_verified
+from .cut_axes import is_jacobian
 
 
-def obstacle(options: Options) -> str | None:
-    """Return why nothing is tried with these options; None if something may be."""
-    if not options.vmap:
+def obstacle(options: Options, fn: object) -> str | None:
+    """Return why nothing is tried of a function with these options; None if something may be."""
+    if not (options.vmap or options.memory is not None or is_jacobian(fn)):
         return "no `vmap` axis, whose elements are proven to be computed each alone"
     given = {
         "donate": options.donate,
         "pad": options.pad,
-        "memory": options.memory is not None,
+        'remat="auto"': options.memory is not None and options.remat == AUTO,
+        "memory and workers": options.memory is not None and options.workers is not None,
         "shard": options.shard is not None and options.mesh != OPTIONAL,
         'precision="auto:..."': tolerance_of(options.precision) is not None,
         "max_compiles": options.max_compiles is not None,

@@ -6,7 +6,7 @@ tried first, then the better of that and of the whole in threads, then what is n
 
     a width is the best     the next wider and the next narrower, each as long as it is quicker
     the whole is the best   the widest; and 1, where a `cond` or `while_loop` of the body goes on
-                            until the slowest element ends
+                            until the slowest element ends; and the quickest width in threads
 
 Nothing here runs anything, so the whole of it can be read, and tested, without a clock.
 """
@@ -15,16 +15,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 WIDTHS = (1, 16, 64, 256, 1024)
 """Elements at a time that are tried, besides all of them."""
+LONG_WIDTHS = (1024, 4096, 16384, 65536, 262144)
+"""The same of an axis of the signature, which is long, and which `memory` cuts."""
 _START = 64
 # All that the search spends is repaid by the time that calls have taken this many first compiles,
 # or by as many calls, where a call takes longer than the compile.
 _REPAID = 20
+# A width that takes less than so many times the whole may be the quicker in threads: of two cores.
+_SHARED = 2.0
 # The part of their time that calls are hoped to save, before anything is known: half.
 _HOPE = 0.5
+
+
+Kind = Literal["mapped", "directions", "memory"]
+"""A part that runs at a time: elements of a mapped axis, directions of a Jacobian, or elements of the axis
+that `memory` cuts.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,13 +45,20 @@ class RunWay:
     Args:
         width: Elements at a time; None for all, or for as many as the options say.
         threads: Whether as many threads as there are cores share them.
+        kind: What the elements are.
+        axis: The axis that `memory` cuts; the mode of a Jacobian.
+        tried: Directions that are computed, where they are timed; None for all.
     """
 
     width: int | None = None
     threads: bool = False
+    kind: Kind = "mapped"
+    axis: str = ""
+    tried: int | None = None
 
     def __str__(self) -> str:
-        width = "whole" if self.width is None else f"{self.width:,} at a time"
+        of = {"mapped": "", "directions": " directions", "memory": f" of {self.axis}"}[self.kind]
+        width = "whole" if self.width is None else f"{self.width:,}{of} at a time"
         return f"{width} in threads" if self.threads else width
 
 
@@ -57,6 +75,7 @@ class Search:
         threads: Whether threads may be tried.
         joined: Whether the body has branches or loops, which `vmap` runs for all elements at once.
         compile_seconds: Seconds of the first compile.
+        like: A way of the kind that is tried.
     """
 
     def __init__(
@@ -67,6 +86,7 @@ class Search:
         *,
         threads: bool,
         joined: bool,
+        like: RunWay = WHOLE,
     ):
         self.size = size
         self.widths = [width for width in widths if width < size]
@@ -74,6 +94,7 @@ class Search:
         self.joined = joined
         self.compile_seconds = compile_seconds
         self.spent = 0.0
+        self._like = like
         # Seconds an element, by the ways that were tried; infinite where one cannot run.
         self._rates: dict[RunWay, float] = {}
         self._compiles: list[float] = [compile_seconds]
@@ -83,8 +104,12 @@ class Search:
         """Return the way to try next, if the whole takes so many seconds; None if no way is
         left.
         """
-        left = [*self._first(whole), *self._around(self.best(whole))]
+        around = self._around(self.best(whole))
+        left = [*self._first(whole), *around, *self._shared(whole)]
         return next((way for way in left if way not in self._rates), None)
+
+    def _way(self, width: int | None, *, threads: bool = False) -> RunWay:
+        return replace(self._like, width=width, threads=threads)
 
     def _first(self, whole: float) -> list[RunWay]:
         """Return the ways that are tried first: a width, and the better of it and of the whole in
@@ -92,16 +117,29 @@ class Search:
         """
         start = next((width for width in self.widths if width == _START), None)
         width = start or max(self.widths, default=None)
-        ways = [] if width is None else [RunWay(width)]
+        ways = [] if width is None else [self._way(width)]
         threaded = [way for way in self._rates if way.threads]
         if not self.threads or any(way not in self._rates for way in ways):
             return ways
         if not threaded:
-            ways.append(RunWay(self.best(whole).width, threads=True))
+            ways.append(self._way(self.best(whole).width, threads=True))
         # What threads cannot share whole they may share in chunks.
         elif width is not None and all(self._rates[way] == math.inf for way in threaded):
-            ways.append(RunWay(width, threads=True))
+            # LAPACK of few numbers at a time may be shared where that of more may not.
+            narrower = [each for each in reversed(self.widths) if each <= width]
+            ways += [self._way(each, threads=True) for each in narrower]
         return ways
+
+    def _shared(self, whole: float) -> list[RunWay]:
+        """Return the quickest width in threads, where the whole is quickest in one, and threads
+        could make up for what the width takes more.
+        """
+        rates = {way: self._rates[way] for way in self._rates if not way.threads}
+        if not self.threads or not rates or self.best(whole) != WHOLE:
+            return []
+        narrow = min(rates, key=lambda way: rates[way])
+        is_near = rates[narrow] < _SHARED * whole / self.size
+        return [replace(narrow, threads=True)] if is_near else []
 
     def _around(self, best: RunWay) -> list[RunWay]:
         """Return the ways next to the best so far."""
@@ -111,7 +149,7 @@ class Search:
         else:
             at = widths.index(best.width)
             left = [*widths[at + 1 : at + 2], *widths[max(at - 1, 0) : at]]
-        return [RunWay(width, best.threads) for width in left]
+        return [self._way(width, threads=best.threads) for width in left]
 
     def best(self, whole: float) -> RunWay:
         """Return the quickest way so far, if the whole takes so many seconds."""

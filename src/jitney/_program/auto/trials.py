@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-from ... import _axes
 from ..._errors import AxisError
 from ..._host.limits import allowed_cores
 from ..._host.switches import EXACT
 from ..._jax.equinox_checks import FAILURE
-from ..._jax.programs.jaxprs import equations
 from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED
 from ..runners.parts import Spread
-from ..runners.worker_calls import Unsplit, element_of, refuse_effects, refuse_joint_rules
+from ..runners.worker_calls import Unsplit
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
+from .cut_axes import CutAxis, axis_of, refused_memory
 from .search import WHOLE, RunWay, Search
 
 if TYPE_CHECKING:
@@ -58,29 +58,30 @@ class Trials:
     def _entry(self) -> CompiledCalls:
         return self._calls.entry
 
-    def _begin(self, calls: CallsOfSize, arrays: Sequence[Array]) -> Search:
-        """Return the search for a way.
+    def _begin(self, calls: CallsOfSize, arrays: Sequence[Array]) -> tuple[CutAxis, Search]:
+        """Return what is cut, and the search for a way.
 
         Raises:
-            Unsplit: The program does something besides computing each element alone.
+            Unsplit: Nothing is, or the program does something besides computing.
         """
-        body = element_of(self._entry, arrays)
-        refuse_effects(body)
-        refuse_joint_rules(_axes.joint_rules(body))
-        return Search(
-            calls.size,
-            self._calls.widths(),
+        axis = calls.axis or axis_of(self._entry, arrays)
+        search = calls.search or Search(
+            axis.size,
+            axis.widths,
             calls.compile_seconds or 0.0,
-            threads=self._calls.may_thread(),
-            joined=any(eqn.primitive.name in ("cond", "while") for eqn in equations(body)),
+            threads=axis.threads and self._calls.may_thread(),
+            joined=axis.joined,
+            like=axis.like,
         )
+        calls.axis, calls.search = axis, search
+        return axis, search
 
     def try_next(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:
         """Run a call, and before it a slice of it in one more way; or let the choice fall."""
         jax.block_until_ready([*arrays])
         began = call_times.clock()
         try:
-            search = calls.search = calls.search or self._begin(calls, arrays)
+            axis, search = self._begin(calls, arrays)
         except Unsplit as unsplit:
             self._calls.fall(calls, WHOLE, unsplit.what)
             return self._calls.run_way(WHOLE, arrays)
@@ -94,7 +95,7 @@ class Trials:
         whole, taken = calls.times.least or 0.0, calls.times.taken
         way = search.next_way(whole)
         if way is not None:
-            spread = self._spread(calls, way)
+            spread = self._spread(calls, axis, way)
             cost = _trial_cost(whole, spread.count / spread.size)
             compiles = 1 if _is_brief(calls) else 2
             if search.affords(compiles, cost, whole, taken):
@@ -123,6 +124,8 @@ class Trials:
         if spread.is_whole:
             limit = min(limit, _WHOLES * (calls.times.least or limit))
         out, failure = None, ""
+        # Directions are cut in the program, and not in its arrays.
+        is_part = way.kind == "directions" and not spread.is_whole
         try:
             out = self._time(search, way, spread, arrays, limit)
         except _FAILED as error:
@@ -135,23 +138,29 @@ class Trials:
             jax.block_until_ready(result)
             search.drop(way, failure)
         is_exact = self._entry.options.auto == EXACT
-        if is_exact and out is not None and not _are_equal(out, result, spread.rows):
+        rows = None if spread.is_whole else spread.rows
+        if is_exact and out is not None and not (is_part or _are_equal(out, result, rows)):
             search.drop(way, "other bits")
         return result
 
-    def _spread(self, calls: CallsOfSize, way: RunWay) -> Spread:
+    def _spread(
+        self,
+        calls: CallsOfSize,
+        axis: CutAxis,
+        way: RunWay,
+    ) -> Spread:
         """Return the elements that a way is tried on."""
-        size, whole = calls.size, calls.times.least or _WORK
+        size, whole = axis.size, calls.times.least or _WORK
         given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
         width = way.width or max(given, default=None)
         # What runs at a time must not be less than in the call.
-        if width is None or _is_brief(calls):
-            return Spread(size, size, calls.dims)
+        if width is None or _is_brief(calls) or way.kind == "memory":
+            return Spread(size, size, axis.dims)
         count = max(size / _SLICE, size * _WORK / whole)
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         step = 2 * width
         step *= allowed_cores().value if way.threads else 1
-        return Spread(size, min(size, math.ceil(count / step) * step), calls.dims)
+        return Spread(size, min(size, math.ceil(count / step) * step), axis.dims)
 
     def _time(
         self,
@@ -165,7 +174,13 @@ class Trials:
         cannot run.
         """
         began = call_times.clock()
-        some = spread.of(arrays)
+        some, ran = spread.of(arrays), way
+        if way.kind == "directions" and not spread.is_whole:
+            ran = replace(way, tried=spread.count)
+        refused = refused_memory(self._entry, self._calls.entry_of(ran), some)
+        if refused:
+            search.drop(way, refused)
+            return None
         if way.threads:
             # Not even on a slice where the call itself could not be shared: XLA may hang.
             entry, refused = self._calls.entry_of(way), ""
@@ -175,11 +190,11 @@ class Trials:
             if refused:
                 search.drop(way, refused)
                 return None
-        out = jax.block_until_ready(self._calls.run_way(way, some))
+        out = jax.block_until_ready(self._calls.run_way(ran, some))
         first = call_times.clock() - began
         times: list[float] = []
         while len(times) < _TIMES and sum(times) < limit:
-            out, seconds = self._timed(way, some)
+            out, seconds = self._timed(ran, some)
             times.append(seconds)
         least = min(times)
         search.add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -28,8 +28,8 @@ class WholeCalls(ABC):
         self._entry = weakref.ref(entry)
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
-        # Options -> the entry of the same calls with them.
-        self._entries: dict[Options, CompiledCalls] = {}
+        # Options, and another function -> the entry of the same calls with them.
+        self._entries: dict[Hashable, CompiledCalls] = {}
 
     @abstractmethod
     def __call__(self, *arrays: Array) -> object:
@@ -55,16 +55,23 @@ class WholeCalls(ABC):
             self._whole = entry.checked, run
         return self._whole[1](*arrays)
 
-    def entry_with(self, options: Options) -> CompiledCalls:
-        """Return the entry of the same calls with other options, inside of this one."""
+    def entry_with(
+        self,
+        options: Options,
+        fn: Callable[..., object] | None = None,
+    ) -> CompiledCalls:
+        """Return the entry of the same calls with other options, inside of this one; of another
+        function, if it is given.
+        """
         # What this entry does around a call is not done inside of it once more.
         options = replace(options, debug_nans=False, verify=False, auto=False)
-        entry = self._entries.get(options)
+        key = options, fn
+        entry = self._entries.get(key)
         if entry is None:
             outer = self.entry
             core = cast("SpecializedFunction[CompiledCalls]", outer.core)
-            entry = self._entries[options] = type(outer)(
-                core.with_options(options),
+            entry = self._entries[key] = type(outer)(
+                core.with_options(options, fn),
                 outer.layout,
                 outer.weak_statics,
                 outer.key,

@@ -1,0 +1,215 @@
+"""Axes along which the calls of a size can be cut: a mapped axis, the directions of a dense Jacobian, or
+the axis that `memory` cuts.
+
+    vmap="fit"          elements of the axis, which are proven to be computed each alone
+    f.jacobian          directions: columns forward, rows in reverse, each a pass of its own
+    memory="2GiB"       chunks of the axis that `memory` has chosen, narrower than those that fit
+
+Nothing here runs a call. A Jacobian is traced for its directions, and where `memory` is given, the
+whole is compiled as the first call has compiled it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+
+from ... import _axes
+from ..._jax.programs.jaxprs import equations
+from ..._jax.typed import Array
+from ..._jax.xla.memory import budget_of, counted_bytes, text
+from ..._signature.options import AUTO, Options
+from ..._sparsity import PassMode
+from ..._stages import Chunk
+from ..._stages.chunk import Cut
+from ..._stages.derive import JACOBIANS, Derived, decisions
+from ..compiled_calls import CompiledCalls
+from ..runners.worker_calls import (
+    Unsplit,
+    element_of,
+    mapped_axis,
+    refuse_effects,
+    refuse_joint_rules,
+)
+from .search import LONG_WIDTHS, WHOLE, WIDTHS, RunWay
+
+Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class CutAxis:
+    """Elements of a call of which some run at a time.
+
+    Args:
+        like: A way of this kind.
+        size: How many elements there are.
+        dims: Their axis in each array; None where an array does not have it.
+        widths: Elements at a time that may be tried.
+        same: A way that runs the program of the whole, traced with less work.
+        threads: Whether threads may share them.
+        joined: Whether elements may wait for each other.
+    """
+
+    like: RunWay
+    size: int
+    dims: Dims
+    widths: tuple[int, ...]
+    same: RunWay = WHOLE
+    threads: bool = False
+    joined: bool = False
+
+
+def is_jacobian(fn: object) -> bool:
+    """Return whether a function is a Jacobian that passes in several directions make."""
+    return isinstance(fn, Derived) and fn.what in JACOBIANS and not (fn.plain or fn.sparse)
+
+
+def cuts_mapped(entry: CompiledCalls) -> bool:
+    """Return whether calls are cut along their mapped axis alone."""
+    options = entry.options
+    return bool(options.vmap) and options.memory is None
+
+
+def axis_of(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
+    """Return what calls of these arrays are cut along.
+
+    Raises:
+        Unsplit: Nothing, or the program does something besides computing.
+    """
+    if cuts_mapped(entry):
+        return _mapped(entry, arrays)
+    cut = None if entry.options.memory is None else _cut_of(entry, arrays)
+    if is_jacobian(entry.core.fn()) and not entry.options.vmap:
+        if cut is not None and cut.passes is not None:
+            raise Unsplit("`memory` cuts an axis, and the directions of the Jacobian too")
+        return _directions(entry, arrays)
+    return _chunks(entry, arrays, cut)
+
+
+def _mapped(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
+    body = element_of(entry, arrays)
+    refuse_effects(body)
+    refuse_joint_rules(_axes.joint_rules(body))
+    _, size, dims = mapped_axis(entry, arrays)
+    return CutAxis(
+        WHOLE,
+        size,
+        dims,
+        () if entry.options.chunk else WIDTHS,
+        threads=True,
+        joined=any(eqn.primitive.name in ("cond", "while") for eqn in equations(body)),
+    )
+
+
+def _directions(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
+    with entry.numbers(), decisions() as made:
+        refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
+    _refuse_rules(entry, arrays)
+    last = made[-1]
+    if last.directions < 2:
+        raise Unsplit(f"no directions to cut: {last.mode}")
+    most = last.at_a_time or last.directions
+    # The mode is the first word: "forward over reverse" of a Hessian.
+    like = RunWay(kind="directions", axis=last.mode.split()[0])
+    return CutAxis(
+        like,
+        last.directions,
+        (None,) * len(arrays),
+        tuple(width for width in WIDTHS if width < most),
+        replace(like, width=last.at_a_time),
+    )
+
+
+def _refuse_rules(entry: CompiledCalls, arrays: Sequence[Array]) -> None:
+    """Check the function, whose rules for `jax.vmap` a trace of its Jacobian has applied.
+
+    Raises:
+        Unsplit: An operation sees all directions.
+    """
+    derived = entry.core.fn()
+    if isinstance(derived, Derived):
+        plain = entry.of(entry.core.of(derived.fn, replace(entry.core.options, memory=None)))
+        with entry.numbers():
+            refuse_joint_rules(_axes.joint_rules(jax.make_jaxpr(plain.run_inner_stages)(*arrays)))
+
+
+def _cut_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Cut:
+    """Return how `memory` cuts calls.
+
+    Raises:
+        Unsplit: It has no axis to cut.
+    """
+    plan = entry.plan_call(arrays).plan
+    chunk = plan.of(Chunk)
+    if chunk is None:
+        raise Unsplit(plan.stage("chunk").why)
+    with entry.numbers():
+        return chunk.cut(entry.body_inside(plan, Chunk))
+
+
+def _chunks(
+    entry: CompiledCalls,
+    arrays: Sequence[Array],
+    cut: Cut | None,
+) -> CutAxis:
+    options = entry.options
+    if cut is None:
+        raise Unsplit("nothing to cut")
+    mapped = {axis.name for axis in options.vmap}
+    if cut.passes is None and cut.axis not in mapped:
+        raise Unsplit("all of it fits into `memory` at once")
+    body = element_of(entry, arrays) if mapped else jax.make_jaxpr(entry.run_inner_stages)(*arrays)
+    refuse_effects(body)
+    refuse_joint_rules(_axes.joint_rules(body))
+    widths = WIDTHS if cut.axis in mapped else LONG_WIDTHS
+    like = RunWay(kind="memory", axis=cut.axis)
+    return CutAxis(
+        like,
+        cut.size or cut.width,  # `width` is the size where all of it fits
+        (None,) * len(arrays),
+        tuple(width for width in widths if width < cut.width),
+        WHOLE if cut.passes is None else replace(like, width=cut.width),
+    )
+
+
+def options_of(way: RunWay, options: Options) -> Options:
+    """Return the options of calls that run in a way."""
+    # Where there is no mesh.
+    options = replace(options, shard=None, mesh=None)
+    if way.kind == "memory" and way.width is not None:
+        return replace(options, memory=None, chunk=((way.axis, way.width),))
+    if way.kind == "directions":
+        return replace(options, memory=None)
+    if way.width is not None:
+        options = replace(options, chunk=((options.vmap[0].name, way.width),))
+    return replace(options, workers=AUTO) if way.threads else options
+
+
+def function_of(way: RunWay, fn: Callable[..., object]) -> Callable[..., object]:
+    """Return the function of calls that run in a way."""
+    if way.kind == "directions" and isinstance(fn, Derived):
+        mode: PassMode = "forward" if way.axis == "forward" else "reverse"
+        return replace(
+            fn,
+            mode=mode,
+            at_a_time=way.width,
+            tried=way.tried,
+        )
+    return fn
+
+
+def refused_memory(
+    entry: CompiledCalls,
+    of_way: CompiledCalls,
+    arrays: Sequence[Array],
+) -> str:
+    """Return why a way takes more memory than the option `memory` allows; "" if it does not. It is
+    compiled.
+    """
+    if entry.options.memory is None:
+        return ""
+    budget = budget_of(entry.core.where, entry.options.memory)
+    taken = counted_bytes(of_way.ahead(arrays))
+    return f"it takes {text(taken)}, and `memory` is {text(budget)}" if taken > budget else ""
