@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from . import _path, _steady
 from ._calibration import Calibration, calibration
+from ._doubling import stable
 from ._elimination import factored, stepped
 from ._given import count, in_float64, made_by, one_of, real
 from ._linear import MOVING, UNIT, klein
@@ -123,7 +124,8 @@ def policy(model: Model, theta: Vector, u: Vector, x: Vector, found: Array) -> S
     at = entries(model.local, theta, u, x)
     blocks = {name: elements(at, model.local.index[name]) for name in NAMES[1:]}
     moving = tuple(blocks[name] for name in MOVING)
-    G_x, H_x, kind = transition(*moving)
+    ahead = tuple(model.local.columns("u_next").tolist())
+    G_x, H_x, kind = transition(*moving, ahead)
     G_z, H_z = shocks(blocks, G_x, full(rho))
     bounded = largest(rho) < UNIT
     kind = jnp.where((kind == 0) & ~bounded, 2, kind)
@@ -171,12 +173,28 @@ def levels(model: Model) -> Callable[..., tuple[Array, ...]]:
     return search
 
 
-@jax.custom_jvp
-def transition(F_u: Matrix, F_x: Matrix, F_u_next: Matrix, F_x_next: Matrix) -> tuple[Array, ...]:
-    """G_x and H_x from derivatives, and the verdict: LAPACK's generalised Schur form on the host,
-    a draw after the other.
+@partial(jax.custom_jvp, nondiff_argnums=(4,))
+def transition(
+    F_u: Matrix, F_x: Matrix, F_u_next: Matrix, F_x_next: Matrix, ahead: tuple[int, ...]
+) -> tuple[Array, ...]:
+    """G_x and H_x from derivatives, and the verdict: by doubling where that proves that there is
+    exactly one stable solution, else by LAPACK's generalised Schur form on the host.
     """
-    n, nx = F_x.shape
+    given = (F_u, F_x, F_u_next, F_x_next)
+    G, H, sure = stable(*given, ahead, UNIT)
+
+    def judged(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        *_, doubt = state
+        return (*_judged(doubt, *given), jnp.zeros((), bool))
+
+    # a loop of no turn or one: of mapped draws the host is called for those in doubt alone
+    begun = (G, H, jnp.zeros((), jnp.int32), ~sure)
+    return lax.while_loop(lambda state: state[-1], judged, begun)[:3]
+
+
+def _judged(doubt: Array, *given: Matrix) -> tuple[Array, ...]:
+    """The same on the host, a draw after the other; of those that are in no doubt nothing."""
+    n, nx = given[1].shape
     like = (
         jax.ShapeDtypeStruct((n - nx, nx, 2), np.uint32),
         jax.ShapeDtypeStruct((nx, nx, 2), np.uint32),
@@ -184,13 +202,14 @@ def transition(F_u: Matrix, F_x: Matrix, F_u_next: Matrix, F_x_next: Matrix) -> 
     )
     # JAX calls the host in a thread of its own, where `jax.enable_x64` around the program is not
     # seen: float64 would be rounded to float32 on the way, and whole numbers of 32 bits are not
-    given = [lax.bitcast_convert_type(block, np.uint32) for block in (F_u, F_x, F_u_next, F_x_next)]
-    *found, kind = jax.pure_callback(_on_host, like, *given, vmap_method="broadcast_all")
-    G, H = (lax.bitcast_convert_type(bits, np.float64) for bits in found)
+    bits = [lax.bitcast_convert_type(block, np.uint32) for block in given]
+    *found, kind = jax.pure_callback(_on_host, like, doubt, *bits, vmap_method="broadcast_all")
+    G, H = (lax.bitcast_convert_type(each, np.float64) for each in found)
     return G, H, kind
 
 
-def _on_host(*given: Array) -> tuple[np.ndarray, ...]:
+def _on_host(doubt: Array, *given: Array) -> tuple[np.ndarray, ...]:
+    doubt = np.asarray(doubt)
     bits = (np.ascontiguousarray(block, np.uint32) for block in given)
     blocks = [block.view(np.float64)[..., 0] for block in bits]
     lead, (n, nx) = blocks[1].shape[:-2], blocks[1].shape[-2:]
@@ -198,7 +217,7 @@ def _on_host(*given: Array) -> tuple[np.ndarray, ...]:
     kind = np.full(lead, 3, np.int32)
     for draw in np.ndindex(*lead):
         own = [block[draw] for block in blocks]
-        if not all(np.all(np.isfinite(block)) for block in own):
+        if not doubt[draw] or not all(np.all(np.isfinite(block)) for block in own):
             continue
         found = klein(*own)
         kind[draw] = VERDICTS.index(found.verdict)
@@ -209,12 +228,12 @@ def _on_host(*given: Array) -> tuple[np.ndarray, ...]:
 
 @transition.defjvp
 def _transition_moves(
-    given: tuple[Matrix, ...], moved: tuple[Matrix, ...]
+    ahead: tuple[int, ...], given: tuple[Matrix, ...], moved: tuple[Matrix, ...]
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """F_u G + F_x + F_u' G H + F_x' H = 0 at parameters next to these too."""
     F_u, _, F_u_next, F_x_next = given
     by_u, by_x, by_u_next, by_x_next = moved
-    G, H, kind = transition(*given)
+    G, H, kind = transition(*given, ahead)
     side = by_u @ G + by_x + by_u_next @ G @ H + by_x_next @ H
     step = sylvester(*_operator(F_u, F_u_next, F_x_next, G), H, -side)
     nu = G.shape[0]

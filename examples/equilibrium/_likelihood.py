@@ -67,7 +67,7 @@ def prepared(
     errors: Float[Array, "y"] | float,
     start: float | None,
 ) -> Given:
-    """What the filter takes, from what callers give."""
+    """Return what the filter takes, from what callers give."""
     in_float64(where)
     made_by(where, "found", found, Solution, "solution(model, params)")
     given = jnp.asarray(real(where, "data", data), jnp.float64)

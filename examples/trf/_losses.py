@@ -100,8 +100,16 @@ def reweigh(
         The cost; residuals; factor for each row of the Jacobian. A row whose curvature is not
         positive keeps a weight of the square root of the machine precision, as SciPy's does.
     """
+    costs, f, weight = each_reweighed(rho, f, f_scale, counts)
+    return jnp.sum(costs), f, weight
+
+
+def each_reweighed(
+    rho: Rho, f: Points, f_scale: Float[Array, ""], counts: Points | None
+) -> tuple[Points, Points, Points]:
+    """The same with the cost of each point."""
     value, slope, bend = rho((f / f_scale) ** 2)
     if counts is not None:  # a callable loss need not be zero at zero
         value = jnp.where(counts, value, 0.0)
     weight = jnp.sqrt(jnp.maximum(slope + 2 * bend * (f / f_scale) ** 2, EPS))
-    return 0.5 * f_scale**2 * jnp.sum(value), f * slope / weight, weight
+    return 0.5 * f_scale**2 * value, f * slope / weight, weight

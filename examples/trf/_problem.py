@@ -4,6 +4,7 @@ the local model of the cost.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,9 +13,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from ._blocks import by_blocks, may_cut
 from ._curve import Residual
 from ._fail import fail
-from ._losses import reweigh, rho_of
+from ._losses import each_reweighed, reweigh, rho_of
 from ._qr import WIDE, product, triangularise
 
 Columns = Float[Array, "k points"]
@@ -32,6 +34,7 @@ class Setup:
     bounded: bool
     scale_by_jac: bool
     records: int | None  # length of the history, if one is kept
+    blocks: bool = True  # many points are evaluated block by block; in a batch they are not
 
 
 class Controls(eqx.Module):
@@ -168,10 +171,25 @@ def weighted(
     return cost, f, columns * weight
 
 
+def rows_at(setup: Setup, x: Float[Array, "k"], data: Data) -> list[Float[Array, "points"]]:
+    """Weighted columns, residuals, and what each point costs."""
+    f, columns = residuals_and_columns(setup, x, data)
+    rho = rho_of(setup.loss)
+    if rho is None:
+        return [*columns, f, 0.5 * f * f]
+    costs, f, weight = each_reweighed(rho, f, Controls.unpack(data.controls).f_scale, data.mask)
+    return [*(columns * weight), f, costs]
+
+
 def model_at(setup: Setup, x: Float[Array, "k"], data: Data) -> Model:
     """Evaluate residuals and Jacobian at x and reduce them to a few numbers a parameter, which
     carry no derivative.
     """
+    count = residual_type(setup, x, data).shape[0]
+    if setup.blocks and may_cut(x.size, count):
+        found = by_blocks(partial(rows_at, setup), x, data, count)
+        if found is not None:
+            return Model(*found)
     f, columns = lax.stop_gradient(residuals_and_columns(setup, x, data))
     cost, f, columns = weighted(setup, f, columns, data)
     return Model(cost, triangularise(columns, f))

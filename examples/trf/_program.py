@@ -4,7 +4,7 @@ Everything above this file is plain JAX, everything below runs on the host. A re
 vector, since every array that crosses costs microseconds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -73,7 +73,7 @@ def programs(setup: Setup) -> Programs:
 
     @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional", auto=True)
     def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
-        return fitted(setup, x0, eqx.combine(mapped, shared))
+        return fitted(replace(setup, blocks=False), x0, eqx.combine(mapped, shared))
 
     @optimize
     def evaluate(x: Float[Array, "k"], data: Data) -> Evaluated:

@@ -82,7 +82,9 @@ PROBES = [  # along the axis, of what no case tries there
 ]
 MANY = 12
 UNTRIED = "along other axes"
-BY_VERSION = {"unstack"}  # operations of their own since jax 0.12: the page is that of all versions
+# Operations of their own since jax 0.12, where the page is that of all versions; and numbers that
+# Python computes, which are no operation of the user's.
+BY_VERSION = {"unstack", "number_of_size"}
 
 
 @dataclass

@@ -26,6 +26,17 @@ def test_what_the_system_counted_between_two_samples_is_the_peak():
     assert track((10, None), (20, None)).peak == Peak(1.0, 20, False, ())
 
 
+def test_a_peak_has_the_line_that_reached_it():
+    """Not that of some pages more, which memory that is held on gets; many pages are a new one."""
+    course, grown = Track(), [100.0, 300.0, 300.5, 301.0, 301.5]
+    for at, held in enumerate(grown):
+        reading = HeldBytes(int(held * MIB), None)
+        course.add(float(at), reading, lambda at=at: (("f.py", at, "f"),))
+        if held == 301.0:
+            assert course.peak == Peak(1.0, 301 * MIB, False, (("f.py", 1, "f"),))
+    assert course.peak == Peak(4.0, int(301.5 * MIB), False, (("f.py", 4, "f"),))
+
+
 def test_a_long_course_gets_coarser_and_keeps_its_peaks():
     """Each point is the most in its time."""
     held = np.random.default_rng(0).integers(0, 1000, 5000).tolist()

@@ -1,5 +1,7 @@
 """`memory=`: chunks of a size that the compiled program stays under it."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
+import jitney
 from jitney import lazy_derivatives, optimize
 from jitney._jax.xla.memory import Fit, Misfit, fit, text
 from jitney.errors import AxisError, ContractError
@@ -128,6 +131,24 @@ def test_auto_is_what_is_free():
     x, c = rows(N), rows(32)
     np.testing.assert_allclose(f(x, c), jax.jit(variance)(x, c), rtol=1e-3)
     assert f.plan(x, c).plan.stage("chunk").budget > 2**20
+
+
+def test_arguments_on_the_device_count_for_auto_too():
+    """They are 240,000 bytes. The number in the error is enough, and its plan is that of arrays
+    from NumPy.
+    """
+    x, c = rows(N), rows(32)
+    held = jnp.asarray(x)
+    try:
+        jitney.configure(memory=200_000)  # what is free, for `auto`
+        with pytest.raises(AxisError, match="the arguments are there as a whole") as refused:
+            optimize(variance, memory="auto")(held, c)
+    finally:
+        jitney.configure(memory="auto")
+    least = int(re.search(r"memory=(\d+)", str(refused.value))[1])
+    f = optimize(variance, memory=least)
+    np.testing.assert_allclose([f(held, c), f(x, c)], jax.jit(variance)(x, c), rtol=1e-3)
+    assert f.stats.traces == 1
 
 
 @pytest.mark.rest

@@ -105,14 +105,16 @@ def profiled(name: str, folder: Path) -> int:
         seconds = time.perf_counter() - began
     data = {"compiled": seen.to_dict()["work"], **found.to_dict()}
     head = f"python -m examples.{name} {' '.join(JOBS[name])}: {seconds:.1f} s"
+    head += f", exit code {status}" * bool(status)
     text = table(head, data["compiled"], data["programs"])
     (folder / "table.json").write_text(json.dumps({"job": JOBS[name], **data}, indent=1))
     (folder / "table.txt").write_text(f"{text}\n\n{found}\n")
-    return status
+    # 1 is a verdict on the figures, as that of a network which has hardly been trained
+    return 0 if status == 1 else status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Profile the ports that are named, or all; the exit code is 1 if a job failed."""
+    """Profile the ports that are named, or all; the exit code is 1 if a job did not run."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.perf.ports", description=(__doc__ or "").partition("\n\n")[0]
     )

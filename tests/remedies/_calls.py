@@ -558,7 +558,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        f"{STATICS}:_parts",
+        f"{STATICS}:_array_parts",
         "take its name out of `static`",
         lambda: jax.jit(lambda s: optimize(static="s")(lambda x, s: x * s)(X, s))(
             array(2.0, np.float32)

@@ -10,7 +10,7 @@ MODE = np.array([smets_wouters.MOD.params[name] for name in smets_wouters.PRIORS
 
 
 def density(first, *, diffuse):
-    """Of the data, and of the parameters."""
+    """The density of the data, and that of the parameters."""
     each = smets_wouters.posterior(first, diffuse=diffuse)
     with jax.enable_x64(True):
         total = float(jax.jit(each.log_density)(MODE))

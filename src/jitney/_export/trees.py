@@ -24,6 +24,7 @@ import jax
 from .._errors import ContractError, ExportError, Where, repr_of
 from .._jax.trees import is_number
 from .._values.copies import snapshot
+from .._values.kinds import BY_NAME, DICT, LIST, ORDERED, TUPLE, Shape, exact_kind, paths
 from .._values.static_once import Static
 from .._view.taken_apart import may_be_taken_apart
 from .values import Data, Find, LeftOut, NoData, data_of, import_object, is_same, text_of, value_of
@@ -74,17 +75,12 @@ def tree_to_data(tree: Any, path: str) -> Tree:
         return {"is": "static", "value": _data(tree.value, path)}
     if tree is None:
         return {"is": "none"}
-    if kind in (tuple, list):
-        return {
-            "is": kind.__name__,
-            "items": [tree_to_data(part, f"{path}[{i}]") for i, part in enumerate(tree)],
-        }
-    if kind in (dict, OrderedDict):
-        items = [
-            [_data(name, path), tree_to_data(part, f"{path}[{name!r}]")]
-            for name, part in tree.items()
-        ]
-        return {"is": "dict" if kind is dict else "ordered", "items": items}
+    entry = exact_kind(tree)
+    if entry in _CONTAINERS:
+        items = [tree_to_data(part, f"{path}{at}") for at, part in paths(tree)]
+        if entry.shape is Shape.MAPPING:
+            items = [[_data(name, path), part] for name, part in zip(tree, items, strict=True)]
+        return {"is": _CONTAINERS[entry], "items": items}
     if isinstance(tree, tuple) and hasattr(kind, "_fields"):
         items = [
             [name, tree_to_data(part, f"{path}.{name}")]
@@ -111,6 +107,9 @@ def tree_to_data(tree: Any, path: str) -> Tree:
             "static": [],
         }
     raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
+
+
+_CONTAINERS = {TUPLE: "tuple", LIST: "list", DICT: "dict", ORDERED: "ordered"}
 
 
 def _name(kind: type) -> list[str]:
@@ -241,14 +240,13 @@ def build_tree(
     if kind == "none":
         return None
     if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(
-            build_tree(part, arrays, functions) for part in tree["items"]
-        )
+        parts = [build_tree(part, arrays, functions) for part in tree["items"]]
+        return BY_NAME[kind].build(BY_NAME[kind].base, parts)
     if kind in ("dict", "ordered"):
-        return (dict if kind == "dict" else OrderedDict)(
-            (name, build_tree(part, arrays, functions))
-            for name, (_, part) in zip(tree["names"], tree["items"], strict=True)
-        )
+        entry = DICT if kind == "dict" else ORDERED
+        parts = [build_tree(part, arrays, functions) for _, part in tree["items"]]
+        pairs = zip(tree["names"], parts, strict=True)
+        return entry.build(entry.base, [part for pair in pairs for part in pair])
     fields = {name: build_tree(part, arrays, functions) for name, part in tree["items"]}
     fields |= snapshot(tree["held"])
     cls = tree["cls"]

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import hashlib
 import importlib
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,6 +26,19 @@ import numpy as np
 from .._errors import repr_of
 from .._jax.trees import attribute
 from .._jax.typed import DType
+from .._values.kinds import (
+    BY_NAME,
+    DICT,
+    FROZENSET,
+    LIST,
+    PARTIAL,
+    SET,
+    SLICE,
+    TUPLE,
+    Shape,
+    ValueKind,
+    exact_kind,
+)
 
 Data = Any
 """JSON data, here always a list that begins with a kind."""
@@ -71,13 +84,9 @@ def data_of(value: Any) -> Data:
         return plain(value)
     if isinstance(value, enum.Enum):
         return ["name", *_member_name(kind, value), f"{kind.__qualname__}.{value.name}"]
-    if kind in (tuple, list):
-        return [kind.__name__, [data_of(part) for part in value]]
-    if kind is dict:
-        return ["dict", [[data_of(name), data_of(part)] for name, part in value.items()]]
-    if kind in (set, frozenset):
-        # Sorted, since the order of a set differs between processes.
-        return [kind.__name__, sorted((data_of(part) for part in value), key=repr)]
+    entry = exact_kind(value)
+    if entry in _BY_PARTS:
+        return _parts_data(value, entry)
     if _is_of_numpy(value):
         return [
             "array",
@@ -88,8 +97,6 @@ def data_of(value: Any) -> Data:
         ]
     if isinstance(value, np.dtype):
         return ["dtype", _dtype(value)]
-    if kind is functools.partial:
-        return ["partial", data_of(value.func), data_of(value.args), data_of(value.keywords)]
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return [
             "record",
@@ -106,6 +113,19 @@ def data_of(value: Any) -> Data:
     if isinstance(value, types.FunctionType) and "<" in value.__qualname__:
         return _function(value)
     return ["name", *_name_of(value)]
+
+
+_BY_PARTS = frozenset((LIST, TUPLE, DICT, SET, FROZENSET, SLICE, PARTIAL))
+
+
+def _parts_data(value: object, entry: ValueKind) -> Data:
+    parts = [data_of(part) for part in entry.parts(value)]
+    if entry is PARTIAL:
+        return [entry.name, *parts]
+    if entry is DICT:
+        return [entry.name, [[*pair] for pair in zip(parts[::2], parts[1::2], strict=True)]]
+    # Sorted, since the order of a set differs between processes.
+    return [entry.name, sorted(parts, key=repr) if entry.shape is Shape.SET else parts]
 
 
 def _function(function: types.FunctionType) -> Data:
@@ -198,10 +218,6 @@ _PLAIN: dict[type, Callable[[Any], Data]] = {
     complex: lambda value: ["complex", value.real.hex(), value.imag.hex()],
     str: lambda value: ["str", value],
     bytes: _bytes,
-    slice: lambda value: [
-        "slice",
-        [data_of(part) for part in (value.start, value.stop, value.step)],
-    ],
     type(...): lambda _: ["ellipsis"],
 }
 
@@ -241,8 +257,6 @@ def value_of(data: Data, find: Find = import_object) -> Any:
             module, name, fields = rest
             cls = find(module, name)
             return _record(cls, {field: value_of(part, find) for field, part in fields})
-        case "dict":
-            return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
             is_array, dtype, shape, held = rest
 
@@ -250,22 +264,16 @@ def value_of(data: Data, find: Find = import_object) -> Any:
             array = np.frombuffer(bytes.fromhex(held), jnp.dtype(dtype)).reshape(shape)
             return array.copy() if is_array else array[()]
         case "partial":
-            func, args, keywords = (value_of(part, find) for part in rest)
-            if not callable(func):
-                return f"partial of {func}"
-            return functools.partial(func, *args, **keywords)
-        case "tuple" | "list" | "set" | "frozenset":
-            return _CONTAINERS[kind](value_of(part, find) for part in rest[0])
+            parts = [value_of(part, find) for part in rest]
+            return PARTIAL.build(partial, parts) if callable(parts[0]) else f"partial of {parts[0]}"
+        case "dict":
+            parts = [value_of(part, find) for pair in rest[0] for part in pair]
+            return DICT.build(dict, parts)
+        case "tuple" | "list" | "set" | "frozenset" | "slice":
+            entry = BY_NAME[kind]
+            return entry.build(entry.base, [value_of(part, find) for part in rest[0]])
         case _:
             return _READ[kind](*rest)
-
-
-_CONTAINERS: dict[str, Callable[[Iterable[object]], object]] = {
-    "tuple": tuple,
-    "list": list,
-    "set": set,
-    "frozenset": frozenset,
-}
 
 
 def _int(text: str) -> int:
@@ -274,11 +282,6 @@ def _int(text: str) -> int:
 
 def _complex(real: str, imag: str) -> complex:
     return complex(float.fromhex(real), float.fromhex(imag))
-
-
-def _slice(parts: list[Data]) -> slice:
-    start, stop, step = map(value_of, parts)
-    return slice(start, stop, step)
 
 
 def _dtype_of(name: str) -> DType:
@@ -293,7 +296,6 @@ _READ: dict[str, Callable[..., object]] = {
     "complex": _complex,
     "str": str,
     "bytes": bytes.fromhex,
-    "slice": _slice,
     "ellipsis": lambda: ...,
     "dtype": _dtype_of,
 }

@@ -36,6 +36,8 @@ DeviceReader = Callable[[], Mapping[str, int] | None]
 INTERVAL, LONGEST = 0.01, 0.1
 # Points beyond which each two become one.
 _POINTS = 2000
+# Memory that is held on grows by some pages: a peak keeps its line until this part of it is added.
+_MORE = 1 / 256
 # Frames of a stack that are recorded.
 _DEEP = 40
 _STATUS = Path("/proc/self/status")
@@ -125,10 +127,10 @@ class Peak:
     """The most that was held, when, and where the watched thread was then.
 
     Args:
-        time: Seconds since 1970.
+        time: Seconds since 1970, when all but a 256th of it was held for the first time.
         bytes: Bytes held.
         exact: Whether the figure is of a counter that misses nothing, not of a sample.
-        frames: Stack of the watched thread, innermost first.
+        frames: Stack of the watched thread at that time, innermost first.
     """
 
     time: float
@@ -153,6 +155,8 @@ class Track:
         self.peak: Peak | None = None
         # Samples in a point, and in the last one.
         self.stride, self._filled = 1, 0
+        # Bytes at the time and the line of the peak.
+        self._reached = 0
 
     def add(
         self,
@@ -171,8 +175,11 @@ class Track:
         ):
             held, exact = max(held, reading.highest), True
 
-        if self.peak is None or held > self.peak.bytes:
-            self.peak = Peak(now, held, exact, frames())
+        peak = self.peak
+        if peak is None or held - self._reached > _MORE * held:
+            self.peak, self._reached = Peak(now, held, exact, frames()), held
+        elif held > peak.bytes:
+            self.peak = Peak(peak.time, held, exact, peak.frames)
         if self._filled:
             held = max(held, self.points.pop()[1])
         self.points.append((now, held))

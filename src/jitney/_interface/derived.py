@@ -22,6 +22,7 @@ from jax.extend import core
 
 from .._jax.settings import settings
 from .._jax.trees import Tracer, tree_flatten
+from .._values.kinds import DICT, LIST, exact_kind, kind_of
 
 KEPT = "_jitney_derived"
 """Name of the slot of a state that holds its cache."""
@@ -134,14 +135,11 @@ def _parts(value: object) -> Iterator[object]:
     elif isinstance(value, eqx.Module):
         yield kind
         yield from _parts(whole.__dict__)
-    elif isinstance(value, tuple) or kind is list:
-        yield kind, len(whole)
-        for part in whole:
+    elif isinstance(value, tuple) or exact_kind(value) in (LIST, DICT):
+        parts = kind_of(value).parts(value)
+        yield kind, len(parts)
+        for part in parts:
             yield from _parts(part)
-    elif kind is dict:
-        yield kind, len(whole)
-        yield from _parts(tuple(whole))
-        yield from _parts(tuple(whole.values()))
     else:
         raise _CouldChange
 

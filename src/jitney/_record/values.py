@@ -36,6 +36,18 @@ from .._jax.mesh import Mesh, mesh_fingerprint
 from .._jax.programs.large_constants import LARGE
 from .._jax.trees import attribute, extended, is_node, issubdtype, words_of_keys
 from .._jax.typed import Array, DType, NumPyArray, Primitive
+from .._values.kinds import (
+    DICT,
+    FROZENSET,
+    LIST,
+    PROXY,
+    SET,
+    SLICE,
+    TUPLE,
+    Shape,
+    exact_kind,
+    kind_of,
+)
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     LEFT_OUT,
@@ -76,6 +88,7 @@ _TEXT: tuple[Any, ...] = (
     type(typing.List[int]),  # noqa: UP006
     type(typing.Any),
 )
+_CONTAINERS = (LIST, TUPLE, DICT, SET, FROZENSET, PROXY, SLICE)
 _SEEN_THROUGH = (equinox.Module, tuple)
 # attributes that JAX itself puts on a jitted function, in 0.10.0 to 0.12.0.1
 _OF_JITTED = ("__wrapped__", "_jit_info", "_fun")
@@ -289,7 +302,7 @@ class ContentHasher:
             is_weak = bool(getattr(value, "weak_type", False))
             parts = (value.shape, str(value.dtype), is_weak, repr(value.sharding))
             self.say("abstract", repr(parts))
-        elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
+        elif kind is range or exact_kind(value) in _CONTAINERS:
             self._container(value, kind)
         elif not self._callable(value, kind):
             self._instance(value, kind)
@@ -302,23 +315,25 @@ class ContentHasher:
 
     def _container(self, value: Any, kind: type) -> None:
         self.say(kind.__name__)
-        if kind in (slice, range):
-            self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
-        elif kind in (dict, types.MappingProxyType):
+        entry = kind_of(value)
+        if entry is SLICE or kind is range:
+            self._many([(name, getattr(value, name)) for name in SLICE.names])
+        elif entry.shape is Shape.SET:
+            members = entry.parts(value)
+            if any(isinstance(part, (str, bytes)) for part in members):
+                # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
+                raise self.fail("is a set of texts, whose order is another in each process")
+            # in iteration order, which a loop in the traced code sees
+            self.say(*map(self._alone, members))
+            self._has_sets = True
+        elif entry.shape is Shape.SEQUENCE:
+            self._many([("", part) for part in entry.parts(value)])
+        else:
             parts: list[tuple[str, object]] = []
             for key, part in value.items():
                 parts.append(("", key))
                 parts.append((key if isinstance(key, str) else "", part))
             self._many(parts)
-        elif kind in (set, frozenset):
-            if any(isinstance(part, (str, bytes)) for part in value):
-                # Python randomises the hashes of texts in each process (PYTHONHASHSEED).
-                raise self.fail("is a set of texts, whose order is another in each process")
-            # in iteration order, which a loop in the traced code sees
-            self.say(*map(self._alone, value))
-            self._has_sets = True
-        else:
-            self._many([("", part) for part in value])
 
     def _alone(self, part: object) -> str:
         """Return the digest of one member of a set on its own: members cannot be numbered by a

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._errors import ContractError, Where, shortlist
 from .._jax.trees import is_node
+from .._values.kinds import LIST, RECORD, TUPLE, kind_of
 
 
 def fields_with_arrays(value: object) -> list[str]:
@@ -29,6 +30,9 @@ def fields_with_arrays(value: object) -> list[str]:
         return []
     fields = dataclasses.fields(value)
     return [field.name for field in fields if holds_array(getattr(value, field.name, None))]
+
+
+_SEARCHED = (LIST, TUPLE, RECORD)
 
 
 def holds_array(value: object) -> bool:
@@ -45,10 +49,8 @@ def holds_array(value: object) -> bool:
             return True
         if isinstance(part, Mapping):
             waiting += part.values()
-        elif isinstance(part, (list, tuple)):
-            waiting += part
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            waiting += [getattr(part, item.name, None) for item in dataclasses.fields(part)]
+        elif kind_of(part) in _SEARCHED:
+            waiting += kind_of(part).parts(part)
     return False
 
 

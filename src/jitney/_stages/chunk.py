@@ -563,15 +563,18 @@ class Chunk(Stage):
             raise failed
 
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
-        or_less = ' write remat="auto" with `memory`, which recomputes instead,'
         raise AxisError(
             self.where,
             f"no chunk along {names} brings the program to {text(budget)}: "
             f"the least is {text(least)}, all at once takes {text(whole)}.",
             "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments"
             " are there as a whole.",
-            f"give it memory={least},{or_less if self.recomputes else ''} or read the data piece by"
-            " piece with `jitney.stream`.",
+            (
+                f'give it memory={least}, or write remat="auto" with `memory`, which recomputes.'
+                if self.recomputes
+                else f"give it memory={least}, or read the data piece by piece with"
+                " `jitney.stream`."
+            ),
             code="J230",
         )
 

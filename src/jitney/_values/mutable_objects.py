@@ -33,7 +33,9 @@ from .kinds import (
     C_DATA,
     CONTAINERS,
     FROZENSET,
+    KINDS,
     METHOD,
+    NUMBERS,
     PARTIAL,
     PROXY,
     REFERENCE,
@@ -81,8 +83,12 @@ _WRITES = frozenset(
 """
 _VIEWS = (KeysView, ValuesView, ItemsView)
 # Kinds that are compared part by part, and kinds that cannot change if their parts cannot.
-_COMPARED = frozenset((Shape.SEQUENCE, Shape.MAPPING, Shape.SET))
-_BOUND_PARTS = frozenset((PARTIAL, METHOD, PROXY, SLICE))
+_COMPARED = frozenset(
+    kind
+    for kind in KINDS
+    if kind.shape in (Shape.SEQUENCE, Shape.MAPPING, Shape.SET)
+    or kind in (PARTIAL, METHOD, PROXY, SLICE)
+)
 _AS_THEIR_PARTS = frozenset((TUPLE, FROZENSET, PARTIAL, METHOD, SLICE, WRAPPER, REFERENCE))
 # Marker among the enclosing `id`s: the values below it belong to an object of a library.
 _OF_A_LIBRARY = 0
@@ -302,21 +308,22 @@ def state(value: object, seen: tuple[int, ...] = ()) -> Hashable:
         return static_key(value)
     if kind in ProxyTypes:
         return _identity_key(value), state(referent(value), seen)
-    if isinstance(value, jax.Array) or kind is types.ModuleType:
+    entry = kind_of(value)
+    if kind is types.ModuleType or (entry is NUMBERS and isinstance(value, jax.Array)):
         return _identity_key(value)
 
     # A value that contains itself is represented by the depth at which it began.
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
-    entry = kind_of(value)
     if entry is BUFFER or entry is BYTEARRAY:
         return kind, bytes(cast("ReadableBuffer", value))
-    if entry.shape in _COMPARED or entry in _BOUND_PARTS:
+    if entry in _COMPARED:
         parts = [state(part, inside) for part in entry.parts(value)]
         contents = frozenset(parts) if entry.shape is Shape.SET else tuple(parts)
-        options = tuple(state(option, inside) for option in entry.options(value))
-        own = _attributes(value, inside) if entry.has_attributes else ()
+        options = tuple([state(option, inside) for option in entry.options(value)])
+        has_own = entry.has_attributes and kind not in _BARE
+        own = _attributes(value, inside) if has_own else ()
         return kind, options, contents, own
     if isinstance(value, _VIEWS):
         return kind, state([*value], inside)

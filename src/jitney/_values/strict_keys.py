@@ -16,6 +16,7 @@ import dataclasses
 import types
 from collections.abc import Hashable, Iterable
 from math import copysign
+from typing import cast
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from .._jax.aux_data import Structure, aux_data
 from .._jax.trees import Tracer, issubdtype
 from .._jax.typed import Array
 from .construction import construction
-from .kinds import PROXY, SLICE, Shape, kind_of
+from .kinds import KINDS, PROXY, SLICE, Shape, kind_of
 from .static_values import is_keyed_by_fields, static_key
 
 _ONLY_TEXT = frozenset((str,))
@@ -99,8 +100,8 @@ def _value_key(value: object, inside: tuple[int, ...]) -> Hashable:
         return kind, copysign(1.0, value.real), copysign(1.0, value.imag)
     if kind is Structure:
         return kind, *strict_key([value])
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        return kind, *_of_array(value)
+    if kind_of(value).shape is Shape.ARRAY:
+        return kind, *_of_array(cast("Array", value))
     return kind, *_of_parts(value, (*inside, id(value)))
 
 
@@ -123,7 +124,7 @@ def _of_parts(
     inside: tuple[int, ...],
 ) -> tuple[Hashable, ...]:
     entry = kind_of(value)
-    if entry.shape in _BY_PARTS or entry is SLICE or entry is PROXY:
+    if entry in _BY_PARTS:
         parts = entry.parts(value)
         keys = [_value_key(part, inside) for part in parts]
         if entry.shape is Shape.SET:
@@ -138,4 +139,8 @@ def _of_parts(
     return () if construction(value) is None else (static_key(value),)
 
 
-_BY_PARTS = (Shape.SEQUENCE, Shape.MAPPING, Shape.SET)
+_BY_PARTS = frozenset(
+    kind
+    for kind in KINDS
+    if kind.shape in (Shape.SEQUENCE, Shape.MAPPING, Shape.SET) or kind in (SLICE, PROXY)
+)

@@ -8,13 +8,12 @@ caller is invisible to the others.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import gc
 import types
 from collections.abc import Iterator, Sequence
 
 from .._values.attributes import attributes_of
+from .._values.kinds import RECORD, kind_of
 from .._values.mutable_objects import is_plain
 from .nodes import nodes
 
@@ -78,13 +77,7 @@ def _reachable_objects(values: Sequence[object]) -> dict[int, object]:
 
 
 def _parts(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        yield from dict.values(value)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from value
-    elif isinstance(value, types.MethodType):
-        yield value.__self__
-    elif isinstance(value, functools.partial):
-        yield from (value.args, value.keywords)
-    if is_plain(type(value)) or dataclasses.is_dataclass(type(value)):
+    kind = kind_of(value)
+    yield from kind.parts(value)
+    if is_plain(type(value)) or kind is RECORD:
         yield from attributes_of(value).values()

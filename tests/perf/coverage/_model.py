@@ -59,6 +59,10 @@ PAIRS = (
     "every position looks at every other one: no chunk sees them, and what would be carried grows"
     " with the axis"
 )
+SQUARE = (
+    "it solves a system of as many equations as the axis has elements, whose matrix is larger than"
+    " all that a chunk saves"
+)
 HALO = (
     "each step in time begins with the neighbours of the one before, so the loss is no sum of terms"
     " of one point each"

@@ -17,7 +17,7 @@ import optimistix as optx
 from jaxtyping import Array, Float
 
 from ._arrays import KEY, normal, uniform
-from ._model import Model
+from ._model import PAIRS, SQUARE, Model, never
 
 Vector = Float[Array, "points"]
 Params = dict[str, Array]
@@ -263,6 +263,19 @@ def halves(p: Params, t: Vector, y: Vector) -> Float[Array, ""]:
     return jnp.sum(p["k"][0] * t[:half]) - jnp.sum(y[half:] ** 2)
 
 
+_CHUNK = ("chunk",)
+_NEVER = {
+    **{
+        f"lineax, {solver}": never("points", _CHUNK, SQUARE)
+        for solver in ("LU", "Cholesky", "CG", "GMRES", "BiCGStab")
+    },
+    "optimistix, root": never("points", _CHUNK, SQUARE),
+    "optimistix, fixed point": {("points", "chunk", "gradient"): SQUARE},
+    "Equinox, attention": never("points", _CHUNK, PAIRS),
+}
+"""What mathematics does not allow."""
+
+
 def _model(name: str, loss: Loss) -> Model:
     def data(n: Any) -> dict[str, Any]:
         size = n["points"]
@@ -276,6 +289,7 @@ def _model(name: str, loss: Loss) -> Model:
         data,
         {"points": 11},
         "p",
+        _NEVER.get(name, {}),
         tolerance=2e-3,
         group="libraries",
         ways=("pad", "chunk"),

@@ -33,6 +33,7 @@ import numpy as np
 
 from ..._jax.trees import attribute
 from ..._owners import owner
+from ..._values.kinds import CONTAINERS, Shape, kind_of
 
 _MODULES = (
     "jax",
@@ -159,10 +160,9 @@ _SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.gen
 
 
 def _parts(value: object, names: frozenset[str] | None) -> Iterator[object]:
-    if isinstance(value, (tuple, list, set, frozenset)):
-        yield from value
-    elif isinstance(value, (dict, types.MappingProxyType)):
-        yield from (*value.keys(), *value.values())
+    kind = kind_of(value)
+    if kind.shape is not Shape.ARRAY and isinstance(value, CONTAINERS):
+        yield from kind.parts(value)
     if isinstance(value, types.ModuleType) and value is not operator and not _is_users(value):
         return
     space = attribute(value, "__dict__", None) or {}

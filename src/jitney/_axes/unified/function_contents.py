@@ -9,8 +9,7 @@ made of a size (its text, a comparison) would answer for another size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import cast
 
 import jax
@@ -19,6 +18,7 @@ import numpy as np
 from ..._jax.programs.program_parts import content_of
 from ..._jax.trees import Tracer, attribute
 from ..._values.attributes import attributes_of
+from ..._values.kinds import METHOD, PARTIAL, kind_of
 from ..dims import is_symbolic
 
 # What holds more objects than this is not compared.
@@ -65,10 +65,8 @@ def _parts(value: object) -> Iterator[object]:
         for key, part in cast("Mapping[object, object]", value).items():
             yield repr(key)
             yield part
-    elif isinstance(value, partial):
-        yield from (value.func, value.args, value.keywords)
-    elif isinstance(value, MethodType):
-        yield from (value.__func__, value.__self__)
+    elif kind_of(value) in (PARTIAL, METHOD):
+        yield from kind_of(value).parts(value)
     elif isinstance(value, FunctionType):
         yield from (value.__defaults__, value.__kwdefaults__)
         yield from map(_held, value.__closure__ or ())

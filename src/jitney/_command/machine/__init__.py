@@ -1,1 +1,1 @@
-"""What the machine is and does: `python -m jitney doctor`, one check a line, and `monitor`."""
+"""The machine, its state and its speed: `python -m jitney doctor`, one check a line, and `monitor`."""

@@ -1,4 +1,4 @@
-"""What the calls of a size can be cut along: a mapped axis, the directions of a dense Jacobian, or
+"""Axes along which the calls of a size can be cut: a mapped axis, the directions of a dense Jacobian, or
 the axis that `memory` cuts.
 
     vmap="fit"          elements of the axis, which are proven to be computed each alone

@@ -33,7 +33,7 @@ _HOPE = 0.5
 
 
 Kind = Literal["mapped", "directions", "memory"]
-"""What runs at a time: elements of a mapped axis, directions of a Jacobian, or elements of the axis
+"""A part that runs at a time: elements of a mapped axis, directions of a Jacobian, or elements of the axis
 that `memory` cuts.
 """
 

@@ -232,7 +232,7 @@ def known_rungs_of(
 
 
 def _in_vain(parts: Sequence[tuple[int, int]]) -> int:
-    """How many rows are computed that the group does not have."""
+    """Return the number of rows that are computed in vain."""
     return sum(rung - count for count, rung in parts)
 
 

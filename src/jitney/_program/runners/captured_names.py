@@ -13,6 +13,7 @@ import numpy as np
 from ..._jax.programs.large_constants import has_content
 from ..._stages.derive import Derived
 from ..._values.attributes import attributes_of
+from ..._values.kinds import paths
 
 # objects that are looked at before the search ends
 _MOST: Final = 2000
@@ -70,10 +71,8 @@ def _parts(
     """Yield the parts of a container or object, and what a function of the user's names."""
     if isinstance(value, (types.ModuleType, type, np.ndarray)):
         return
-    if isinstance(value, dict):
-        yield from ((f"{path}[{key!r}]", part) for key, part in [*value.items()][:_MOST])
-    elif isinstance(value, (list, tuple)):
-        yield from ((f"{path}[{i}]", part) for i, part in enumerate(value[:_MOST]))
+    if items := paths(value):
+        yield from ((f"{path}{at}", part) for at, part in items[:_MOST])
     elif isinstance(value, (types.FunctionType, types.MethodType)):
         yield from _roots(value)
     else:
