@@ -39,7 +39,7 @@ def may_cut(k: int, m: int) -> bool:
 def by_blocks(
     rows: Callable[..., list[Float[Array, "points"]]], x: Float[Array, "k"], data: Any, m: int
 ) -> Sums | None:
-    """Cost and triangle, or `None` where the function is not proven to be pointwise.
+    """Find cost and triangle, or `None` where the function is not proven to be pointwise.
 
     Args:
         rows: Of (x, data): the Jacobian's columns, the residuals, and what each point costs.

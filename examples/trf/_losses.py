@@ -107,7 +107,7 @@ def reweigh(
 def each_reweighed(
     rho: Rho, f: Points, f_scale: Float[Array, ""], counts: Points | None
 ) -> tuple[Points, Points, Points]:
-    """The same with the cost of each point."""
+    """Reweigh likewise, and give the cost of each point."""
     value, slope, bend = rho((f / f_scale) ** 2)
     if counts is not None:  # a callable loss need not be zero at zero
         value = jnp.where(counts, value, 0.0)

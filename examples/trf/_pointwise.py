@@ -1,4 +1,4 @@
-"""Is a traced function pointwise, and what does it give for some of its points?
+"""Prove that a traced function is pointwise, and evaluate it for some of its points.
 
 A function of arrays along m points is pointwise if each point of its results depends on that point
 of its arguments alone. This is read off its jaxpr, traced at the full size: whatever has one axis
@@ -95,7 +95,7 @@ REDUCED = frozenset(
 
 
 def axis_of(shape: Sequence[int], m: int) -> int | None:
-    """The axis along the points, if there is one."""
+    """Find the axis along the points, if there is one."""
     return shape.index(m) if m in shape else None
 
 
@@ -127,7 +127,7 @@ def _is_pointwise(jaxpr: Jaxpr, m: int) -> bool:
 
 
 def _inner(equation: Any) -> ClosedJaxpr | None:
-    """The program that is called, of what `jax.jit` marks."""
+    """Give the program that is called, of what `jax.jit` marks."""
     name, params = equation.primitive.name, equation.params
     return params["jaxpr"] if name in ("jit", "pjit") else None
 
@@ -135,7 +135,7 @@ def _inner(equation: Any) -> ClosedJaxpr | None:
 def _axis_after(
     name: str, params: Any, shapes: Sequence[tuple[int, ...]], given: tuple[int, ...], m: int
 ) -> int | None:
-    """Axis of the points behind an operation that treats them apart; -1 if it may not."""
+    """Find the points behind an operation that treats them apart; -1 if it may not."""
     axes = [axis_of(shape, m) for shape in shapes]
     if not axes:
         return -1  # positions, random numbers
@@ -180,7 +180,7 @@ def _fits(shape: tuple[int, ...], given: tuple[int, ...]) -> bool:
 def _axis_of_product(
     numbers: Any, shapes: Sequence[tuple[int, ...]], axes: Sequence[int | None]
 ) -> int | None:
-    """Behind a product of an array along the points with one that is not."""
+    """Find the points behind a product of an array along them with one that is not."""
     (contracted, batch) = numbers
     if any(map(len, batch)) or all(axis is not None for axis in axes):
         return -1
@@ -195,7 +195,7 @@ def _axis_of_product(
 def at_points(
     traced: ClosedJaxpr, args: Sequence[Array], m: int, start: Any, size: int
 ) -> list[Array]:
-    """Results of a pointwise function for `size` points from `start` on, without derivatives.
+    """Evaluate a pointwise function for `size` points from `start` on, without derivatives.
 
     Args:
         traced: The function.
@@ -241,7 +241,7 @@ def _evaluated(
 
 
 def _resized(params: Any, m: int, size: int) -> dict[str, Any]:
-    """Parameters that are shapes, for fewer points."""
+    """Change parameters that are shapes to fewer points."""
     shapes = ("shape", "new_sizes", "limit_indices", "slice_sizes")
     return {
         name: tuple(size if of == m else of for of in value) if name in shapes else value

@@ -175,7 +175,7 @@ class Rows:
 @pytest.mark.rest
 def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     """Against one plain call on all of the data."""
-    found = CompiledSteps.pieces.fget
+    found = CompiledSteps.pieces.func
     monkeypatch.setattr(CompiledSteps, "pieces", property(lambda steps: found(steps)[:-1]))
     with pytest.raises(VerificationError, match="Under stream over 'n'"):
         jitney.stream(total, Rows(), chunk={"n": 7}, progress=False)
