@@ -100,7 +100,11 @@ def axis_of(shape: Sequence[int], m: int) -> int | None:
 
 
 def is_pointwise(traced: ClosedJaxpr, m: int) -> bool:
-    """Tell whether it is proven that each point is treated alone."""
+    """Tell whether it is proven that each point is treated alone, and that nothing but its result
+    tells how often it ran.
+    """
+    if traced.effects:  # prints, callbacks
+        return False
     variables = (*traced.jaxpr.invars, *traced.jaxpr.constvars)
     return all(_single(of.aval.shape, m) for of in variables) and _is_pointwise(traced.jaxpr, m)
 
@@ -127,9 +131,10 @@ def _is_pointwise(jaxpr: Jaxpr, m: int) -> bool:
 
 
 def _inner(equation: Any) -> ClosedJaxpr | None:
-    """Give the program that is called, of what `jax.jit` marks."""
-    name, params = equation.primitive.name, equation.params
-    return params["jaxpr"] if name in ("jit", "pjit") else None
+    """Give the program that is called, of what `jax.jit` marks or has its own derivative."""
+    held = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}
+    name = equation.primitive.name
+    return equation.params[held[name]] if name in held else None
 
 
 def _axis_after(
@@ -232,7 +237,7 @@ def _evaluated(
         if inner is not None and along:
             results = _evaluated(inner.jaxpr, inner.consts, values, m, size)
         else:
-            params = _resized(equation.params, m, size) if along else equation.params
+            params = _resized(equation, m, size) if along else equation.params
             primitive = equation.primitive
             results = primitive.bind(*values, **primitive.get_bind_params(params))
             results = results if primitive.multiple_results else [results]
@@ -240,10 +245,11 @@ def _evaluated(
     return [value(of) for of in jaxpr.outvars]
 
 
-def _resized(params: Any, m: int, size: int) -> dict[str, Any]:
+def _resized(equation: Any, m: int, size: int) -> dict[str, Any]:
     """Change parameters that are shapes to fewer points."""
-    shapes = ("shape", "new_sizes", "limit_indices", "slice_sizes")
+    axis = cast(int, axis_of(equation.outvars[0].aval.shape, m))
+    names = ("shape", "new_sizes", "limit_indices", "slice_sizes")
     return {
-        name: tuple(size if of == m else of for of in value) if name in shapes else value
-        for name, value in params.items()
+        name: (*value[:axis], size, *value[axis + 1 :]) if name in names and value else value
+        for name, value in equation.params.items()
     }

@@ -57,7 +57,8 @@ def test_result_has_scipys_attributes():
         np.testing.assert_allclose(getattr(mine, name), theirs[name], rtol=1e-5, atol=1e-6)
         assert np.shape(getattr(mine, name)) == np.shape(theirs[name])
     np.testing.assert_allclose(mine.grad, mine.jac.T @ mine.fun, atol=1e-12)
-    assert mine.optimality == np.abs(mine.grad).max()
+    # the program fuses the product that `grad` repeats: the last bit may differ
+    np.testing.assert_allclose(mine.optimality, np.abs(mine.grad).max(), rtol=1e-14)
 
 
 def test_numbers_are_float64_whatever_the_flag():

@@ -42,7 +42,10 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return t, 2.5 * np.exp(-1.3 * t) + 0.5 + 0.05 * np.random.default_rng(0).normal(size=M)
 
 
-@pytest.mark.parametrize(("loss", "masked"), [("linear", False), ("cauchy", True)])
+@pytest.mark.parametrize(
+    ("loss", "masked"),
+    [("linear", False), pytest.param("cauchy", True, marks=pytest.mark.rest)],
+)
 def test_triangle_is_that_of_lapack(
     data: tuple[np.ndarray, np.ndarray], loss: str, masked: bool
 ) -> None:
@@ -88,6 +91,7 @@ def test_ill_conditioned_columns_are_as_good_as_lapacks(
     )
 
 
+@pytest.mark.rest
 def test_fit_is_that_of_the_whole(
     data: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +104,7 @@ def test_fit_is_that_of_the_whole(
     np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-8)
 
 
+@pytest.mark.rest
 def test_residuals_that_hold_their_data_are_cut(data: tuple[np.ndarray, np.ndarray]) -> None:
     t, y = data
     found = least_squares(lambda x: x[0] * jnp.exp(-x[1] * t) + x[2] - y, [1.0, 1.0, 0.1])
@@ -119,6 +124,10 @@ POINTWISE: dict[str, Callable[..., Any]] = {
     "column": lambda t: jnp.transpose(t[:, None] * jnp.asarray([1.0, 2.0]))[1],
     "reshaped": lambda t: (t.reshape(1, -1) * 2).reshape(-1),
     "unstacked": lambda t: list(jnp.stack([t, 2 * t]))[1],
+    "own derivative": lambda t: jax.nn.relu(t - 1.0) + jnp.sinc(t),
+    "part of a longer axis": lambda t: jnp.sum(
+        (t[:, None] * jnp.arange(M + 40.0))[:, M - 9 : M], axis=1
+    ),
     "constant": lambda t: jnp.full_like(t, 3.0),
 }
 NOT_POINTWISE: dict[str, Callable[..., Any]] = {
@@ -134,10 +143,15 @@ NOT_POINTWISE: dict[str, Callable[..., Any]] = {
     "halves": lambda t: jnp.pad(t[: M // 2], (0, M - M // 2)),
     "random": lambda t: t + jax.random.normal(jax.random.key(0), (M,)),
     "scanned": lambda t: jax.lax.scan(lambda c, v: (c + v, c * v), 0.0, t)[1],
+    "own derivative of a sum": lambda t: t - jax.nn.logsumexp(t),
+    "branches": lambda t: jax.lax.cond(t[0] > 0, jnp.sort, jnp.sin, t),
+    "told": lambda t: (jax.debug.callback(lambda v: None, t), t)[1],
+    "told of a parameter": lambda t: (jax.debug.callback(lambda v: None, 1.0), t)[1],
     "called back": lambda t: jax.pure_callback(np.sort, jax.ShapeDtypeStruct(t.shape, t.dtype), t),
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", POINTWISE)
 def test_points_apart_are_those_of_the_whole(name: str) -> None:
     t = jnp.linspace(0.1, 4.0, M)
@@ -152,6 +166,7 @@ def test_what_mixes_points_is_not_cut(name: str) -> None:
     assert not is_pointwise(jax.make_jaxpr(NOT_POINTWISE[name])(jnp.linspace(0.1, 4.0, M)), M)
 
 
+@pytest.mark.rest
 def test_curve_that_mixes_points_is_fitted_as_a_whole(data: tuple[np.ndarray, np.ndarray]) -> None:
     """A cumulative sum: in blocks it would begin anew in each."""
     t, _ = data

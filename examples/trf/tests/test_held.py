@@ -39,9 +39,9 @@ class Scaled(eqx.Module):
 def test_modules_of_one_structure_share_a_program():
     """The arrays of a module are data: other numbers are fitted without another trace."""
     traces = []
-    one = least_squares(Misfit(Y, traces.append), P0, args=(T,))
+    one = least_squares(Misfit(Y, traces.append), P0, x_scale="jac", args=(T,))
     seen = len(traces)
-    two = least_squares(Misfit(2 * Y, traces.append), P0, args=(T,))
+    two = least_squares(Misfit(2 * Y, traces.append), P0, x_scale="jac", args=(T,))
     assert len(traces) == seen
     np.testing.assert_allclose(
         [one.x, two.x], [curve_fit(decay, T, y, P0).x for y in (Y, 2 * Y)], rtol=1e-9
@@ -52,7 +52,7 @@ def test_modules_of_one_structure_share_a_program():
 def test_methods_of_modules():
     """A bound method is a function like any other, for the residuals and for their Jacobian."""
     misfit = Misfit(Y)
-    fit = least_squares(misfit.__call__, P0, misfit.slope, args=(T,))
+    fit = least_squares(misfit.__call__, P0, misfit.slope, x_scale="jac", args=(T,))
     np.testing.assert_allclose(fit.x, curve_fit(decay, T, Y, P0).x, rtol=1e-9)
 
 
