@@ -37,22 +37,23 @@ def attach_derivative(setup: Setup, x: Vector, cost: Array, data: Data) -> tuple
     functions close over.
     """
 
-    def gradient(x: Vector) -> tuple[Vector, tuple[Vector, Array]]:
+    def gradient(x: Vector) -> Vector:
         f, columns = residuals_and_columns(setup, x, data)
-        cost, f, columns = weighted(setup, f, columns, data)
-        g = columns @ f
-        return g, (g, cost)
+        _, f, columns = weighted(setup, f, columns, data)
+        return columns @ f
+
+    def cost_at(x: Vector) -> Array:
+        return weighted(setup, *residuals_and_columns(setup, x, data), data)[0]
 
     free = jnp.ones_like(x, bool)
     if setup.bounded:
         free = active(x, Bounds(data.lower, data.upper), Controls.unpack(data.controls).xtol) == 0
-    # by one trace: functions are the user's, and may be long
-    hessian, (g, source) = jax.jacfwd(gradient, has_aux=True)(x)
-    hessian = lax.stop_gradient(hessian)
+    hessian = lax.stop_gradient(jax.jacfwd(gradient)(x))
     hessian = jnp.where(free[:, None] & free, hessian, jnp.eye(x.size))
-    newton = -jnp.linalg.solve(hessian, jnp.where(free, g, 0.0))
+    newton = -jnp.linalg.solve(hessian, jnp.where(free, gradient(x), 0.0))
     x = _tangent_of(x, newton)
-    return x, _tangent_of(cost, source)
+    # anew, at the x that carries its derivative: derivatives of the second order need that
+    return x, _tangent_of(cost, cost_at(x))
 
 
 def without_derivative(tree: Any) -> Any:
