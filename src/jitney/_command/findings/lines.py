@@ -234,7 +234,8 @@ class LineRecorder:
         if monitoring is None:
             self.unseen = (
                 "what lines do with arrays, which needs Python 3.12: reads in loops, transfers,"
-                " donation, moves between devices"
+                " donation, moves between devices, compiles that few calls repay, loops that are"
+                " a jax.vmap"
             )
             return
         self._tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
