@@ -73,6 +73,43 @@ def test_one_program_takes_all_sizes_of_a_range(tmp_path):
             loaded(decay(), *data(points))
 
 
+def halves(x):
+    return (x[::2].sum(), x[: len(x) // 2]) if len(x) > 2 else x.sum()
+
+
+def test_each_size_of_a_range_is_traced_where_python_looks_at_it(tmp_path):
+    """Python may branch at any size, so a range is exported if every size is the same program."""
+
+    @jitney.optimize
+    def f(x: Float[Array, "n"]):
+        return halves(x)
+
+    loaded = saved(tmp_path, f, sizes={"n": range(4, 12)})
+    for n in range(4, 12):
+        x = jnp.arange(1.0, n + 1.0)
+        for got, want in zip(loaded(x), jax.jit(halves)(x), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sizes", "why"),
+    [
+        (lambda x: x * 2 if len(x) == 7 else x, range(4, 12), "other operations at size 7"),
+        (halves, range(4, 261), "at most 256 of them, and there are 257"),
+        (lambda x: x * np.hanning(len(x)), range(4, 12), "computes numbers of the size"),
+    ],
+)
+def test_a_range_is_refused_where_python_may_do_otherwise(tmp_path, rule, sizes, why):
+    """At a size between the traced ones, at one that no trace reaches, by a number of Python's."""
+
+    @jitney.optimize
+    def f(x: Float[Array, "n"]):
+        return rule(x)
+
+    with pytest.raises(ExportError, match=why):
+        f.export(tmp_path / "f.jitney", sizes={"n": sizes})
+
+
 @pytest.mark.core("<lambda>0", "<lambda>2")
 @pytest.mark.parametrize(
     "rule",

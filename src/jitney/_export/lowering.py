@@ -4,8 +4,10 @@ run-time checks to data, and lower it with `jax.export`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import jax
 from jax import export as jax_export
@@ -33,6 +35,8 @@ Resized = Callable[[Mapping[str, object]], Sequence[jax.ShapeDtypeStruct]]
 """Function from sizes of axes, possibly symbolic, to the abstract values of the arrays of a call.
 """
 _RULE = "A file holds what XLA compiles, and no code of Python's."
+_MOST_TRACES = 256
+"""Sizes of a range that are traced each, where Python looks at the size."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,23 @@ def trace_for(
     except Refused as refusal:
         raise _needs_sizes(body, names, f"{refusal.place or 'it'} {refusal.what}") from refusal
 
-    # The trace with symbolic sizes succeeded; it must also be the same program for each size.
+    # It must also be the same program for each size. No call of the file traces the function, and
+    # Python may branch at any size: so each size is traced here, if they are few.
     if program.each is not None:
-        raise _needs_sizes(body, names, program.each)
+        why = program.each
+        if program.numbers:
+            raise _needs_sizes(body, names, why)
+        sizes = math.prod(map(len, ranges.values()))
+        if sizes > _MOST_TRACES:
+            many = f"each size has to be traced, at most {_MOST_TRACES} of them, and there are"
+            raise _needs_sizes(body, names, f"{why}; {many} {sizes}")
+        for at in product(*ranges.values()):
+            known = {f"d{i}": size for i, size in enumerate(at)}
+            try:
+                program.numbers_at(flat, avals, known)
+            except Refused as refusal:
+                what = f"{refusal.place or 'it'} {refusal.what}; {why}"
+                raise _needs_sizes(body, names, what) from refusal
     results = [_result(*form) for form in forms]
     if any(repr(_plain(result)) != repr(_plain(results[0])) for result in results):
         raise _needs_sizes(
