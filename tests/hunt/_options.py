@@ -467,7 +467,8 @@ def _derivative(
 
     def theirs(arrays: Arrays) -> Any:
         name = wrt(arrays)
-        rest = {each: x for each, x in arrays.items() if each != name}
+        # NumPy's own product of a small float of eight or sixteen bits is of another dtype.
+        rest = {each: jnp.asarray(x) for each, x in arrays.items() if each != name}
         fn = lambda x: body(**rest, **{name: x})
         x = jnp.asarray(arrays[name])
         if kind in ("jvp", "linearize"):

@@ -57,7 +57,7 @@ MUTATIONS = [
     Mutation(
         "exact takes other bits of a slice",
         f"{_SOURCE}/trials.py",
-        "if is_exact and out is not None and not _are_equal(out, result, spread.rows):",
+        "if is_exact and out is not None and not (is_part or _are_equal(out, result, rows)):",
         "if is_exact and out is None:",
         (f"{_CALLS}exact_takes_only_equal_bits",),
     ),
@@ -70,16 +70,16 @@ MUTATIONS = [
     ),
     Mutation(
         "auto runs callbacks once more",
-        f"{_SOURCE}/trials.py",
-        "        refuse_effects(body)\n",
-        "",
+        f"{_SOURCE}/cut_axes.py",
+        "    refuse_effects(body)\n    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
+        "    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
         (f"{_CALLS}callbacks_are_called_once_each",),
     ),
     Mutation(
         "auto divides what is computed of all elements",
-        f"{_SOURCE}/trials.py",
-        "        refuse_joint_rules(_axes.joint_rules(body))\n",
-        "",
+        f"{_SOURCE}/cut_axes.py",
+        "    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
+        "    _, size",
         (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_stays_whole",),
     ),
     Mutation(
@@ -92,8 +92,8 @@ MUTATIONS = [
     Mutation(
         "a short call is compiled for a slice and once more for itself",
         f"{_SOURCE}/trials.py",
-        "if width is None or _is_brief(calls):",
-        "if width is None:",
+        'if width is None or _is_brief(calls) or way.kind == "memory":',
+        'if width is None or way.kind == "memory":',
         (f"{_CALLS}a_call_that_is_short_beside_its_compile_is_its_own_slice",),
     ),
     Mutation(
@@ -105,9 +105,9 @@ MUTATIONS = [
     ),
     Mutation(
         "auto cuts what is cut by hand",
-        f"{_SOURCE}/auto_calls.py",
-        "return () if self.entry.options.chunk else WIDTHS",
-        "return WIDTHS",
+        f"{_SOURCE}/cut_axes.py",
+        "() if entry.options.chunk else WIDTHS",
+        "WIDTHS",
         (f"{_CALLS}options_by_hand_are_left_alone",),
     ),
     Mutation(

@@ -293,8 +293,8 @@ PADDED = [
     Mutation(
         "arrays are filled with zeros",
         "src/jitney/_program/runners/filling.py",
-        "out[behind] = out[last]",
-        "out[behind] = np.zeros((), host.dtype)",
+        "                out[behind] = out[last]\n            given",
+        "                out[behind] = np.zeros((), dtype)\n            given",
         (f"{_PAD}along_a_mapped_axis_rows_of_the_data_are_filled_in",),
     ),
     Mutation(
