@@ -26,7 +26,7 @@ from ..._jax.tracing import is_staged
 from ..._jax.typed import Jitted
 from ..._jax.xla.compiler import options_of
 from ..._stages import Vmap
-from ..._view.layout import is_nested_trace
+from ..._view.layout import is_nested_trace, jit_is_off
 from ..._view.true_sizes import split_counts
 from ..outer_transforms import warn_missing_checks
 from .captured_calls import captured_calls, note_captured
@@ -42,6 +42,9 @@ def runner(
     """Return the function that runs the calls which this function of JAX serves."""
     # An outer transform owns the compiler options, the cache and the results of its program.
     if not (body.request.nested or is_nested_trace(arrays)):
+        if jit_is_off():
+            # Each call runs the body; to trace it here would run it once more.
+            return around(body, jitted, jitted)
         return around(body, jitted, runner_inside(body, arrays, jitted))
     ensure_cache()
     return _in_x64(body, jitted, jitted) if body.options.precision == "f64" else jitted
