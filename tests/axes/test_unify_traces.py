@@ -193,6 +193,22 @@ def test_code_that_does_as_many_operations_as_its_size_says_says_so():
         padded(lambda x: sum(x[i] for i in range(len(x))))(data(5))
 
 
+def test_shapes_that_JAX_cannot_tell_equal_run_exact():
+    """Cotangents of an element in the middle: JAX asserts that their shapes are equal."""
+
+    @jitney.optimize(pad={"n": "pow2"})
+    def middle(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        def total(e):
+            take = lambda c, _: (c, e[e.shape[0] // 2])
+            return jnp.sum(jax.lax.scan(take, 0, jnp.arange(2))[1])
+
+        return jax.grad(total)(x)
+
+    with pytest.warns(jitney.PaddingWarning, match="by numbers that JAX cannot have as symbols"):
+        found = middle(np.ones(5, np.float32))
+    np.testing.assert_array_equal(found, [0, 0, 2, 0, 0])
+
+
 def test_two_sizes_are_told_apart():
     """A number of one axis, and one of both."""
 

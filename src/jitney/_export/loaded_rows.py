@@ -100,7 +100,7 @@ class LoadedRows:
         for number, told in enumerate(programs):
             # Programs of one bucket differ in the number of rows.
             block = block_of(told)
-            key = repr([told["sizes"], told["arrays"], block["shapes"]])
+            key = repr([told["sizes"], told["arrays"], block["shapes"], block["numbers"]])
             by_sizes.setdefault(key, {})[block["rows"]] = number
         for numbers in by_sizes.values():
             rungs = tuple(sorted(numbers, reverse=True))
@@ -328,25 +328,29 @@ class LoadedRows:
         """
         arrays = [column.abstract(row) for column in columns]
         bound = {number for number, _ in self.bound}
-        bucket = next((b for b in self._buckets if fits(b.told, arrays, bound)), None)
-        if bucket is None:
+        fitting = [bucket for bucket in self._buckets if fits(bucket.told, arrays, bound)]
+        if not fitting:
             raise self._refuse(arrays, row)
-        known = sizes_of(bucket.told, arrays)
-        numbers = block_of(bucket.told)["numbers"]
-        if numbers is None:
-            return Member(bucket.group, known)
-        own = [known[name] for name in block_of(bucket.told)["axes"]]
-        values = next((values for sizes, values in numbers if sizes == own), None)
-        if values is None:
-            at = " and ".join(f"{name}={size}" for name, size in known.items())
-            raise ContractError(
-                self.contract.where,
-                f"row {row} has {at}, and Python computes numbers from that.",
-                "The file has these numbers for the sizes of the rows that it was exported with.",
-                "export it with a row of that length too, an array or a jax.ShapeDtypeStruct.",
-                code="J219",
-            )
-        return Member(bucket.group, known, [value_of(value) for value in values])
+        # A program of exactly that size comes first.
+        fitting.sort(key=lambda bucket: bucket.is_filled)
+        for bucket in fitting:
+            known = sizes_of(bucket.told, arrays)
+            numbers = block_of(bucket.told)["numbers"]
+            if numbers is None:
+                return Member(bucket.group, known)
+            own = [known[name] for name in block_of(bucket.told)["axes"]]
+            values = next((values for sizes, values in numbers if sizes == own), None)
+            if values is not None:
+                return Member(bucket.group, known, [value_of(value) for value in values])
+        known = sizes_of(fitting[0].told, arrays)
+        at = " and ".join(f"{name}={size}" for name, size in known.items())
+        raise ContractError(
+            self.contract.where,
+            f"row {row} has {at}, and Python computes numbers from that, or looks at it.",
+            "The file serves the sizes of the rows that it was exported with.",
+            "export it with a row of that length too, an array or a jax.ShapeDtypeStruct.",
+            code="J219",
+        )
 
     def _refuse(
         self,

@@ -158,13 +158,15 @@ class RowWriter:
         cuts = [] if recipe is None else self.call.entry.cuts[recipe.key]
         axes = [] if recipe is None else list(recipe.counts.names)
         near = [] if lot.is_filled else axes_near(self.call, int(lot.rows[0]))
+        # Where Python has looked at sizes, the program serves those that were looked at.
+        looked = self.call.groups.is_seen_at_each_size(group)
         numbers: list[list[object]] = [
             [
                 [member.sizes[name] for name in axes],
                 [data_of(np.asarray(number)) for number in member.numbers],
             ]
             for member in lot.members
-            if member.numbers
+            if looked
         ]
         return {
             "rows": rung,

@@ -1,1 +1,1 @@
-"""The machine, its state and its speed: `python -m jitney doctor`, one check a line, and `monitor`."""
+"""The machine and its speed: `python -m jitney doctor`, one check a line, and `monitor`."""

@@ -1,4 +1,4 @@
-"""Axes along which the calls of a size can be cut: a mapped axis, the directions of a dense Jacobian, or
+"""Axes along which calls of a size can be cut: a mapped one, the directions of a Jacobian, or
 the axis that `memory` cuts.
 
     vmap="fit"          elements of the axis, which are proven to be computed each alone

@@ -33,8 +33,8 @@ _HOPE = 0.5
 
 
 Kind = Literal["mapped", "directions", "memory"]
-"""A part that runs at a time: elements of a mapped axis, directions of a Jacobian, or elements of the axis
-that `memory` cuts.
+"""Part of a call that runs at a time: elements of a mapped axis, directions of a Jacobian, or
+elements of the axis that `memory` cuts.
 """
 
 
