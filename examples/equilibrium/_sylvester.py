@@ -8,6 +8,7 @@ one stable solution, with unit roots and with repeated ones.
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -31,25 +32,33 @@ def sylvester(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Colum
         return _times(M, Y) + _after(_times(N, Y), H)
 
     def solve(_: object, side: Columns) -> Columns:
-        return _doubled(M, N, H, side)
+        return _refined(left, lambda C: _summed(A, H, divided(C)), side)
 
     def transposed(_: object, side: Columns) -> Columns:
-        return _doubled(M.T, N.T, H.T, side)
+        # Of the same A, whose roots are those of M^-T N^T, and which is the better scaled where
+        # the policy is large, as beside a unit root: L^T = (1 - A^T . H^T) M^T.
+        return _refined(
+            lambda Y: _times(M.T, Y) + _after(_times(N.T, Y), H.T),
+            lambda C: divided(_summed(A.T, H.T, C), transpose=True),
+            side,
+        )
 
+    factors = jax.scipy.linalg.lu_factor(M)
+
+    def divided(C: Columns, *, transpose: bool = False) -> Columns:
+        flat = C.reshape(len(C), math.prod(C.shape[1:]))
+        return jax.scipy.linalg.lu_solve(factors, flat, trans=int(transpose)).reshape(C.shape)
+
+    A = -jax.scipy.linalg.lu_solve(factors, N)
     return lax.custom_linear_solve(left, C, solve, transposed)
 
 
-def _doubled(M: Square, N: Square, H: Float[Array, "m m"], C: Columns) -> Columns:
-    factors = jax.scipy.linalg.lu_factor(M)
-    A = -jax.scipy.linalg.lu_solve(factors, N)
-
-    def summed(C: Columns) -> Columns:
-        flat = jax.scipy.linalg.lu_solve(factors, C.reshape(len(C), math.prod(C.shape[1:])))
-        return _summed(A, H, flat.reshape(C.shape))
-
-    first = summed(C)
-    # what rounding left is summed once more
-    return first + summed(C - _times(M, first) - _after(_times(N, first), H))
+def _refined(
+    left: Callable[[Columns], Columns], solved: Callable[[Columns], Columns], C: Columns
+) -> Columns:
+    """A solution, and what rounding left of the equation solved once more."""
+    first = solved(C)
+    return first + solved(C - left(first))
 
 
 def _times(A: Square, Y: Columns) -> Columns:

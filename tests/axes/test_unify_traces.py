@@ -204,7 +204,9 @@ def test_shapes_that_JAX_cannot_tell_equal_run_exact():
 
         return jax.grad(total)(x)
 
-    with pytest.warns(jitney.PaddingWarning, match="by numbers that JAX cannot have as symbols"):
+    with pytest.warns(
+        jitney.errors.PaddingWarning, match="by numbers that JAX cannot have as symbols"
+    ):
         found = middle(np.ones(5, np.float32))
     np.testing.assert_array_equal(found, [0, 0, 2, 0, 0])
 
