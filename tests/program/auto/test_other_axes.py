@@ -211,6 +211,8 @@ def test_the_next_process_starts_with_the_choice(machine, folder, options, way):
 
     first, second = fresh(), fresh()
     want = learnt(first, x)
+    if "all of it fits" in auto_line(first, x):
+        pytest.skip("the XLA of jax 0.12 keeps no temporary value of the body, so nothing is cut")
     machine.runs.clear()
     np.testing.assert_array_equal(second(x), want)
     assert machine.tried == []
