@@ -154,16 +154,6 @@ class Filling:
                 as JAX's results are.
             takes: Whether the padding may hold anything, so that a padded original serves.
         """
-        return self._fill(array, shape, stays=stays, takes=takes)
-
-    def _fill(
-        self,
-        array: object,
-        shape: tuple[int, ...],
-        *,
-        stays: bool = True,
-        takes: bool = False,
-    ) -> Array:
         if isinstance(array, Tracer):
             return _fill_tracers(array, shape)
         if not isinstance(array, jax.Array):
@@ -213,7 +203,7 @@ class Filling:
                         continue
                 is_committed, sharding = _place_of(array)
                 if is_committed or places.get(sharding) != _HERE:
-                    given[at] = self._fill(array, shape)
+                    given[at] = self.fill(array, shape)
                     continue
             # New memory for each call: JAX may read it in place until the program is done.
             out = np.empty(shape, dtype)
