@@ -158,16 +158,16 @@ class RowWriter:
         cuts = [] if recipe is None else self.call.entry.cuts[recipe.key]
         axes = [] if recipe is None else list(recipe.counts.names)
         near = [] if lot.is_filled else axes_near(self.call, int(lot.rows[0]))
+        numbers: list[list[object]] | None = None
         # Where Python has looked at sizes, the program serves those that were looked at.
-        looked = self.call.groups.is_seen_at_each_size(group)
-        numbers: list[list[object]] = [
-            [
-                [member.sizes[name] for name in axes],
-                [data_of(np.asarray(number)) for number in member.numbers],
+        if self.call.groups.is_seen_at_each_size(group):
+            numbers = [
+                [
+                    [member.sizes[name] for name in axes],
+                    [data_of(np.asarray(number)) for number in member.numbers],
+                ]
+                for member in lot.members
             ]
-            for member in lot.members
-            if looked
-        ]
         return {
             "rows": rung,
             "shapes": [list(shape) for shape in group.shapes],
@@ -175,7 +175,7 @@ class RowWriter:
             "axes": axes,
             "cuts": serialise_cuts(cuts),
             "near": [list(axes) for axes in near],
-            "numbers": numbers or None,
+            "numbers": numbers,
         }
 
     def _names(self) -> list[str]:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import optimize
 from jitney._program.auto import choice_record, cut_axes, trials
+from tests.program.auto.test_auto_calls import auto_line
 
 RNG = np.random.default_rng(0)
 SIZE = 100
@@ -36,11 +37,6 @@ def slopes(x=X):
 
 def wave(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.mean(jnp.sin(x) * jnp.exp(-x * x))
-
-
-def auto_line(f, *args):
-    lines = f.plan(*args).to_dict()["decisions"]
-    return next(line["why"] for line in lines if line["name"] == "auto")
 
 
 def learnt(f, *args):
