@@ -18,10 +18,13 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .auto import PROGRAMS, agreement, by_hand, in_turns
-from .batches import Batch, plain
-
 WORKERS = 2
+# Before the programs, which run JAX when they are imported.
+jax.config.update("jax_num_cpu_devices", WORKERS)
+
+from .auto import PROGRAMS, agreement, by_hand, in_turns  # noqa: E402
+from .batches import Batch, plain  # noqa: E402
+
 Run = Callable[..., Any]
 
 
@@ -58,7 +61,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="all, if none is given")
     parser.add_argument("--seconds", type=float, default=3.0, help="of the rounds of each")
     given = parser.parse_args()
-    jax.config.update("jax_num_cpu_devices", WORKERS)
 
     ratios: list[float] = []
     for name in given.names or PROGRAMS:
