@@ -1,18 +1,17 @@
-"""The local model of many points, block by block, in shares that run at once.
+"""The local model of many points, block by block.
 
 Residuals and Jacobian of a million points do not fit into the caches, and whatever is done with
 them column by column reads the memory each time. Here a block of points is evaluated and reduced at
 once to its triangle, and that with the one of all blocks before it, in the caches; the Jacobian is
-nowhere as a whole. Each share of the blocks is a loop of its own, which XLA runs beside the others.
-The method is that of `_qr.py`, for blocks and for two triangles in turn, so it is as stable: no
-products J^T J are formed (tall and skinny QR: Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci.
-Comput. 34, 2012).
+nowhere as a whole. The method is that of `_qr.py`, for blocks and for two triangles in turn, so it
+is as stable: no products J^T J are formed (tall and skinny QR: Demmel, Grigori, Hoemmen and Langou,
+SIAM J. Sci. Comput. 34, 2012). It is one loop on one core: XLA for CPUs runs two independent loops
+one after the other (jax 0.10.2; a share of the blocks for each of two cores took as long).
 
 It needs a function that is proven to be pointwise (`_pointwise.py`). Others, few points, more than
 `WIDE` parameters, batches and devices that are no CPU are evaluated as a whole.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +26,6 @@ from ._qr import WIDE, triangularise
 
 MANY = 100_000  # points, from which on blocks are worth while to compile
 BLOCK = 4096  # points at most, whose columns fit into a core's cache
-SHARES = 16  # at most, since each is a loop that is compiled
 Sums = tuple[Float[Array, ""], Float[Array, "k k+1"]]
 
 
@@ -57,24 +55,20 @@ def by_blocks(
     traced = jax.make_jaxpr(flat)(x, *leaves)
     if not is_pointwise(traced, m):
         return None
-    shares = min(os.cpu_count() or 1, SHARES)
-    count = -(-m // (shares * BLOCK))  # blocks a share
-    size = m // (shares * count)
+    count = -(-m // BLOCK)  # blocks
+    size = m // count
 
-    def at(start: Any, size: int, before: list[Array]) -> Sums:
+    def at(start: Any, size: int, before: Array) -> Sums:
         *columns, costs = at_points(traced, (x, *leaves), m, start, size)
         own = triangularise(jnp.stack(columns[:k]), columns[k])
-        both = jnp.concatenate([*before, own]).T
+        both = jnp.concatenate([before, own]).T
         return jnp.sum(costs), triangularise(both[:k], both[k])
 
-    def share(first: int) -> Sums:
-        def add(i: Array, sums: Sums) -> Sums:
-            cost, triangle = at(first + i * size, size, [sums[1]])
-            return sums[0] + cost, triangle
+    def add(i: Array, sums: Sums) -> Sums:
+        cost, triangle = at(i * size, size, sums[1])
+        return sums[0] + cost, triangle
 
-        return lax.fori_loop(0, count, add, (jnp.zeros(()), jnp.zeros((k, k + 1))))
-
-    parts = [share(i * count * size) for i in range(shares)]
-    done = shares * count * size
-    rest, triangle = at(done, m - done, [triangle for _, triangle in parts])
-    return sum((cost for cost, _ in parts), start=rest), triangle
+    cost, triangle = lax.fori_loop(0, count, add, (jnp.zeros(()), jnp.zeros((k, k + 1))))
+    done = count * size
+    rest, triangle = at(done, m - done, triangle)
+    return cost + rest, triangle
