@@ -64,7 +64,7 @@ WHOLE = (OPTIONS, PROBLEMS)
 PRINTED = [page for page in PAGES if page.parent in (*WHOLE, WITH) or page.stem in SURE]
 # What the machine or the version of JAX decides.
 UNITS = re.compile(
-    r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +"
+    r"[\d.,]+ (?:s|ms|sec|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|[▁-█]+|-> |  +"
 )
 # Words that one searches for, of the page of each problem.
 WORDS = {
