@@ -243,21 +243,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen, console = options(arguments), Console(width=110)
     model = _trained.load(chosen.weights)
     found, beliefs = {}, {}
+    if not _classical.HERE:
+        console.print("causal-learn is not installed: PC is left out", highlight=False)
     for kind in chosen.kinds:
         for variables in chosen.sizes:
             data, tuning = (data_of(chosen.models, variables, kind, part) for part in (0, 1))
             belief = by_network(model, data)
             beliefs.setdefault(variables, (data, belief))
             found[kind, variables] = row(belief, data, tuning)
+            keep(found, chosen.out)
+            console.print(f"{kind}, {variables} variables: done", highlight=False)
     console.print(table(found))
     draw(beliefs, chosen.out / "calibration.png")
+    console.print(f"Picture: {(chosen.out / 'calibration.png').resolve()}", soft_wrap=True)
+
+
+def keep(found: dict[tuple[str, int], dict[str, Quality]], folder: Path) -> None:
+    """Write all figures as JSON."""
     kept = [
         {"models": kind, "variables": variables, "way": name, **vars(each)}
         for (kind, variables), rows in found.items()
         for name, each in rows.items()
     ]
-    (chosen.out / "quality.json").write_text(json.dumps(kept))
-    console.print(f"Picture: {(chosen.out / 'calibration.png').resolve()}", soft_wrap=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "quality.json").write_text(json.dumps(kept))
 
 
 if __name__ == "__main__":
