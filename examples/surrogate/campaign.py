@@ -21,7 +21,7 @@ from rich.console import Console
 
 from . import _trained
 from ._environment import Environment, environment
-from ._loop import Campaign, Plan, last, run
+from ._loop import Campaign, Plan, last, regret, run
 from ._round import Worth, imagined, supposed
 from .regret import Curve, cell, learners
 
@@ -63,11 +63,8 @@ def played(models: Environment, way: str, plan: Plan) -> Played:
 
     done = run(models, learner, own, after=after)
     best = np.concatenate([done.best, last(done, learner, own)[None]])
-    effects = models.effects()
-    task = np.arange(models.tasks)
-    away = effects.max((1, 2)) - effects[task, best[..., 0], best[..., 1]]
     samples, traces, seconds = map(np.array, zip(*notes, strict=True))
-    return Played(Curve(away), samples, traces, np.diff(seconds, prepend=0.0))
+    return Played(Curve(regret(models, best)), samples, traces, np.diff(seconds, prepend=0.0))
 
 
 def draw(found: dict[str, Played], path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from examples.surrogate import _classical, quality, regret
+from examples.surrogate import _classical, campaign, quality, regret
 from examples.surrogate._data import positions_of
 from examples.surrogate._environment import environment
 from examples.surrogate.quality import Data, distance, edges_of, judged
@@ -70,3 +70,10 @@ def test_pc_finds_a_collider():
     linked = chain | chain.T
     assert np.argwhere(np.triu(linked)).tolist() == [[0, 1], [1, 2]]
     assert chain.sum() == 2
+
+
+def test_a_campaign_says_at_which_samples_programs_were_made():
+    """Where the count of traces rises, the first one too."""
+    curve = regret.Curve(np.zeros((5, 2)))
+    counts = np.array([16, 18, 20, 22]), np.array([1, 1, 2, 2])
+    assert campaign.Played(curve, *counts, np.ones(4)).retraced == [16, 20]
