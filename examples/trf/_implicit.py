@@ -1,9 +1,9 @@
 """Derivatives of a fit with respect to its data, by the implicit function theorem.
 
 At the solution the free part of the gradient g(x, data) is zero, so dx = -H^-1 dg with H the
-Hessian of the cost (all of it, not only its Gauss-Newton part). `lax.custom_root` has that rule, and
-its derivatives. The loop itself carries none. Where nobody differentiates, XLA removes what this
-file adds.
+Hessian of the cost (all of it, not only its Gauss-Newton part). `lax.custom_root` has that rule,
+and its derivatives. The loop itself carries none. Where nobody differentiates, XLA removes what
+this file adds.
 """
 
 from typing import Any
