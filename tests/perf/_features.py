@@ -171,7 +171,11 @@ def sharded() -> Pair:
 def checks() -> Iterator[Pair]:
     """Under `jax.jit` they are callbacks, whose errors no call waits for."""
     jitted = jax.jit(checked)
-    for name, options in (("checks", {}), ('runtime_checks="later"', {"runtime_checks": "later"})):
+    for name, options in (
+        ("checks", {}),
+        ("checks, cache=False", {"cache": False}),
+        ('runtime_checks="later"', {"runtime_checks": "later"}),
+    ):
         program: Any = jitney.optimize(checked, **options)
         yield name, lambda: jitted(X), lambda program=program: program(X)
 
