@@ -17,12 +17,10 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..typed import Array
-
 _INT32 = jax.ShapeDtypeStruct((), np.int32)
 
 
-def in_calling_thread(number: Array) -> Array:
+def in_calling_thread(number: jax.Array) -> jax.Array:
     """Return an int32 scalar as it is; a program that returns it runs in the calling thread.
 
     Other devices than a CPU run it as before.
@@ -30,11 +28,11 @@ def in_calling_thread(number: Array) -> Array:
     return lax.platform_dependent(number, cpu=_with_callback, default=_as_it_is)
 
 
-def _with_callback(number: Array) -> Array:
+def _with_callback(number: jax.Array) -> jax.Array:
     return number | 0 * jax.pure_callback(_zero, _INT32)
 
 
-def _as_it_is(number: Array) -> Array:
+def _as_it_is(number: jax.Array) -> jax.Array:
     return number
 
 
