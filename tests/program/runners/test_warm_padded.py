@@ -237,6 +237,18 @@ def test_result_that_gets_the_axis_in_a_new_trace_is_cut():
         np.testing.assert_array_equal(f(x), 2 * x)
 
 
+def test_a_chain_of_many_sizes_compiles_one_program_a_bucket():
+    """The second function takes the first one's padded results, whatever their size."""
+    first, second = optimize(pad={"n": "pow2"})(double), optimize(pad={"n": "pow2"})(total)
+    for n in range(2, 67):
+        x = rows(n)
+        want = 4 * np.sum(x.astype(np.float64) ** 2)
+        np.testing.assert_allclose(second(first(x)), want, rtol=1e-5)
+    buckets = 7  # 2, 4, ..., 128
+    assert first.stats.traces == second.stats.traces == buckets
+    assert max(first.stats.compiles, second.stats.compiles) <= buckets
+
+
 def test_a_size_that_fills_its_bucket_takes_turns_with_others():
     """Nothing is cut off the results of 8 and 16 elements."""
     f = optimize(pad=PAD)(double)
