@@ -21,7 +21,7 @@ from tests._arrays import array
 from tests._patience import patience
 from tests.hunt import _looks, _table
 from tests.hunt.__main__ import _environment
-from tests.hunt._draw import ALL, Case, _Writer, drawn
+from tests.hunt._draw import ALL, Case, Writer, drawn
 from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_overflow, is_unstable, leaves_of
 from tests.hunt._report import Report
@@ -62,7 +62,7 @@ def is_drawn(recipe):
     for dtype, seed in itertools.product(("float32", "int32", "bool"), range(4)):
         case = Case(0, 0, dtype, "int32", "normal", 7, ())
         with case.numbers():
-            if _Writer(np.random.default_rng(seed), case, "r").alone(recipe) is not None:
+            if Writer(np.random.default_rng(seed), case, "r").alone(recipe) is not None:
                 return True
     return False
 
