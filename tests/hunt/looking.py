@@ -22,18 +22,17 @@ os.environ.setdefault(
 os.environ.setdefault("JITNEY_CACHE", "off")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import numpy as np
 
-import jitney  # noqa: E402
-from jitney import optimize  # noqa: E402
+from jitney import optimize
 
-from . import _hunt, _looks, _values  # noqa: E402
-from ._draw import HEAVY, LIGHT, Case, Expression, Writer  # noqa: E402
-from ._judge import difference, leaves_of  # noqa: E402
-from ._options import Way, plain  # noqa: E402
-from ._program import evaluated  # noqa: E402
-from ._sizes import pick  # noqa: E402
+from . import _hunt, _looks, _values
+from ._draw import HEAVY, LIGHT, Case, Expression, Writer
+from ._judge import difference, leaves_of
+from ._options import Way, plain
+from ._program import evaluated
+from ._sizes import pick
 
 BLOCK = 500  # programs of one dtype and one set of sizes, which share what is compiled
 DTYPES = ("float32", "float32", "int32", "float32", "float64", "bfloat16", "bool", "float16")
@@ -41,9 +40,7 @@ FLAVOURS = ("normal", "normal", "whole", "ties", "special")
 MOST = 40
 SIZES = 20
 LATER = [
-    recipe
-    for recipe in (*_looks.RECIPES, *LIGHT)
-    if not any(word in recipe.text for word in HEAVY)
+    recipe for recipe in (*_looks.RECIPES, *LIGHT) if not any(word in recipe.text for word in HEAVY)
 ]
 
 
