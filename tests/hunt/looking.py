@@ -15,13 +15,6 @@ import warnings
 from collections import Counter
 from typing import Any
 
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
-)
-os.environ.setdefault("JITNEY_CACHE", "off")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
 import jax
 import numpy as np
 
@@ -34,6 +27,7 @@ from ._options import Way, plain
 from ._program import evaluated
 from ._sizes import pick
 
+FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 BLOCK = 500  # programs of one dtype and one set of sizes, which share what is compiled
 DTYPES = ("float32", "float32", "int32", "float32", "float64", "bfloat16", "bool", "float16")
 FLAVOURS = ("normal", "normal", "whole", "ties", "special")
@@ -101,7 +95,7 @@ def _buckets(rng: Any) -> Any:
     return pick(rng, ("pow2", "pow2", [MOST + 24], [16, MOST + 3], "aligned"))
 
 
-def _judged(block: Block, e: Expression, rng: Any, counts: Counter[str]) -> list[Any]:
+def judged(block: Block, e: Expression, rng: Any, counts: Counter[str]) -> list[Any]:
     """Findings of one program at all sizes, in an order of its own."""
     buckets, fn = _buckets(rng), e.program.compiled()
     padded: Any = optimize(pad={"n": buckets})(fn)
@@ -146,6 +140,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    # before JAX starts its backend: most of the time is the compiler's
+    os.environ.setdefault("XLA_FLAGS", FLAGS)
+    os.environ.setdefault("JITNEY_CACHE", "off")
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
     until, block, number, findings = time.time() + 60 * options.minutes, None, -1, 0
@@ -157,7 +154,7 @@ def main() -> int:
         rng = np.random.default_rng([options.seed, index, 3])
         with block.case.numbers(), np.errstate(all="ignore"):
             e = block.drawn(rng, index)
-            found = _judged(block, e, rng, counts) if e is not None else []
+            found = judged(block, e, rng, counts) if e is not None else []
         for each in found:
             findings += 1
             counts[each.kind] += 1
