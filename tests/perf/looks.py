@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from examples._figures import record
 from jitney import optimize
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "3"))
@@ -80,12 +81,15 @@ def main() -> None:
     rounds = [_round() for _ in range(ROUNDS)]
     print("| way | first call, ms | its traces | a new size, ms | its traces | one trace, ms |")
     print("|---|---|---|---|---|---|")
+    figures: dict[str, dict[str, float]] = {}
     for name in rounds[0]:
         once, again, traced = (
             1e3 * statistics.median(each[name][k] for each in rounds) for k in range(3)
         )
         first, new = rounds[-1][name][3:]
+        figures[name] = {"first": once, "new": again, "traces": first}
         print(f"| {name} | {once:.0f} | {first} | {again:.1f} | {new} | {traced:.1f} |")
+    record(ms=figures)
 
 
 if __name__ == "__main__":
