@@ -127,6 +127,26 @@ with run_by(machine):
 
 
 @pytest.mark.rest
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_of_a_process_that_chose_devices_runs_whole():
+    """XLA would run them in threads that a fork does not have, and wait for ever."""
+    lines, status = run("""
+jax.config.update("jax_num_cpu_devices", 2)
+machine.rates["64 at a time over devices"] = 0.01
+with run_by(machine):
+    for _ in range(20):
+        right()
+    in_a_fork()
+    right()
+    print(line())
+""")
+    assert status == 0
+    told = "whole, since this process was forked, and has no threads for several devices"
+    assert lines[:2] == [told, "7"]
+    assert lines[2].startswith("64 at a time over devices: ")
+
+
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
 def test_a_process_that_is_killed_while_it_writes_leaves_no_record(tmp_path):
     """The next one learns, writes its own, and deletes what was left."""
