@@ -179,6 +179,59 @@ pathlib.Path.replace = killed
 
 
 @pytest.mark.rest
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
+def test_a_process_that_is_killed_while_it_learns_leaves_nothing(tmp_path):
+    """The next one learns as if there had been none."""
+    settings = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": str(tmp_path)}
+    learns = """
+with run_by(machine):
+    for _ in range(20):
+        right()
+    print(line())
+"""
+    kill = """
+run = Machine.run
+def killed(it, way, elements):
+    run(it, way, elements)
+    if it.tried:
+        os.kill(os.getpid(), signal.SIGKILL)
+Machine.run = killed
+"""
+    assert run(kill + learns, **settings) == ([], -signal.SIGKILL)
+    assert not (tmp_path / "auto").exists()
+    [told], status = run(learns, **settings)
+    assert status == 0
+    assert told.startswith("64 at a time in threads: ")
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_while_another_thread_tries_is_answered_by_the_whole():
+    """As of a loader of data that starts its workers from a thread of its own: the thread that
+    tries holds a lock in the process that was forked, for ever.
+    """
+    lines, status = run("""
+from jitney._program.auto.trials import Trials
+tries, done = threading.Event(), threading.Event()
+begin = Trials.try_next
+def stops(*args):
+    tries.set()
+    done.wait()
+    return begin(*args)
+Trials.try_next = stops
+with run_by(machine):
+    thread = threading.Thread(target=lambda: [right() for _ in range(4)])
+    thread.start()
+    tries.wait()
+    in_a_fork()
+    done.set()
+    thread.join()
+""")
+    assert status == 0
+    assert lines == [FORKED, "7"]
+
+
+@pytest.mark.rest
 def test_python_ends_while_it_learns():
     """A thread waits for a result, and another one tries a way."""
     lines, status = run("""
