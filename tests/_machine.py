@@ -11,7 +11,7 @@ import pytest
 from jitney._host.limits import HostLimit
 from jitney._program.auto import auto_calls, call_times, trials
 from jitney._program.auto.search import WHOLE
-from jitney._program.runners import worker_calls
+from jitney._program.runners import device_parts, worker_calls
 
 
 class Machine:
@@ -22,6 +22,7 @@ class Machine:
         self._time = threading.local()
         self.rates: dict[object, float] = {}
         self.compiling = 10.0
+        self.cores = 2
         self.runs: list[tuple[str, int]] = []
         self._compiled: set[object] = set()
 
@@ -62,6 +63,6 @@ def run_by(it: Machine) -> Iterator[None]:
         patch.setattr(auto_calls.AutoCalls, "run_way", timed)
         patch.setattr(auto_calls.AutoCalls, "compile_seconds", lambda calls, _: it.compiling)
         patch.setattr(call_times, "clock", lambda: it.now)
-        for module in (auto_calls, trials, worker_calls):
-            patch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", 2))
+        for module in (auto_calls, trials, worker_calls, device_parts):
+            patch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", it.cores))
         yield

@@ -4,7 +4,7 @@
 
 The programs are those of `tests/perf/auto.py`, whole and 64 elements at a time. Results are
 asserted equal first; the ways take turns, in another order each round, and a figure is the median
-over rounds. `gathered` puts the result onto one device, where a caller of the whole finds it.
+over rounds. `gathered` puts the result onto one device, where a caller of the whole finds it, as `auto` does.
 """
 
 from __future__ import annotations

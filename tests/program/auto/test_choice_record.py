@@ -154,7 +154,7 @@ def says_a_list(path):
     assert write(path, b"[64]")
 
 
-@pytest.mark.core("damaged", "readable_by_a_group", "says_a_list", "change0", "change4")
+@pytest.mark.core("damaged", "readable_by_a_group", "says_a_list", "change0", "change5")
 @pytest.mark.parametrize(
     "change",
     [
@@ -165,7 +165,8 @@ def says_a_list(path):
         says(width=17),
         says(width=True),
         says(width="64"),
-        says(threads=1),
+        says(carrier=True),
+        says(carrier=["threads"]),
         says(format=1),
         says(kind="directions"),
         says(kind="memory", axis="row"),
@@ -189,7 +190,7 @@ def test_what_cannot_be_believed_is_ignored(machine, folder, change):
 def test_threads_of_a_record_are_not_started_where_workers_refuse(machine, folder):
     """A file may say so, and the program decides."""
     learnt(optimize(**AUTO)(fresh()), W, ROWS)
-    says(threads=True)(only(folder))
+    says(carrier="threads")(only(folder))
 
     def residual(w: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.exp(-w * w) - y

@@ -127,6 +127,26 @@ with run_by(machine):
 
 
 @pytest.mark.rest
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_of_a_process_that_chose_devices_runs_whole():
+    """XLA would run them in threads that a fork does not have, and wait for ever."""
+    lines, status = run("""
+jax.config.update("jax_num_cpu_devices", 2)
+machine.rates["64 at a time over devices"] = 0.01
+with run_by(machine):
+    for _ in range(20):
+        right()
+    in_a_fork()
+    right()
+    print(line())
+""")
+    assert status == 0
+    told = "whole, since this process was forked, and has no threads for several devices"
+    assert lines[:2] == [told, "7"]
+    assert lines[2].startswith("64 at a time over devices: ")
+
+
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
 def test_a_process_that_is_killed_while_it_writes_leaves_no_record(tmp_path):
     """The next one learns, writes its own, and deletes what was left."""
@@ -156,6 +176,59 @@ pathlib.Path.replace = killed
     (record,) = (tmp_path / "auto" / "double").iterdir()
     assert not record.name.endswith(UNFINISHED)
     assert "as an earlier process has measured" in run(learns, **settings)[0][0]
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
+def test_a_process_that_is_killed_while_it_learns_leaves_nothing(tmp_path):
+    """The next one learns as if there had been none."""
+    settings = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": str(tmp_path)}
+    learns = """
+with run_by(machine):
+    for _ in range(20):
+        right()
+    print(line())
+"""
+    kill = """
+run = Machine.run
+def killed(it, way, elements):
+    run(it, way, elements)
+    if it.tried:
+        os.kill(os.getpid(), signal.SIGKILL)
+Machine.run = killed
+"""
+    assert run(kill + learns, **settings) == ([], -signal.SIGKILL)
+    assert not (tmp_path / "auto").exists()
+    [told], status = run(learns, **settings)
+    assert status == 0
+    assert told.startswith("64 at a time in threads: ")
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_while_another_thread_tries_is_answered_by_the_whole():
+    """As of a loader of data that starts its workers from a thread of its own: the thread that
+    tries holds a lock in the process that was forked, for ever.
+    """
+    lines, status = run("""
+from jitney._program.auto.trials import Trials
+tries, done = threading.Event(), threading.Event()
+begin = Trials.try_next
+def stops(*args):
+    tries.set()
+    done.wait()
+    return begin(*args)
+Trials.try_next = stops
+with run_by(machine):
+    thread = threading.Thread(target=lambda: [right() for _ in range(4)])
+    thread.start()
+    tries.wait()
+    in_a_fork()
+    done.set()
+    thread.join()
+""")
+    assert status == 0
+    assert lines == [FORKED, "7"]
 
 
 @pytest.mark.rest

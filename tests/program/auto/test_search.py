@@ -70,6 +70,18 @@ def test_a_width_that_is_slower_in_one_thread_may_be_quicker_in_two():
     assert "1,024 at a time in threads" not in order({"1,024 at a time": 2.0})[0]
 
 
+def test_devices_are_tried_last_and_in_the_place_of_threads():
+    """With the width that is the best by then, and no other."""
+    rates = {"64 at a time": 0.9, "64 at a time in threads": 0.5}
+    search = Search(5000, WIDTHS, 1.0, threads=True, devices=True, joined=False)
+    tried = []
+    while (way := search.next_way(5000.0)) is not None:
+        tried.append(str(way))
+        search.add(way, 100, 100 * rates.get(str(way), 0.4 if "over" in str(way) else 2.0), 1.0)
+    assert [way for way in tried if "over" in way] == tried[-1:] == ["64 at a time over devices"]
+    assert str(search.best(5000.0)) == tried[-1]
+
+
 def test_threads_that_may_not_share_wide_chunks_may_share_narrow_ones():
     """As LAPACK of many numbers at once."""
     refused = ("whole", "64 at a time", "16 at a time")

@@ -33,6 +33,7 @@ from .trials import Trials
 
 # Calls that are shorter gain less than what choosing adds to each.
 _SHORT = 1e-3
+_FORKED_DEVICES = "whole, since this process was forked, and has no threads for several devices"
 # Sizes that one entry learns about.
 _MOST_SIZES = 256
 
@@ -69,6 +70,9 @@ class AutoCalls(WholeCalls):
         if choice.entry is None:
             self._rest()
             return self.run_way(WHOLE, arrays)
+        if choice.way.carrier == "devices" and self._process != os.getpid():
+            calls.choice = AutoChoice(WHOLE, None, _FORKED_DEVICES)
+            return self(*arrays)
         self.entry.core.counters.saved_seconds += choice.gain
         return self.run_entry(choice.entry, arrays)
 
@@ -132,16 +136,26 @@ class AutoCalls(WholeCalls):
         why = f"{way}, as an earlier process has measured: {told}"
         if way == WHOLE:
             return AutoChoice(WHOLE, None, why)
-        if (way.kind == "mapped") != cuts_mapped(self.entry) or self.entry.options.chunk:
-            return None
-        if way.threads and not self.may_thread():
-            return None
         entry = self.entry_of(way)
-        if way.threads and self.refused_threads(entry, arrays):
-            return None
-        if refused_memory(self.entry, entry, arrays):
+        refused = self._refused_record(way, entry, arrays)
+        if refused:
+            calls.unused = f"; an earlier process has chosen {way}, and {refused}"
             return None
         return AutoChoice(way, entry, why, record.whole - record.chosen)
+
+    def _refused_record(
+        self,
+        way: RunWay,
+        entry: CompiledCalls,
+        arrays: Sequence[Array],
+    ) -> str:
+        """Return why the way of an earlier process is not taken here; "" if it is."""
+        if (way.kind == "mapped") != cuts_mapped(self.entry) or self.entry.options.chunk:
+            return "it is not one of this function's"
+        if way.carrier and not self.may_thread():
+            return "one worker runs these calls"
+        refused = self.refused_threads(entry, arrays) if way.carrier else ""
+        return refused or refused_memory(self.entry, entry, arrays)
 
     def may_thread(self) -> bool:
         return self.entry.options.workers is None and allowed_cores().value > 1
@@ -270,7 +284,8 @@ class AutoCalls(WholeCalls):
         taken, due = calls.times.taken, calls.compile_seconds or 0.0
         told = f"calls have taken {milliseconds(taken)}, their compile {milliseconds(due)}"
         tried = "" if calls.search is None else calls.search.tried
-        return False, f"whole, while it learns: {told}{f'; {tried}' if tried else ''}"
+        told = f"{told}{f'; {tried}' if tried else ''}{calls.unused}"
+        return False, f"whole, while it learns: {told}"
 
 
 def _quick_key(array: Array) -> Hashable:

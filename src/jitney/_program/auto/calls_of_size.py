@@ -57,6 +57,8 @@ class CallsOfSize:
         self.axis: CutAxis | None = None
         self.search: Search | None = None
         self.choice: AutoChoice | None = None
+        # Why the record of an earlier process is not used; "" if there is none.
+        self.unused = ""
 
     @property
     def is_due(self) -> bool:

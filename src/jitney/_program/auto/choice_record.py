@@ -35,9 +35,10 @@ from ..._jax.typed import Array
 from ..._signature.options import option_texts
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
-from .search import LONG_WIDTHS, WHOLE, WIDTHS, Kind, RunWay
+from ..runners.device_parts import cpu_devices
+from .search import LONG_WIDTHS, WHOLE, WIDTHS, Carrier, Kind, RunWay
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class RecordFile:
             data = {
                 "format": _FORMAT,
                 "width": record.way.width,
-                "threads": record.way.threads,
+                "carrier": record.way.carrier,
                 "kind": record.way.kind,
                 "axis": record.way.axis,
                 "whole": record.whole,
@@ -170,6 +171,7 @@ def _surroundings() -> tuple[str, ...]:
         platform.machine(),
         *_processor(),
         str(allowed_cores().value),
+        str(len(cpu_devices())),
         os.environ.get("XLA_FLAGS", ""),
     )
 
@@ -192,13 +194,13 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
     if not isinstance(data, dict):
         return None
     known = cast("dict[str, object]", data)
-    width, threads = known.get("width"), known.get("threads")
+    width, carrier = known.get("width"), known.get("carrier")
     kind, axis = known.get("kind"), known.get("axis")
     whole, chosen = known.get("whole"), known.get("chosen")
     fits = (
         known.get("format") == _FORMAT
         and (width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS}))
-        and isinstance(threads, bool)
+        and carrier in ("", "threads", "devices")
         and kind in ("mapped", "directions", "memory")
         and isinstance(axis, str)
         and (kind != "directions" or axis in ("forward", "reverse"))
@@ -210,7 +212,7 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         return None
     way = RunWay(
         cast("int | None", width),
-        bool(threads),
+        cast("Carrier", carrier),
         cast("Kind", kind),
         cast("str", axis),
     )

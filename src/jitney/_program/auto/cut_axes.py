@@ -26,6 +26,7 @@ from ..._stages import Chunk
 from ..._stages.chunk import Cut
 from ..._stages.derive import JACOBIANS, Derived, decisions
 from ..compiled_calls import CompiledCalls
+from ..runners.device_parts import DEVICES
 from ..runners.worker_calls import (
     Unsplit,
     element_of,
@@ -184,7 +185,8 @@ def options_of(way: RunWay, options: Options) -> Options:
         return replace(options, memory=None)
     if way.width is not None:
         options = replace(options, chunk=((options.vmap[0].name, way.width),))
-    return replace(options, workers=AUTO) if way.threads else options
+    workers = {"threads": AUTO, "devices": DEVICES}.get(way.carrier, options.workers)
+    return replace(options, workers=workers)
 
 
 def function_of(way: RunWay, fn: Callable[..., object]) -> Callable[..., object]:

@@ -22,6 +22,7 @@ from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED
+from ..runners.device_parts import cpu_devices
 from ..runners.parts import Spread
 from ..runners.worker_calls import Unsplit
 from . import call_times
@@ -70,6 +71,7 @@ class Trials:
             axis.widths,
             calls.compile_seconds or 0.0,
             threads=axis.threads and self._calls.may_thread(),
+            devices=len(cpu_devices()) > 1,
             joined=axis.joined,
             like=axis.like,
         )
@@ -159,7 +161,7 @@ class Trials:
         count = max(size / _SLICE, size * _WORK / whole)
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         step = 2 * width
-        step *= allowed_cores().value if way.threads else 1
+        step *= allowed_cores().value if way.carrier else 1
         return Spread(size, min(size, math.ceil(count / step) * step), axis.dims)
 
     def _time(
@@ -181,7 +183,7 @@ class Trials:
         if refused:
             search.drop(way, refused)
             return None
-        if way.threads:
+        if way.carrier:
             # Not even on a slice where the call itself could not be shared: XLA may hang.
             entry, refused = self._calls.entry_of(way), ""
             if not spread.is_whole:

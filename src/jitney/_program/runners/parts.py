@@ -120,10 +120,10 @@ def _shown(array: Array) -> Array:
     array.
     """
     _, dtype, weak = aval_parts(array)
-    return np.asarray(array) if isinstance(array, jax.Array) and _is_hosted(dtype, weak) else array
+    return np.asarray(array) if isinstance(array, jax.Array) and is_hosted(dtype, weak) else array
 
 
-def _is_hosted(dtype: DType, weak: bool) -> bool:  # noqa: FBT001
+def is_hosted(dtype: DType, weak: bool) -> bool:  # noqa: FBT001
     """Return whether an array of the host can stand for one of this type."""
     return not weak and not issubdtype(dtype, extended)
 
@@ -159,7 +159,7 @@ class PartialResult:
         self._division = division
         self._parts: list[Array | None] = [None] * len(division.parts)
         self._host: NumPyArray | None = None
-        if _is_hosted(dtype, weak):
+        if is_hosted(dtype, weak):
             self._host = _aligned((division.size, *shape[1:]), dtype)
 
     def add(self, number: int, part: Array) -> None:

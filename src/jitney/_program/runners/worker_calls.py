@@ -47,6 +47,7 @@ from ..._view.result import Outcome
 from ..compiled_calls import CompiledCalls
 from .captured_calls import captured_calls, note_captured
 from .checked_calls import checked_calls
+from .device_parts import DEVICES, DeviceParts, cpu_devices, obstacle_of, obstacle_of_program
 from .parts import ArrayType, Division, PartialResult
 from .whole_calls import WholeCalls
 from .worker_threads import THREADS
@@ -117,6 +118,7 @@ class PartProgram:
         results: The types of the arrays of its result.
         table: Its run-time checks.
         captured: What it takes after the arrays of a part.
+        over: The devices that run all parts at once, in place of threads.
     """
 
     split: Split
@@ -124,6 +126,7 @@ class PartProgram:
     results: tuple[ArrayType, ...]
     table: CheckTable | None
     captured: tuple[jax.Array, ...]
+    over: DeviceParts | None = None
 
     def run(self, arrays: Sequence[Array]) -> object:
         """Run a call.
@@ -134,6 +137,8 @@ class PartProgram:
         division = self.split.division
         parts = division.cut(arrays)
         results = [PartialResult(division, each) for each in self.results]
+        if self.over is not None:
+            return self.over.run(parts, results)
         failed = [0] * len(parts)
         trees: list[object] = [None] * len(parts)
         # Threads have settings of their own, and the types of arguments depend on this one.
@@ -232,6 +237,8 @@ class WorkerCalls(WholeCalls):
             refuse_effects(traced.jaxpr)
             refuse_lapack(traced.jaxpr)
             note_captured(entry, traced.jaxpr)
+            if entry.options.workers == DEVICES:
+                return _over_devices(entry, split, traced)
             table, lowered, captured = None, None, ()
             if has_equinox_checks(traced.jaxpr):
                 entry.checked = True
@@ -256,6 +263,22 @@ class WorkerCalls(WholeCalls):
             )
 
 
+def _over_devices(
+    entry: CompiledCalls,
+    split: Split,
+    traced: jax.stages.Traced,
+) -> PartProgram:
+    _refuse(obstacle_of_program(entry, traced))
+    over = DeviceParts.of(traced, split.division)
+    results = tuple(map(aval_parts, traced.jaxpr.out_avals))
+    return PartProgram(split, over.compiled, results, None, (), over)
+
+
+def _refuse(why: str) -> None:
+    if why:
+        raise Unsplit(why)
+
+
 def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
     """Divide a call with these arrays or abstract values.
 
@@ -269,6 +292,8 @@ def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
     if entry.request.nested:
         raise Unsplit("under an outer trace the outermost program says how it runs")
     _refuse_devices(arrays)
+    if options.workers == DEVICES:
+        _refuse(obstacle_of(arrays))
     if looks_for_nans():
         raise Unsplit("JAX's own `debug_nans` looks at each result in the thread that sets it")
 
@@ -428,8 +453,10 @@ def refuse_part(
 
 def _count(workers: int | str) -> tuple[int, str]:
     """Return the number of workers, and where it comes from if it was not given."""
-    if workers != AUTO:
-        return int(workers), ""
+    if isinstance(workers, int):
+        return workers, ""
+    if workers == DEVICES:
+        return len(cpu_devices()), ""
     cores = allowed_cores()
     return cores.value, f"{plural(cores.value, 'core')}, by {cores.by}"
 
