@@ -89,7 +89,8 @@ class Case:
                     self._has_checks = has_equinox_checks(jaxpr)
                     if self._has_checks:
                         jitted = Jit.of(entry.request).compile(
-                            with_number(entry, jitted, CheckTable()), shardings or None
+                            with_number(entry, jitted, CheckTable(), at_once=False),
+                            shardings or None,
                         )
                         jaxpr = jitted.trace(*arrays).jaxpr
                     _refuse_callbacks(entry, jaxpr)

@@ -21,10 +21,11 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..._host.limits import allowed_cores
+from ..._jax.devices import LocalDevice, local_devices
 from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.mesh import context
 from ..._jax.programs.evaluation import evaluate_jaxpr
-from ..._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
+from ..._jax.trees import device_put, extended, issubdtype, tree_unflatten
 from ..._jax.typed import Array, ClosedJaxpr, PyTreeDef
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
@@ -35,9 +36,13 @@ DEVICES = "devices"
 _AXIS = "parts"
 
 
-def cpu_devices() -> list[jax.Device]:
-    """Return the devices that parts can run on: CPU devices, no more than there are cores."""
-    found = [each for each in jax.local_devices() if each.platform == "cpu"]
+def cpu_devices() -> list[LocalDevice]:
+    """Return the devices that parts can run on: CPU devices, where programs run on those by default, and no
+    more than there are cores.
+    """
+    if jax.default_backend() != "cpu":
+        return []
+    found = [each for each in local_devices() if each.platform == "cpu"]
     return found[: allowed_cores().value]
 
 
@@ -77,7 +82,7 @@ class DeviceParts:
         tree: The structure of its result.
     """
 
-    devices: tuple[jax.Device, ...]
+    devices: tuple[LocalDevice, ...]
     dims: tuple[int | None, ...]
     compiled: jax.stages.Compiled
     tree: PyTreeDef
@@ -111,7 +116,7 @@ class DeviceParts:
             shape = _joined(shape, dim, len(devices))
             avals.append(jax.ShapeDtypeStruct(shape, dtype, sharding=place))
         compiled = jax.jit(program).lower(*avals).compile()
-        tree = tree_flatten(traced.out_info)[1]
+        tree = jax.tree.structure(traced.out_info)
         return cls(devices, division.dims, compiled, tree)
 
     def run(
@@ -147,7 +152,7 @@ class DeviceParts:
         return jax.make_array_from_single_device_arrays(shape, self._places[dim], placed)
 
 
-def _mesh(devices: Sequence[jax.Device]) -> Mesh:
+def _mesh(devices: Sequence[LocalDevice]) -> Mesh:
     return Mesh(np.array(devices), (_AXIS,), axis_types=(AxisType.Auto,))
 
 
