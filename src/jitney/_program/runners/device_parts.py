@@ -37,8 +37,8 @@ _AXIS = "parts"
 
 
 def cpu_devices() -> list[LocalDevice]:
-    """Return the devices that parts can run on: CPU devices, where programs run on those by default, and no
-    more than there are cores.
+    """Return the devices that parts can run on: CPU devices where programs run on CPUs by default,
+    no more than there are cores.
     """
     if jax.default_backend() != "cpu":
         return []
