@@ -231,10 +231,12 @@ def libraries(session: nox.Session) -> None:
     """Run the pages about other libraries with the newest release of each; `-- torch` installs
     that too.
     """
-    session.install("-e", ".[examples,sampling,tests]", *LIBRARIES, *session.posargs)
+    extras = "-e", ".[examples,sampling,discovery,board,tests]"
+    session.install(*extras, *LIBRARIES, *session.posargs)
     session.run(
         "pytest", "tests/test_docs.py", "tests/test_libraries.py", "-k", "docs/with or libraries"
     )
+    session.run("pytest", "examples/surrogate", "-k", "pc_finds or tensorboard")
     # Chains by blackjax are skipped where it is not installed.
     session.run("pytest", "examples/equilibrium", "examples/homodyne", "-k", "chains or posterior")
 

@@ -9,6 +9,7 @@ descent on them, are one program.
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,16 +41,19 @@ class Rules:
         told: The worth of a nat about the graph, in standard deviations of the target.
         epochs: Steps of gradient descent on the same trajectories.
         rate: The learning rate.
+        shared: Whether trajectories of a group have the same noise of the answers, so that they
+            differ by choices alone.
     """
 
     game: Game = field(default_factory=Game)
-    models: int = 16
+    models: int = 8
     group: int = 8
     clip: float = 0.2
     penalty: float = 0.01
     told: float = 0.2
     epochs: int = 2
-    rate: float = 1e-2
+    rate: float = 5e-2
+    shared: bool = True
 
     def optimiser(self) -> optax.GradientTransformation:
         """Adam, with a clip of the gradient."""
@@ -89,19 +93,28 @@ def chosen_log_p(policy: Policy, model: Models, trajectory: Trajectory) -> Float
     return jax.vmap(one)(trajectory.seen, trajectory.action)
 
 
-def played(
-    rules: Rules, policy: Policy | str, models: Models, observed: Array, luck: Luck
-) -> Trajectory:
+def played(rules: Rules, policy: Policy, models: Models, observed: Array, luck: Luck) -> Trajectory:
     """Trajectories, [task, group]."""
     one = functools.partial(play, rules.game, policy)
     return jax.vmap(jax.vmap(one, (None, None, 0)))(models, observed, luck)
 
 
+def reward_of(rules: Rules, found: Trajectory) -> Float[Array, "*any"]:
+    """The target that is reached, and what is known."""
+    return found.reached + rules.told * found.told
+
+
+SEEDS = dict.fromkeys(("policy", "opt", "reference", "models", "observed", "luck"), 0)
+
+
 @functools.cache
 def update_of(rules: Rules) -> Any:
-    """One update as one program: trajectories, advantages, steps of gradient descent."""
+    """One update as one program: trajectories, advantages, steps of gradient descent.
 
-    @jitney.optimize(donate=("policy", "opt"))
+    It is written for one policy; `vmap` trains one for each seed, side by side.
+    """
+
+    @jitney.optimize(vmap={"seed": SEEDS}, donate=("policy", "opt"))
     def update(
         policy: Policy,
         opt: PyTree,
@@ -111,7 +124,7 @@ def update_of(rules: Rules) -> Any:
         luck: Luck,
     ) -> tuple[Policy, PyTree, dict[str, Array]]:
         found = jax.lax.stop_gradient(played(rules, policy, models, observed, luck))
-        reward = found.reached + rules.told * found.told
+        reward = reward_of(rules, found)
         advantage = advantages(reward)
         each = jax.vmap(jax.vmap(chosen_log_p, (None, None, 0)), (None, 0, 0))
         stays = each(reference, models, found)
@@ -125,17 +138,35 @@ def update_of(rules: Rules) -> Any:
             slope = eqx.filter_grad(loss)(policy)
             change, opt = rules.optimiser().update(slope, opt)
             policy = eqx.apply_updates(policy, change)
-        means = {"reward": reward, "regret": found.regret, "told": found.told}
+        means = {"reward": reward, "log_p": found.log_p, "told": found.told}
         return policy, opt, {name: jnp.mean(part) for name, part in means.items()}
 
     return update
+
+
+@functools.cache
+def judge_of(rules: Rules) -> Any:
+    """Rewards and regrets of several policies on the same models, with the same luck."""
+
+    @jitney.optimize(vmap={"way": {"policy": 0}})
+    def judge(
+        policy: Policy,
+        models: Models,
+        observed: Float[Array, "task observed vars"],
+        luck: Luck,
+    ) -> dict[str, Float[Array, "task"]]:
+        found = played(rules, policy, models, observed, luck)
+        parts = {"reward": reward_of(rules, found), "regret": found.regret, "told": found.told}
+        return {name: jnp.mean(part, axis=1) for name, part in parts.items()}
+
+    return judge
 
 
 def batch_of(
     rules: Rules, seed: int, at: int, group: int | None = None
 ) -> tuple[Models, np.ndarray, Luck]:
     """Models, observations and luck of an update. Trajectories of a group share the models that the
-    belief draws, so that they differ by choices and answers alone.
+    belief draws.
     """
     rng = np.random.default_rng([seed, 4, at])
     models = environment(rng, rules.models, 3)
@@ -148,7 +179,9 @@ def batch_of(
         whole = (rules.models, group, *shape[2:], *part.shape[1:])
         return np.broadcast_to(part.reshape(*shape, *part.shape[1:]), whole)
 
-    noise = rng.normal(size=(rules.models, group, rules.game.rounds, rules.game.answers, 3))
+    answers = rules.game.rounds, rules.game.answers, 3
+    noise = rng.normal(size=(rules.models, 1 if rules.shared else group, *answers))
+    noise = np.broadcast_to(noise, (rules.models, group, *answers))
     choice = rng.gumbel(size=(rules.models, group, rules.game.rounds, 3, len(GRID)))
     luck = Luck(
         Draws(*(split(part) for part in vars(draws).values())),
@@ -157,23 +190,62 @@ def batch_of(
     return Models.of(models), observed, luck
 
 
+HELD_OUT = 2**32 - 4  # the seed of models that no training has
+
+
 @dataclass(frozen=True)
-class Learned:
-    """A policy, and the means of each update."""
+class State:
+    """Training of one policy for each seed: all that goes on.
 
+    Args:
+        done: Updates.
+        policy: Along an axis of seeds.
+        opt: The state of the optimiser.
+    """
+
+    done: int
     policy: Policy
-    history: dict[str, np.ndarray]
-    traces: int
+    opt: Any
+
+    @classmethod
+    def begin(cls, rules: Rules, seeds: int) -> "State":
+        """Policies that choose at random."""
+        each = [Policy(key=jax.random.key(seed)) for seed in range(seeds)]
+        policy = stacked(each)
+        return cls(0, policy, stacked([rules.optimiser().init(one) for one in each]))
 
 
-def learn(rules: Rules, seed: int, updates: int) -> Learned:
-    """Train one policy."""
-    update, policy = update_of(rules), Policy(key=jax.random.key(seed))
-    reference = jax.tree.map(jnp.array, policy)
-    opt, history = rules.optimiser().init(policy), []
-    for at in range(updates):
-        policy, opt, means = update(policy, opt, reference, *batch_of(rules, seed, at))
-        history.append(jitney.host(means))
-    found = [each.result() for each in history]
-    curves = {name: np.array([each[name] for each in found]) for name in found[0]}
-    return Learned(policy, curves, update.stats.traces)
+def stacked(trees: Sequence[Any]) -> Any:
+    """Along a new first axis."""
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *trees)
+
+
+def learn(
+    rules: Rules,
+    state: State,
+    updates: int,
+    after: Callable[[State, Any], None] = lambda state, means: None,
+) -> State:
+    """Train all policies up to so many updates.
+
+    Args:
+        rules: How.
+        state: Where to begin, or to go on. It is donated, so that it cannot be used again.
+        updates: In all.
+        after: Is called after each update with means that are on their way to the host
+            (`jitney.host`); it reads them when it wants them.
+    """
+    update = update_of(rules)
+    seeds = len(state.policy.straight)
+    reference = State.begin(rules, seeds).policy
+    for at in range(state.done, updates):
+        batch = stacked_batch([batch_of(rules, seed, at) for seed in range(seeds)])
+        policy, opt, means = update(state.policy, state.opt, reference, *batch)
+        state = State(at + 1, policy, opt)
+        after(state, jitney.host(means))
+    return state
+
+
+def stacked_batch(batches: Sequence[Any]) -> Any:
+    """On the host."""
+    return jax.tree.map(lambda *parts: np.stack(parts), *batches)

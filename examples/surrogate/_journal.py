@@ -8,11 +8,13 @@ that broke off goes on to the same bits.
 import csv
 import dataclasses
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from . import _checkpoint
+from ._board import Board
 from ._environment import GRID, Environment
 from ._loop import Campaign, Learner, Plan, run
 from ._round import Worth
@@ -47,7 +49,12 @@ def _key(plan: Plan) -> dict[str, object]:
 
 
 def resumed(
-    environment: Environment, learner: Learner, plan: Plan, folder: Path, every: int = 1
+    environment: Environment,
+    learner: Learner,
+    plan: Plan,
+    folder: Path,
+    every: int = 1,
+    board: bool = False,
 ) -> Campaign:
     """Run a campaign, or go on with the one in a folder; checkpoint and log lie there.
 
@@ -57,6 +64,7 @@ def resumed(
         plan: How many rounds, and of what.
         folder: Of `campaign`, `log.csv` and `log.jsonl`.
         every: Rounds between checkpoints.
+        board: Whether means over the tasks go to TensorBoard's files in the folder too.
 
     Raises:
         ValueError: The checkpoint is damaged, of another plan, or of other models.
@@ -68,14 +76,30 @@ def resumed(
             f"{path} is of other models: its first observations are others. Give these models"
             " again, or another folder."
         )
-    log = Log(folder, campaign.rounds * environment.tasks if campaign else 0)
+    done = campaign.rounds if campaign else 0
+    log = Log(folder, done * environment.tasks)
+    shown = Board(folder, done or None) if board else None
 
     def after(campaign: Campaign, worth: Worth) -> None:
         log.add(campaign, worth)
+        if shown:
+            shown.add(campaign.rounds, summary(campaign, worth))
         if campaign.rounds % every == 0 or campaign.rounds == plan.rounds:
             save(path, plan, campaign)
 
-    return run(environment, learner, plan, campaign, after)
+    with shown or nullcontext():
+        return run(environment, learner, plan, campaign, after)
+
+
+def summary(campaign: Campaign, worth: Worth) -> dict[str, float]:
+    """The last round, as means over the tasks."""
+    task, (best, at) = np.arange(len(campaign.target)), campaign.best[-1].T
+    found = {
+        "answer": campaign.values[task, -1, campaign.target],
+        "mean": np.asarray(worth.mean)[task, best, at],
+        "sure": worth.sure,
+    }
+    return {name: float(np.mean(part)) for name, part in found.items()}
 
 
 def _begins(campaign: Campaign, first: Campaign) -> bool:

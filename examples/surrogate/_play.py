@@ -17,7 +17,7 @@ from . import _enumerated
 from ._data import OMEGA, WIDTH, tables
 from ._environment import GRID, Environment
 from ._policy import Policy, looks
-from ._round import Worth, consider
+from ._round import consider
 from ._worlds import TERMS, Draws, Graphs, features, regression
 
 
@@ -32,7 +32,7 @@ class Game:
         repeats: Simulations of each world.
     """
 
-    rounds: int = 5
+    rounds: int = 4
     observed: int = 10
     answers: int = 1
     repeats: int = 4
@@ -132,12 +132,12 @@ class Trajectory(eqx.Module):
 
 def play(
     game: Game,
-    policy: Policy | str,
+    policy: Policy,
     model: Models,
     observed: Float[Array, "observed vars"],
     luck: Luck,
 ) -> Trajectory:
-    """One trajectory, by `scan` over rounds. `"both"` and `"random"` learn nothing."""
+    """One trajectory, by `scan` over rounds."""
     graphs, sets = all_graphs(observed.shape[1])
     rows, variables = game.rounds * game.answers, observed.shape[1]
     unseen = jnp.zeros((rows, variables)), jnp.ones((rows, variables), bool)
@@ -156,8 +156,8 @@ def play(
         values, flags = state
         at, draws, noise, gumbel = step
         worth = consider(known(values, flags), values, flags, model.target, draws)
-        seen = looks(worth, 1.0 - at / game.rounds)
-        log_p = _log_p(policy, worth, seen, allowed)
+        seen = looks(worth, 1.0 - at / game.rounds, allowed)
+        log_p = policy(seen, allowed)
         action = jnp.argmax((log_p + gumbel).ravel())
         variable, value = action // len(GRID), jnp.asarray(GRID)[action % len(GRID)]
         answer = model.answer(noise, variable, value)
@@ -178,16 +178,6 @@ def play(
     told = _entropy(before.log_weight) - _entropy(after.log_weight)
     reached = model.effects.ravel()[best]
     return Trajectory(seen, action, log_p, told, reached, jnp.max(model.effects) - reached)
-
-
-def _log_p(policy: Policy | str, worth: Worth, seen: Array, allowed: Array) -> Array:
-    """Log probabilities of the cells."""
-    if isinstance(policy, Policy):
-        return policy(seen, allowed)
-    flat = jnp.where(allowed[:, None], 0.0, -jnp.inf) * jnp.ones(len(GRID))
-    if policy == "both":
-        flat = jnp.where(allowed[:, None], 1e4 * worth.of("both"), -jnp.inf)
-    return flat
 
 
 def _entropy(log_p: Array) -> Array:

@@ -93,6 +93,7 @@ def step_of(
     remat: str | bool | None = None,
     pad: Any = PAD,
     fsdp: bool = False,
+    donate: bool = True,
 ) -> Callable[..., tuple[Surrogate, Any, dict[str, Any]]]:
     """The step as one program for each bucket. See `loss_of` for the other options.
 
@@ -102,11 +103,12 @@ def step_of(
         remat: As in `jitney.optimize`.
         pad: Buckets.
         fsdp: Whether devices share weights and moments too.
+        donate: Whether weights and moments are updated in place.
     """
     loss = loss_of(recipe, precision, remat)
 
     @jitney.optimize(
-        donate=("model", "opt"),
+        donate=("model", "opt") if donate else (),
         pad=pad,
         shard=("fsdp", {"example": "*"}) if fsdp else {"example": "*"},
         mesh="optional",

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 # before NumPy loads it: threads that contend for two cores slow LAPACK 40 times
@@ -19,8 +20,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from rich.console import Console
 
+from ._board import Board
 from ._learning import Note, Session, learn
-from ._stages import Curriculum, Mixture
+from ._stages import Curriculum, Mixture, Stage
 from ._trained import WEIGHTS, save
 from .model import parameters
 from .reader import Reader
@@ -51,6 +53,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=usual.seed, help=f"of weights and data {shown}")
     add("--out", type=Path, default=WEIGHTS, help=f"file of the weights {shown}")
     add("--folder", type=Path, default=Path("out/surrogate"), help=f"checkpoint and log {shown}")
+    add("--board", action="store_true", help="TensorBoard's files in the folder too")
     chosen = parser.parse_args(arguments)
     counts = chosen.steps, chosen.depth, chosen.rows, chosen.looks, chosen.held_out
     if min(counts) < 1 or chosen.after < 0 or chosen.hidden < 4 or chosen.hidden % 4:
@@ -95,13 +98,27 @@ def line(note: Note) -> str:
     return f"{note.seconds:.0f} s, {note.examples:,} models, loss {note.loss:.3f}; {sizes}"
 
 
+def numbers(note: Note) -> dict[str, float]:
+    """A look, to be drawn."""
+    found = {"loss": note.loss, "rate": note.rate}
+    for each in note.looks:
+        if each.stage == Stage(each.stage.variables):
+            found[f"surprise/{each.stage.variables}"] = each.surprise
+            found[f"f1/{each.stage.variables}"] = each.f1
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, and save at each look."""
     chosen, console = options(arguments), Console(width=160)
     session, folder = session_of(chosen), chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
 
+    shown = Board(folder) if chosen.board else None
+
     def after(model: Reader, notes: list[Note]) -> None:
+        if shown:
+            shown.add(notes[-1].dispatches, numbers(notes[-1]))
         save(model, session, chosen.out)
         text = "".join(f"{json.dumps(each.as_json())}\n" for each in notes)
         (folder / "learn.jsonl").write_text(text)
@@ -109,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     console.print(f"{parameters(session.model()):,} weights", highlight=False)
     try:
-        learn(session, folder / "learn.checkpoint", after)
+        with shown or nullcontext():
+            learn(session, folder / "learn.checkpoint", after)
     except ValueError as error:
         console.print(f"{error}", style="red", soft_wrap=True)
         return 2

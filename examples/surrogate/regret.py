@@ -174,6 +174,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, default=plan.rounds, help="interventions (default: %(default)s)")
     add("--worlds", type=int, default=plan.worlds, help="of a belief (default: %(default)s)")
     add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
+    add("--part", type=int, default=0, help="which models; another part has others (default: 0)")
     add("--ways", nargs="+", choices=WAYS, default=WAYS, help="which (default: all)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
     return parser.parse_args(arguments)
@@ -185,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plan, model = Plan(rounds=chosen.rounds, worlds=chosen.worlds), _trained.load(chosen.weights)
     for variables in chosen.sizes:
         began = time.perf_counter()
-        models = environment(np.random.default_rng([HELD_OUT, variables]), chosen.models, variables)
+        part = [chosen.part] if chosen.part else []
+        rng = np.random.default_rng([HELD_OUT, variables, *part])
+        models = environment(rng, chosen.models, variables)
         found[variables] = curves(model, models, plan, chosen.ways)
         seconds = time.perf_counter() - began
         console.print(f"{variables} variables: {seconds:.0f} s", highlight=False)

@@ -60,6 +60,14 @@ def plain(fn, x):
     return jax.tree.leaves(jax.jit(fn)(x))
 
 
+def mapped(x: V):
+    """Over the elements of a `vmap` that has a name."""
+    lowest, highest = jax.vmap(
+        lambda a: (jax.lax.pmin(a, "k"), jax.lax.pmax(a, "k")), axis_name="k"
+    )(x)
+    return jnp.cumsum(lowest)[:3], highest + 1
+
+
 WAYS = {
     "shard": {},
     "one chunk": {"chunk": {"n": 8}},
@@ -82,7 +90,7 @@ def test_an_extreme_of_a_nan_is_one(mesh, way, along, dtype):
             np.testing.assert_array_equal(np.asarray(got, np.float32), np.asarray(want, np.float32))
 
 
-@pytest.mark.parametrize("fn", [rows, inside], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [rows, inside, mapped], ids=lambda fn: fn.__name__)
 def test_wherever_the_extreme_stands(mesh, fn):
     """The NaN reaches what is made of it."""
     f = jitney.optimize(fn, shard={"n": "data"}, mesh=mesh)

@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._program.runners import padded_calls
+from jitney._program.runners import padded_calls, padding_recipes
 from jitney._program.runners.filling import Filling
 
 
@@ -23,7 +23,9 @@ def test_results_lie_where_those_of_jit_do(monkeypatch, near, which):
     """On the device of an argument that was put there on purpose, bound to it or not, whichever way
     it is filled; in a chain too.
     """
-    monkeypatch.setattr(padded_calls, "FILLING", Filling(near, program=0))
+    filling = Filling(near, program=0)
+    for module in (padded_calls, padding_recipes):
+        monkeypatch.setattr(module, "FILLING", filling)
     f, plain = optimize(pad={"n": [8]})(shares), jax.jit(shares)
     x = (
         np.arange(5, dtype=np.float32)

@@ -184,12 +184,12 @@ def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -
             first = among[order[(index * many + k) % len(among)]]
             if n > 300 and (first not in LIGHT or any(word in first.text for word in HEAVY)):
                 first = pick(rng, LIGHT)
-            made = _Writer(rng, case, f"r{k}").expression(first)
+            made = Writer(rng, case, f"r{k}").expression(first)
             found += [made] if made is not None else []
     return Case(seed, index, case.dtype, case.index_dtype, case.flavour, n, tuple(found))
 
 
-class _Writer:
+class Writer:
     """Writes one program, line by line; each line is tried on abstract values of two sizes."""
 
     def __init__(self, rng: Any, case: Case, prefix: str):
@@ -233,8 +233,11 @@ class _Writer:
                 break
         if not kept:
             return None
-        takes = tuple((name, axes) for name, axes in TAKES.items())
-        program = Program(takes, tuple(kept), (kept[-1][0],)).pruned()
+        return self.finished(kept, exact)
+
+    def finished(self, lines: Sequence[tuple[str, str]], exact: Exact) -> Expression | None:
+        """The program of some lines, if an argument of it has the axis."""
+        program = Program(tuple(TAKES.items()), tuple(lines), (lines[-1][0],)).pruned()
         if not any("n" in axes for _, axes in program.takes):
             return None
         return Expression(program, tuple(self.used), exact)
@@ -244,12 +247,7 @@ class _Writer:
         line = self.line(recipe, f"{self.prefix}a")
         if line is None:
             return None
-        program = Program(tuple(TAKES.items()), (line,), (line[0],)).pruned()
-        return (
-            Expression(program, tuple(self.used), recipe.exact)
-            if any("n" in axes for _, axes in program.takes)
-            else None
-        )
+        return self.finished([line], recipe.exact)
 
     def line(self, recipe: Recipe, name: str) -> tuple[str, str] | None:
         """A line that traces at both sizes, or None."""

@@ -16,6 +16,7 @@ import jitney
 from . import _auto, _captured, _combined, _held, _options, _ragged, _settings, _stacks
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
+from ._narrow import is_narrow, rounded_once
 from ._options import NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe
@@ -308,6 +309,7 @@ def _alone(
             is_unstable(made.theirs, arrays, got, _exact(made, e))
             or is_overflow(made.ours, made.theirs, arrays, got, _exact(made, e))
             or _is_xlas(made, arrays, got, _exact(made, e))
+            or _is_rounded_once(made, arrays, got, _exact(made, e))
         ):
             score.unstable[option] += 1
         else:
@@ -333,6 +335,26 @@ def _is_xlas(made: Way, arrays: Mapping[str, Any], got: Sequence[Any], exact: Ex
     """
     with jax.disable_jit():
         return difference(got, leaves_of(made.theirs(dict(arrays))), exact) is None
+
+
+def _is_rounded_once(
+    made: Way, arrays: Mapping[str, Any], got: Sequence[Any], exact: Exact
+) -> bool:
+    """Whether ours is what sums of 8-bit floats are that are rounded once, where plain JAX rounds
+    them in groups.
+    """
+    if not any(is_narrow(np.asarray(x).dtype) for x in jax.tree.leaves(dict(arrays))):
+        return False
+
+    def theirs(arrays: Mapping[str, Any]) -> Any:
+        return rounded_once(made.theirs, arrays)
+
+    close = max(exact, "close", key=("bits", "close", "loose").index)
+    try:
+        want = leaves_of(theirs(arrays))
+        return difference(got, want, close) is None or is_unstable(theirs, arrays, got, close)
+    except (TypeError, ValueError, KeyError, NotImplementedError):
+        return False  # no trace, or an operation that `_narrow` does not know
 
 
 def _finding(

@@ -19,7 +19,7 @@ import numpy as np
 import jitney
 
 from . import _sizes, _structure
-from ._draw import ALL, Case, Expression, _Writer
+from ._draw import ALL, Case, Expression, Writer
 from ._hunt import taken
 from ._options import _filled, _planned
 from ._recipe import CLASSES, Recipe
@@ -107,7 +107,7 @@ def planned(recipe: Recipe, n: int = 7) -> dict[str, str | None] | None:
 
 def _first(case: Case, recipe: Recipe) -> Expression | None:
     for seed in range(8):
-        writer = _Writer(_Along(seed), case, "r")
+        writer = Writer(_Along(seed), case, "r")
         if "{q}" not in recipe.text:
             del writer.avals["q0"]
         made = writer.alone(recipe)

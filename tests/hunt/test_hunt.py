@@ -2,6 +2,7 @@
 that are put in.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from jitney._axes.monoids import MONOIDS
 from jitney._axes.rule import Rule
@@ -19,11 +21,12 @@ from jitney._axes.rules import RULES
 from jitney._program.auto.auto_calls import AutoCalls
 from tests._arrays import array
 from tests._patience import patience
-from tests.hunt import _looks, _table
+from tests.hunt import _looks, _table, looking
 from tests.hunt.__main__ import _environment
-from tests.hunt._draw import ALL, Case, _Writer, drawn
+from tests.hunt._draw import ALL, Case, Writer, drawn
 from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_overflow, is_unstable, leaves_of
+from tests.hunt._narrow import rounded_once
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
 
@@ -62,7 +65,7 @@ def is_drawn(recipe):
     for dtype, seed in itertools.product(("float32", "int32", "bool"), range(4)):
         case = Case(0, 0, dtype, "int32", "normal", 7, ())
         with case.numbers():
-            if _Writer(np.random.default_rng(seed), case, "r").alone(recipe) is not None:
+            if Writer(np.random.default_rng(seed), case, "r").alone(recipe) is not None:
                 return True
     return False
 
@@ -261,6 +264,31 @@ def test_a_product_that_overflows_in_another_order_is_no_fault():
         assert not is_overflow(twice, theirs, {"x": x}, twice({"x": x}), "close")
         small = {"x": x / F32(1e8)}
         assert not is_overflow(twice, theirs, small, twice(small), "close")
+
+
+def test_sums_of_8_bits_are_judged_by_one_that_is_rounded_once():
+    """137 ones: plain XLA for CPUs makes 128; 144 is the nearest number."""
+    x = jnp.asarray(np.arange(257) < 137, jnp.float8_e4m3fn)
+
+    def sums(arrays):
+        x = arrays["x"]
+        looped = lax.scan(lambda c, k: (jnp.sum(x), c), x[0], None, length=2)
+        mapped = jax.vmap(lambda e: lax.psum(e, "k"), axis_name="k")(x)
+        branch = lax.cond(x[0] > 0, lambda: jnp.sum(x), lambda: x[0])
+        return jnp.sum(x), looped[0], mapped[0], branch
+
+    np.testing.assert_array_equal(np.asarray(rounded_once(sums, {"x": x}), F32), 4 * [144])
+
+
+@pytest.mark.rest
+def test_programs_that_look_at_sizes_are_hunted_alone():
+    """One of `tests.hunt.looking`, at twenty sizes."""
+    block, counts = looking.Block(1, 0), collections.Counter()
+    with block.case.numbers():
+        rng = np.random.default_rng([1, 4, 3])
+        assert not looking.judged(block, block.drawn(rng, 4), rng, counts)
+    assert counts["programs"] == 1
+    assert counts["sizes"] > 15
 
 
 def test_the_report_counts_and_names():

@@ -306,14 +306,14 @@ PADDED = [
     ),
     Mutation(
         "each size has a program of its own",
-        "src/jitney/_program/runners/padded_calls.py",
+        "src/jitney/_program/runners/padding_recipes.py",
         " padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
         " padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
         (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
     ),
     Mutation(
         "a refusal to pad is silent",
-        "src/jitney/_program/runners/padded_calls.py",
+        "src/jitney/_program/runners/padding_recipes.py",
         'if core.counters.warn_once(f"pad {refusal.place}"):',
         'if not core.counters.warn_once(f"pad {refusal.place}"):',
         (f"{_PAD}a_decision_by_size_runs_exact_and_warns_once",),

@@ -64,6 +64,16 @@ def by_hand(total: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def by_hand_cut() -> Callable[..., Any]:
+    """The same with the axis in the result, whose part is an array of JAX without a program."""
+    padded = jax.jit(scaled)
+
+    def call(*arrays: Any) -> Any:
+        return jax.device_put(np.asarray(padded(*map(filled, arrays)))[:1000])
+
+    return call
+
+
 def filled(x: Any) -> Any:
     out = np.empty(1024, np.float32)
     out[:1000] = x
@@ -110,6 +120,8 @@ def pads() -> Iterator[Pair]:
         lambda: program(full, full),
     )
     yield "pad, a size that does not", lambda: jitted(X, X), lambda: program(X, X)
+    hand_cut = by_hand_cut()
+    yield "  a NumPy bucket by hand", lambda: jitted(X, X), lambda: hand_cut(X, X)
     for name, count in (("one array", 1), ("five arrays", 5)):
         jitted, program = jax.jit(sums[count]), jitney.optimize(pad={"n": "pow2"})(sums[count])
         arrays = (X,) * count
@@ -171,7 +183,11 @@ def sharded() -> Pair:
 def checks() -> Iterator[Pair]:
     """Under `jax.jit` they are callbacks, whose errors no call waits for."""
     jitted = jax.jit(checked)
-    for name, options in (("checks", {}), ('runtime_checks="later"', {"runtime_checks": "later"})):
+    for name, options in (
+        ("checks", {}),
+        ("checks, cache=False", {"cache": False}),
+        ('runtime_checks="later"', {"runtime_checks": "later"}),
+    ):
         program: Any = jitney.optimize(checked, **options)
         yield name, lambda: jitted(X), lambda program=program: program(X)
 

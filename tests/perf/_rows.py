@@ -94,6 +94,15 @@ ROWS = (
         " kept",
     ),
     Row(
+        "looks",
+        "docs/axes.md",
+        "a first padded call whose Python looks at sizes, and one at a new size",
+        "python -m tests.perf.looks",
+        "{ms[from examples][first]:.0f} and {ms[from examples][new]:.1f} ms of CPU",
+        "{ms[symbolic][first]:.0f} and {ms[symbolic][new]:.1f} with a symbolic trace,"
+        " {ms[exact][first]:.0f} and {ms[exact][new]:.0f} at exact size",
+    ),
+    Row(
         "stream-speed",
         "docs/axes.md",
         "a stream that sums a file of 160 MiB in the system's cache",

@@ -1,17 +1,24 @@
 """Streams beside the speed of memory, over files in the system's cache.
 
-    python -m tests.perf.stream_speed [--mib 160]
+    python -m tests.perf.stream_speed [--mib 160] [--first]
 
 The floor of each row reads all bytes once and does no more: `np.load(path, mmap_mode="r").sum()`, of
-each file. Beside it the same function by `jax.jit` on arrays that are in memory already, and the loop
+each file. Of the product, which computes far longer than it reads, it is the product of the mapped
+file by NumPy. Beside it the same function by `jax.jit` on arrays that are in memory already, and the loop
 that one writes by hand: a chunk of 4 MiB at a time is copied into one buffer and goes through one
 compiled step. The stream runs with `checkpoint=` too, with nothing saved yet. Results are compared
 first; the sides take turns, and a figure is a median of 15, a ratio the median of 15 ratios.
+
+`--first` measures the first run of a function instead: CPU time of the loop by hand and of the
+stream, each in a process of its own that has run a small program of `jax.jit` before; of the stream
+also where another function was streamed before, so that its modules are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +36,7 @@ import jitney
 from examples._figures import record
 
 ROUNDS = 15
+FIRSTS = 5
 COLUMNS_OF_TABLE = ("floor", "in memory", "by hand", "stream", "kept", "of floor", "of stream")
 COLUMNS = 64
 CHUNK_BYTES = 4 * 2**20
@@ -52,6 +60,14 @@ def totals(
 
 @jitney.optimize
 def squares(x: Float[Array, "n k"]) -> Float[Array, "k k"]:
+    return x.T @ x
+
+
+def summed(x: np.ndarray[Any, Any]) -> object:
+    return x.sum()
+
+
+def multiplied(x: np.ndarray[Any, Any]) -> object:
     return x.T @ x
 
 
@@ -112,8 +128,9 @@ def measure(program: Any, data: list[Any], files: list[Path]) -> dict[str, float
     checkpoint = files[0].with_name("run")
     arrays = [np.load(path, mmap_mode="r") for path in files]
     whole, jitted = [jnp.asarray(x) for x in arrays], jax.jit(program.body)
+    floor = multiplied if program is squares else summed
     sides: dict[str, Callable[[], object]] = {
-        "floor": lambda: [np.load(path, mmap_mode="r").sum() for path in files],
+        "floor": lambda: [floor(np.load(path, mmap_mode="r")) for path in files],
         "memory": lambda: jax.block_until_ready(jitted(*whole)),
         "hand": by_hand(program.body, arrays),
         "stream": lambda: program.stream(*data, progress=False).result,
@@ -135,10 +152,54 @@ def measure(program: Any, data: list[Any], files: list[Path]) -> dict[str, float
     return row
 
 
+def first(side: str, path: Path) -> float:
+    """CPU seconds of the first run of one side, in this process."""
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(np.ones(3)))
+    x = np.load(path, mmap_mode="r")
+    if side == "second":
+        squares.stream(np.ones((8, 2), np.float32), chunk={"n": 4}, progress=False)
+    start = time.process_time()
+    if side == "hand":
+        got = by_hand(total.body, [x])()
+    else:
+        got = total.stream(path, progress=False).result
+    seconds = time.process_time() - start
+    np.testing.assert_allclose(np.asarray(got), x.sum(), rtol=1e-3, atol=20)
+    return seconds
+
+
+def measure_first(size: int) -> None:
+    found: dict[str, list[float]] = {"hand": [], "stream": [], "second": []}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        path = Path(folder) / "x.npy"
+        np.save(path, np.random.default_rng(0).standard_normal(size, np.float32))
+        for _ in range(FIRSTS):
+            for side, seconds in found.items():
+                command = [sys.executable, "-m", "tests.perf.stream_speed"]
+                command += ["--side", side, "--path", str(path)]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                seconds.append(float(done.stdout.split()[-1]))
+    hand, streamed, second = (float(np.median(taken)) for taken in found.values())
+    print(
+        f"first run, CPU: by hand {hand:.3f} s; stream {streamed:.3f} s, {streamed / hand:.2f} times;"
+        f" of a second function {second:.3f} s, {second / hand:.2f} times"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--mib", type=int, default=160, help="of each row (default: %(default)s)")
-    size = parser.parse_args().mib * 2**20 // 4 // (5 * COLUMNS) * 5 * COLUMNS
+    parser.add_argument("--first", action="store_true", help="measure the first run instead")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    size = options.mib * 2**20 // 4 // (5 * COLUMNS) * 5 * COLUMNS
+    if options.side:
+        print(first(options.side, options.path))
+        return
+    if options.first:
+        measure_first(size)
+        return
     found: dict[str, dict[str, float]] = {}
     print(f"{'ms':22}", *(f"{title:>10}" for title in COLUMNS_OF_TABLE))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:

@@ -437,7 +437,7 @@ CASES = [
         4.0,
     ),
     Remedy(
-        "_program/runners/padded_calls.py:explain",
+        "_program/runners/padding_recipes.py:explain",
         "or drop the axis from `pad`",
         lambda: padded({"pad": {"n": "pow2"}}),
         lambda: padded({}),

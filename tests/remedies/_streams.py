@@ -171,7 +171,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        f"{FILES}:FileSource._check",
+        f"{FILES}:FileSource._change_error",
         "start again when nobody writes to it",
         written_meanwhile,
         of_saved,

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,3 +57,33 @@ def test_a_campaign_that_broke_off_goes_on_to_the_same_bits(tmp_path):
     others = environment(np.random.default_rng(1), 3, 4)
     with pytest.raises(ValueError, match="other models"):
         _journal.resumed(others, learner, PLAN, tmp_path)
+
+
+def events(path):
+    """Steps and numbers of a file of records: a length, its check, the record, its check."""
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    data, found = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        event = event_pb2.Event.FromString(data[12 : 12 + length])
+        found += [(event.step, each.tag, each.simple_value) for each in event.summary.value]
+        data = data[16 + length :]
+    return found
+
+
+def test_a_campaign_is_logged_as_tensorboard_reads_it(tmp_path):
+    """Means over the tasks, which are those of the other log; one that goes on adds its rounds."""
+    pytest.importorskip("tensorboardX")
+    models = environment(np.random.default_rng(0), 3, 4)
+    for rounds in (2, 4):
+        _journal.resumed(models, learner, replace(PLAN, rounds=rounds), tmp_path, board=True)
+    found = [each for path in sorted(tmp_path.glob("events*")) for each in events(path)]
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    for name in ("answer", "mean", "sure"):
+        shown = [(step, value) for step, tag, value in found if tag == name]
+        means = [
+            np.mean([float(row[name]) for row in rows if row["round"] == str(at)])
+            for at in (1, 2, 3, 4)
+        ]
+        assert [step for step, _ in shown] == [1, 2, 3, 4]
+        np.testing.assert_allclose([value for _, value in shown], means, rtol=1e-5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from examples.surrogate import quality, regret
+from examples.surrogate import _classical, campaign, quality, regret
 from examples.surrogate._data import positions_of
 from examples.surrogate._environment import environment
 from examples.surrogate.quality import Data, distance, edges_of, judged
@@ -54,3 +54,26 @@ def test_an_interval_is_that_of_a_mean():
     error = 1.96 * values.std() / 20
     assert low == pytest.approx(values.mean() - error, abs=0.2 * error)
     assert high == pytest.approx(values.mean() + error, abs=0.2 * error)
+
+
+def test_pc_finds_a_collider():
+    """Two causes of one variable are independent, and so their edges have directions: [child,
+    parent]. Beside a chain, of which it finds two edges.
+    """
+    pytest.importorskip("causallearn")
+    x = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    x[0, :, 2] += x[0, :, 0] + x[0, :, 1]
+    x[1, :, 1] += x[1, :, 0]
+    x[1, :, 2] += x[1, :, 1]
+    collider, chain = _classical.by_pc(x, 0.01)
+    assert np.argwhere(collider).tolist() == [[2, 0], [2, 1]]
+    linked = chain | chain.T
+    assert np.argwhere(np.triu(linked)).tolist() == [[0, 1], [1, 2]]
+    assert chain.sum() == 2
+
+
+def test_a_campaign_says_at_which_samples_programs_were_made():
+    """Where the count of traces rises, the first one too."""
+    curve = regret.Curve(np.zeros((5, 2)))
+    counts = np.array([16, 18, 20, 22]), np.array([1, 1, 2, 2])
+    assert campaign.Played(curve, *counts, np.ones(4)).retraced == [16, 20]

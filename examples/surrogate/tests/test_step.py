@@ -8,10 +8,10 @@ import optax
 import pytest
 
 import jitney
-from examples.surrogate import before, by_hand
+from examples.surrogate import before, by_hand, variants
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import FLOOR, certainty, kl
-from examples.surrogate._step import start
+from examples.surrogate._step import start, step_of
 from examples.surrogate._train import program
 from examples.surrogate.tests._small import RATE, RUN
 
@@ -123,3 +123,13 @@ def test_order_of_samples_and_names_of_variables_do_not_matter(model, data):
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@pytest.mark.rest
+def test_a_batch_in_parts_gives_the_step_of_the_whole(model):
+    """Loss, gradient norm and weights, with gradients of two parts added up."""
+    both = batch(np.random.default_rng(SEED), 4, 3, samples=6).arrays
+    state = model, start(variants.RECIPE, model)
+    whole = step_of(variants.RECIPE, pad=None, donate=False)(*state, *both)
+    parts = variants.in_parts(2)(*state, *both)
+    assert variants.off(parts, whole, 1e-4, "in parts") < 1e-4

@@ -27,6 +27,7 @@ from .typed_jax import dtypes, lax, make_jaxpr
 
 _EXTREMES = (MONOIDS["max"], MONOIDS["min"])
 _REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]
+_OVER_MAPPED = [monoid.collective for monoid in _EXTREMES]
 _SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in _EXTREMES]
 POSITIONED: dict[str, tuple[int, int | None]] = {
     "gather": (1, 2),
@@ -85,7 +86,10 @@ def _is_changed(eqn: JaxprEqn) -> bool:
 def _may_lose(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
     # Floats of 4 bits have no NaN.
-    if eqn.primitive.name not in (*_REDUCTIONS, *_SCATTERS):
+    # An extreme over mapped elements (`lax.pmax` under `vmap`) has positions as its axes.
+    name = eqn.primitive.name
+    is_over_mapped = name in _OVER_MAPPED and all(isinstance(k, int) for k in eqn.params["axes"])
+    if not is_over_mapped and name not in (*_REDUCTIONS, *_SCATTERS):
         return False
     dtype = eqn.outvars[0].aval.dtype
     return dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4

@@ -13,7 +13,7 @@ import inspect
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import CodeType, FrameType
@@ -222,6 +222,17 @@ class Event:
         return tuple(replace(cause, seconds=self.seconds) for cause in self.causes)
 
 
+_SizesOfAxes = tuple[tuple[str, int, int], ...]
+"""Name, true size and size of the bucket of each padded axis of a call."""
+
+
+@dataclass(slots=True)
+class CallTally:
+    """Number of padded calls of the same sizes."""
+
+    calls: int = 0
+
+
 @dataclass
 class Counters:
     """Running totals behind `Stats`."""
@@ -241,8 +252,11 @@ class Counters:
         default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0)
     )
     warned: set[str] = field(default_factory=set[str])
-    sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    rows: dict[str, int] = field(default_factory=dict[str, int])
+    row_sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
+    row_elements: dict[str, int] = field(default_factory=dict[str, int])
+    tallies: dict[_SizesOfAxes, CallTally] = field(
+        default_factory=dict["_SizesOfAxes", "CallTally"]
+    )
     causes: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
     advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(
@@ -295,24 +309,42 @@ class Counters:
         self.warned.add(about)
         return first
 
-    def count_padded_call(self, axes: Iterable[PaddedAxis]) -> None:
+    def tally(self, axes: Sequence[PaddedAxis]) -> CallTally:
+        """Return what counts padded calls of these sizes. It is added up when it is read."""
+        key = tuple((axis.name, axis.size, axis.high) for axis in axes)
+        return self.tallies.setdefault(key, CallTally())
+
+    def count_padded_call(self, axes: Sequence[PaddedAxis]) -> None:
         """Count a padded call."""
-        for axis in axes:
-            name, size = axis.name, axis.size
-            sizes = self.sizes.get(name)
-            if sizes is None:
-                sizes = self.sizes[name] = Counter()
-            sizes[size] = sizes.get(size, 0) + 1
-            self.rows[name] = self.rows.get(name, 0) + axis.high
+        self.tally(axes).calls += 1
+
+    @property
+    def sizes(self) -> dict[str, Counter[int]]:
+        """Axis -> its true sizes, each with its number of calls or rows."""
+        out = {name: Counter(seen) for name, seen in self.row_sizes.items()}
+        for axes, tally in [*self.tallies.items()]:
+            for name, size, _ in axes:
+                out.setdefault(name, Counter())[size] += tally.calls
+        return out
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Axis -> elements that the programs of all calls took along it."""
+        out = {**self.row_elements}
+        for axes, tally in [*self.tallies.items()]:
+            for name, _, high in axes:
+                out[name] = out.get(name, 0) + high * tally.calls
+        return out
 
     def count_rows(self, axis: str, sizes: Counter[int], elements: int) -> None:
         """Count rows of unlike lengths: their sizes, and the elements that programs take for
         them.
         """
-        self.sizes.setdefault(axis, Counter()).update(sizes)
-        self.rows[axis] = self.rows.get(axis, 0) + elements
+        self.row_sizes.setdefault(axis, Counter()).update(sizes)
+        self.row_elements[axis] = self.row_elements.get(axis, 0) + elements
 
     def stats(self) -> Stats:
+        sizes, rows = self.sizes, self.rows
         return Stats(
             calls=self.calls,
             traces=self.traces,
@@ -327,12 +359,12 @@ class Counters:
             compile_seconds=self.seconds[COMPILED],
             retraces=tuple(self.causes),
             advise=partial(self.advise, tuple(self.events)),
-            sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
+            sizes={axis: dict(seen) for axis, seen in sizes.items()},
             verified=self.verified,
             incidental=self.incidental,
             padding={
-                axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1
-                for axis, seen in self.sizes.items()
+                axis: rows[axis] / sum(n * times for n, times in seen.items()) - 1
+                for axis, seen in sizes.items()
             },
         )
 
@@ -356,9 +388,9 @@ def total(several: Sequence[Counters]) -> Stats:
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
         for event, seconds in each.seconds.items():
             whole.seconds[event] += seconds
+        rows = each.rows
         for axis, seen in each.sizes.items():
-            whole.sizes.setdefault(axis, Counter()).update(seen)
-            whole.rows[axis] = whole.rows.get(axis, 0) + each.rows[axis]
+            whole.count_rows(axis, seen, rows[axis])
         whole.causes += each.causes
     # Remedies stay lazy: proving them traces the bodies.
     advise = [each.stats().advise for each in several]

@@ -20,7 +20,8 @@ from jax import export as jax_export
 from .._axes import Refused
 from .._jax.typed import Array
 from .._program.entry import Specialization
-from .._program.runners.padded_calls import PaddedCalls, PaddingRecipe, warn_refusal
+from .._program.runners.padded_calls import PaddedCalls
+from .._program.runners.padding_recipes import PaddingRecipe, warn_refusal
 from .._program.tolerance import with_policy
 from .._serialized.padded_cuts import serialise_cuts
 from .._stages.fill import PaddedAxis

@@ -23,7 +23,7 @@ from .._program.entry import Specialization
 from .._program.rows.lengths import LENGTHS
 from .._program.rows.row_calls import RowCall
 from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
-from .._program.runners.padded_calls import warn_refusal
+from .._program.runners.padding_recipes import warn_refusal
 from .._report.plan_report import PlanLine, Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured

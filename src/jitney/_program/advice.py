@@ -34,7 +34,8 @@ from .._view.layout import Layout, aval_parts
 from .._view.result import unmix
 from .compiled_calls import SpecializedFunction
 from .entry import Specialization
-from .runners.padded_calls import PaddedCalls, PaddingRecipe
+from .runners.padded_calls import PaddedCalls
+from .runners.padding_recipes import PaddingRecipe
 
 # The most calls, each of other sizes, for which buckets are looked for.
 _CALLS = 512

@@ -27,7 +27,7 @@ from .._jax.typed import AnyMesh, Array, Jitted
 from .._signature.options import Options
 from .._values.attribute_reads import Statics
 from .._view.layout import Layout
-from .._view.result_padding import Cut
+from .._view.result_padding import CutRecord
 from .._view.true_sizes import Proof
 from .held_numbers import NumberChoices
 from .runners.checked_calls import Run
@@ -127,7 +127,7 @@ class CompiledCalls(CallPlanner, ABC):
         super().__init__(core, layout, statics, key, options)
         self.flights: dict[Hashable, PendingTrace] = {}
         # Padded program -> the padded axes of each of its results.
-        self.cuts: dict[Hashable, list[Cut]] = {}
+        self.cuts = CutRecord()
         # The user's lines with rules for `jax.vmap`, in the traces so far; see `Outcome`.
         self.joint_rules: list[str] = []
         # Padded program -> its proof, if each new size has to be traced.

@@ -75,7 +75,8 @@ from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, looking, warn_missing_checks, warn_uncut
 from .runners.fallback_calls import FallbackCalls
-from .runners.padded_calls import PaddedCalls, warn_refusal
+from .runners.padded_calls import PaddedCalls
+from .runners.padding_recipes import warn_refusal
 from .runners.sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .runners.width_calls import WidthCalls
 from .runners.worker_calls import WorkerCalls

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import mmap
+import os
+import threading
 import time
 import zipfile
 import zlib
@@ -40,14 +41,17 @@ class Stamp:
         last = max(status.st_mtime_ns, status.st_ctime_ns)
         # File times advance in steps, of up to two seconds on FAT.
         settled = time.time_ns() - last > _SETTLED
-        file = (
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
-        return cls((file,), settled)
+        return cls((_metadata(status),), settled)
+
+
+def _metadata(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def map_of(value: object) -> mmap.mmap | None:
@@ -124,6 +128,10 @@ class FileSource:
         self.path = path
         self.stamp = stamp
         self.name = name
+        self._place = str(path)
+        self.stays_open = True
+        """False among so many files that a process may not have all of them open."""
+        self._file: _Descriptor | None = None
         self.shape = tuple(array.shape)
         self.dtype = array.dtype
 
@@ -137,13 +145,12 @@ class FileSource:
         return self._read(where, out)
 
     def _read(self, where: Slice, out: NumPyArray | None) -> NumPyArray:
-        self._check()
         if isinstance(where, slice) and isinstance(self.array, np.memmap):
             rows = self._rows(where, out)
         else:
+            self._check()
             rows = np.array(self.array[where])
-        # Check after the reading as well: a file that is cut meanwhile reads as zeros where it is
-        # mapped.
+        # After the reading: a file that is cut meanwhile reads as zeros where it is mapped.
         self._check()
         return rows
 
@@ -158,38 +165,88 @@ class FileSource:
             return np.array(array[where])
 
         start, stop, _ = where.indices(self.shape[0])
-        row = math.prod(self.shape[1:])
         if out is None:
             out = np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
         if not out.size:
             return out
-        count = _fill(self.path, array.offset + start * row * array.itemsize, out)
+        count = self._fill(array.offset + start * (out.nbytes // len(out)), out)
         return out if count == len(out) else out[:count]
+
+    def _fill(self, offset: int, out: NumPyArray) -> int:
+        """Read the bytes from an offset on into an array; return how many of its rows."""
+        file = self._opened()
+        content = out.reshape(-1).view(np.uint8).data
+        done = 0
+        try:
+            # The system may read less than it is asked for.
+            while done < len(content) and (
+                count := _read_at(file.number, content[done:], offset + done)
+            ):
+                done += count
+        except OSError:
+            # A file far away may be gone for this descriptor only.
+            self._file = None
+            raise
+        return done * len(out) // len(content)
+
+    def _opened(self) -> _Descriptor:
+        """The file, which is opened once where it stays open.
+
+        Raises:
+            DataError: It is another one than that of the stamp.
+        """
+        file = self._file
+        if file is None:
+            try:
+                file = _Descriptor(self.path)
+            except FileNotFoundError:
+                raise self._change_error() from None
+            # Another file may have been in its place just now, and be gone again.
+            if _metadata(os.fstat(file.number)) not in self.stamp.files:
+                raise self._change_error()
+            if self.stays_open:
+                self._file = file
+        return file
 
     def _check(self) -> None:
         try:
-            same = Stamp.of(self.path).files == self.stamp.files
+            status = os.stat(self._place)  # noqa: PTH116 - of a `Path` it takes three times as long
+            same = (_metadata(status),) == self.stamp.files
         except FileNotFoundError:
             same = False
         if not same:
-            raise DataError(
-                f"reading {self.name!r}",
-                f"{self.path} was changed, replaced or removed since it was opened.",
-                "Rows of the old file would be mixed with rows of the new one.",
-                "start again when nobody writes to it.",
-            )
+            raise self._change_error()
+
+    def _change_error(self) -> DataError:
+        return DataError(
+            f"reading {self.name!r}",
+            f"{self.path} was changed, replaced or removed since it was opened.",
+            "Rows of the old file would be mixed with rows of the new one.",
+            "start again when nobody writes to it.",
+        )
 
 
-def _fill(path: Path, offset: int, out: NumPyArray) -> int:
-    """Read the bytes of a file from an offset on into an array; return how many of its rows."""
-    content = out.reshape(-1).view(np.uint8).data
-    done = 0
-    with path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        # The system may read less than it is asked for.
-        while done < len(content) and (count := file.readinto(content[done:])):
-            done += count
-    return done * len(out) // len(content)
+class _Descriptor:
+    """File that is open for reading, until nobody has it any more."""
+
+    def __init__(self, path: Path):
+        self.number = -1
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+def _read_at(number: int, content: memoryview, offset: int) -> int:
+    """Read bytes of a file from an offset on; return how many there were."""
+    if hasattr(os, "preadv"):
+        return os.preadv(number, [content], offset)
+    with _SEEKING:
+        os.lseek(number, offset, os.SEEK_SET)
+        part = os.read(number, len(content))
+    content[: len(part)] = part
+    return len(part)
 
 
 def open_file(name: str, path: Path, where: str) -> FileSource | NumPyArray:
@@ -289,6 +346,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, DType]:
 
 
 _DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+_SEEKING = threading.Lock()
+"""Held where a system reads from the place of a file only, as Windows does."""
 # Nanoseconds; the coarsest step of a file system's times (FAT).
 _SETTLED = 2_000_000_000
 _READ = 2**20

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import jax
@@ -96,6 +97,26 @@ class Source:
     axis: int
     dtype: DType
 
+    # Looked up once: a dataset of HDF5 asks its file each time.
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole."""
+        return tuple(self.data.shape)
+
+    @cached_property
+    def held(self) -> DType:
+        """Dtype in which the rows are stored."""
+        return np.dtype(self.data.dtype)
+
+    @cached_property
+    def is_direct(self) -> bool:
+        """Whether the rows are stored in the dtype of the program."""
+        return self.held == np.dtype(self.dtype)
+
+    def shape_of(self, count: int) -> tuple[int, ...]:
+        """Shape of so many rows."""
+        return (*self.shape[: self.axis], count, *self.shape[self.axis + 1 :])
+
 
 class ChunkReader:
     """Reader of several arrays; a chunk is named by its first row.
@@ -150,16 +171,15 @@ class ChunkReader:
         parts: dict[int, NumPyArray] = {}
         self.memory.next_chunk()
         for i, (n, source) in enumerate(self.sources.items()):
-            shape = _shape(source, rows)
-            chunk = parts[n] = self.memory.array(n, shape, source.dtype)
-            is_direct = np.dtype(source.data.dtype) == chunk.dtype
-            part = self._part(source, rows, chunk if is_direct else None)
+            chunk = self.memory.array(n, source.shape_of(count), source.dtype)
+            parts[n] = chunk
+            part = self._part(source, rows, chunk if source.is_direct else None)
             if self._marked[i]:
                 mark = _mark(part)
                 if self._seen[j] and mark != self._marks[i, j]:
                     raise self._change_error(source, start, count, "in the pass before")
                 self._marks[i, j] = mark
-            if not is_direct:
+            if not source.is_direct:
                 self._demand_fit(source, part)
             # Copied, because an iterator may reuse its buffer for the next chunk.
             if part is not chunk:
@@ -213,15 +233,19 @@ class ChunkReader:
         """Read the rows of one source, with retries; into `out` if that saves a copy."""
         data, axis = source.data, source.axis
         place = (*[slice(None)] * axis, rows) if axis else rows
-        shape = _shape(source, rows)
+        shape = source.shape_of(rows.stop - rows.start)
 
         def read() -> NumPyArray:
-            with jax.enable_x64(self._wide):
-                part = data[place] if out is None else read_rows(data, place, out)
-                return check_slice(part, shape, data.dtype, source.name)
+            part = data[place] if out is None else read_rows(data, place, out)
+            return check_slice(part, shape, source.held, source.name)
 
+        def in_callers_setting() -> NumPyArray:
+            with jax.enable_x64(self._wide):
+                return read()
+
+        read_once = read if x64_is_on() == self._wide else in_callers_setting
         note = f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed"
-        return retry(read, self.retries, note, self._count_failure)
+        return retry(read_once, self.retries, note, self._count_failure)
 
     def _count_failure(self) -> None:
         self.failures += 1
@@ -240,11 +264,6 @@ class ChunkReader:
             "start again: without the checkpoint, and with data that do not change between"
             " readings.",
         )
-
-
-def _shape(source: Source, rows: slice) -> tuple[int, ...]:
-    data, axis = source.data, source.axis
-    return (*data.shape[:axis], rows.stop - rows.start, *data.shape[axis + 1 :])
 
 
 def _is_fixed(data: object) -> bool:

@@ -152,6 +152,9 @@ class ConcatenatedSource:
                     code="J218",
                 )
         self.parts = parts
+        for part in parts:
+            if isinstance(part, FileSource):
+                part.stays_open = len(parts) <= _MOST_OPEN
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
 
@@ -249,3 +252,7 @@ def _unlike(
         "convert them before.",
         code="J218",
     )
+
+
+_MOST_OPEN = 64
+"""Files of a list that stay open; of more, each is opened for each reading."""

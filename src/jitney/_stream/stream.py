@@ -622,6 +622,7 @@ class _StreamRun:
         passed = (sum(turn.sweeps for turn in turns[:first]) + 1) * len(steps.pieces)
         done = passed - len(remaining_pieces(steps.pieces, at, back=back))
 
+        is_placed = bool(self._keys) or steps.laid.place is not None
         with _bar(steps, done, show=progress) as advance:
             try:
                 # For each pass: compute the initial carry, unless a checkpoint gave one; step
@@ -641,8 +642,11 @@ class _StreamRun:
                     for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
                         # A pass in the other direction starts this chunk with these carries.
-                        carried.setdefault(start, {}).update(turn.stored_carries(state))
-                        chunk = {n: self._placed(n, x, count) for n, x in cut.items()}
+                        if turn.keeps or turn.replays:
+                            carried.setdefault(start, {}).update(turn.stored_carries(state))
+                        chunk = cut
+                        if is_placed:
+                            chunk = {n: self._placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
                         replayed = [carried[start]] if turn.replays else []
                         state, outs = step(

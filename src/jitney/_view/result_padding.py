@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,21 @@ class PaddedDim:
 
 Cut = tuple[PaddedDim, ...]
 """The padded axes of one result."""
+
+
+class CutRecord(dict[Hashable, list[Cut]]):
+    """Padded program -> the padded axes of each of its results.
+
+    Attributes:
+        version: How often one was set, as each trace does: what was read at a version holds until
+            the next one.
+    """
+
+    version = 0
+
+    def __setitem__(self, key: Hashable, cuts: list[Cut]) -> None:
+        super().__setitem__(key, cuts)
+        self.version += 1
 
 
 def cuts_of(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -197,14 +198,10 @@ def split_counts(arrays: Sequence[object]) -> tuple[Sequence[Any], TrueSizes | N
 _Names = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
-def _flatten(counts: TrueSizes) -> tuple[Sequence[object], _Names]:
-    return counts.flat
-
-
 def _unflatten(static: _Names, leaves: Sequence[Any]) -> TrueSizes:
     names, weak = static
     count = len(names)
     return TrueSizes(leaves[:count], names, weak, numbers=leaves[count:])
 
 
-register_pytree_node(TrueSizes, _flatten, _unflatten)
+register_pytree_node(TrueSizes, attrgetter("flat"), _unflatten)

@@ -52,6 +52,27 @@ class Plain:
         self.weights = {"in": [weight]}
 
 
+class Shared:
+    """Its objects share an array."""
+
+    weight = GLOBAL
+
+    def call(self, x):
+        return (self.weight * x).sum(0)
+
+    @classmethod
+    def of_class(cls, x):
+        return (cls.weight * x).sum(0)
+
+    @staticmethod
+    def by_name(x):
+        return (Shared.weight * x).sum(0)
+
+
+class Derived(Shared):
+    """Inherits it."""
+
+
 def of_closure(weight):
     return lambda x: (weight * x).sum(0)
 
@@ -86,6 +107,10 @@ def of_object(held):
         (of_object(Plain(ON_DEVICE)), "`held.weights['in'][0]`"),
         (of_object(Plain(GLOBAL)), "`held.weights['in'][0]`"),
         (of_closure(GLOBAL), "`weight`"),
+        (Shared().call, "`Shared.weight`"),
+        (Derived().call, "`Shared.weight`"),
+        (Shared.of_class, "`Shared.weight`"),
+        (Shared.by_name, "`Shared.weight`"),
     ],
 )
 def test_captured_array_is_an_argument_of_the_program(fn, name):
@@ -97,6 +122,27 @@ def test_captured_array_is_an_argument_of_the_program(fn, name):
     assert line.why.startswith(f"{name} (float32[600, 600], 1.373 MiB) is an argument")
     assert is_argument(f, X)
     assert f.stats.traces == 1
+
+
+def test_view_that_is_written_through_its_base_is_that_of_the_trace():
+    """Each way that NumPy writes an array in place: a known call has the numbers of its trace."""
+    writes = {
+        "base": lambda base: base.__setitem__(slice(0, SIDE), 7),
+        "transposed": lambda base: base.reshape(SIDE, SIDE).T[0].__iadd__(5),
+        "bytes": lambda base: base.view(np.uint8)[-8:].fill(0),
+    }
+    for name, write in writes.items():
+        base = GLOBAL.ravel().copy()
+        fn = of_closure(base.reshape(SIDE, SIDE)[::-1])
+        f, plain = optimize(cache=False)(fn), jax.jit(fn)
+        np.testing.assert_array_equal(f(X), plain(X))
+        write(base)
+        np.testing.assert_array_equal(f(X), (GLOBAL * 3).sum(0), err_msg=name)
+        np.testing.assert_array_equal(f(X), plain(X), err_msg=name)
+        jax.clear_caches()
+        now = (base.reshape(SIDE, SIDE) * 3).sum(0)
+        np.testing.assert_array_equal(f(X), now, err_msg=name)
+        np.testing.assert_array_equal(plain(X), now, err_msg=name)
 
 
 def test_default_of_an_argument_is_an_argument():

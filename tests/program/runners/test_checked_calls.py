@@ -278,3 +278,25 @@ def test_eqx_on_error_is_honoured(how):
     )
     assert ON_ERROR[how] in done.stdout
     assert ("must not be negative" in done.stdout) == (how == "breakpoint")
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": False}], ids=str)
+@pytest.mark.usefixtures("data_only")
+def test_program_that_is_not_cached_runs_in_the_calling_thread(options):
+    """JAX keeps no program that it runs there, so one that is cached runs in another thread."""
+    f = optimize(**options)(positive)
+    np.testing.assert_array_equal(f(X), jax.jit(positive)(X))
+    (entry,) = f._core.entries.values()
+    program = entry.checked_calls.lower(X).as_text()
+    assert ("callback" in program) == bool(options)
+    assert "callback" not in f.ahead((X,), {}).as_text()
+    with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        f(-X)
+
+
+def test_late_checks_wait_for_no_program():
+    """They are for programs that run beside the host, cached or not."""
+    f = optimize(cache=False, runtime_checks="later")(positive)
+    np.testing.assert_array_equal(f(X), jax.jit(positive)(X))
+    (entry,) = f._core.entries.values()
+    assert "callback" not in entry.checked_calls.lower(X).as_text()

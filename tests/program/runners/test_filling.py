@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Array, Float, Key, Shaped
 
 from jitney import optimize
-from jitney._program.runners import padded_calls
+from jitney._program.runners import padded_calls, padding_recipes
 from jitney._program.runners.filling import Filling
 from tests._monitor import listening
 
@@ -39,7 +39,8 @@ def shares(x: Float[Array, "n"]) -> Float[Array, "n"]:
 def filling(monkeypatch, **options):
     """The counts of all padded calls from now on."""
     made = Filling(**options)
-    monkeypatch.setattr(padded_calls, "FILLING", made)
+    for module in (padded_calls, padding_recipes):
+        monkeypatch.setattr(module, "FILLING", made)
     return made
 
 

@@ -207,6 +207,48 @@ def test_calls_are_counted():
     assert f._core.counters.sizes["n"] == {5: 3, 6: 1}
 
 
+def test_calls_of_several_axes_and_rows_are_counted():
+    """What is counted in passing adds up, for one function and for several."""
+
+    def outer(x: Float[Array, "n"], y: Float[Array, "k"]) -> Float[Array, ""]:
+        return jnp.sum(x) * jnp.sum(y)
+
+    f = optimize(pad={"n": [8, 16], "k": [4]})(outer)
+    for n, k in [(5, 3), (5, 3), (5, 2), (12, 3), (5, 3)]:
+        f(rows(n), rows(k))
+    assert f.stats.sizes == {"n": {5: 4, 12: 1}, "k": {3: 4, 2: 1}}
+    assert f.stats.padding == {"n": (4 * 8 + 16) / 32 - 1, "k": 20 / 14 - 1}
+
+
+def test_result_that_gets_the_axis_in_a_new_trace_is_cut():
+    """After `jax.clear_caches` a warm call traces anew, and the body returns something else."""
+    whole = False
+
+    def either(x: Float[Array, "n"]):
+        return x * 2 if whole else jnp.sum(x)
+
+    f = optimize(pad=PAD)(either)
+    x = rows(5)
+    for _ in range(4):
+        np.testing.assert_allclose(f(x), np.sum(x), rtol=1e-5)
+    whole = True
+    jax.clear_caches()
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x), 2 * x)
+
+
+def test_a_chain_of_many_sizes_compiles_one_program_a_bucket():
+    """The second function takes the first one's padded results, whatever their size."""
+    first, second = optimize(pad={"n": "pow2"})(double), optimize(pad={"n": "pow2"})(total)
+    for n in range(2, 67):
+        x = rows(n)
+        want = 4 * np.sum(x.astype(np.float64) ** 2)
+        np.testing.assert_allclose(second(first(x)), want, rtol=1e-5)
+    buckets = 7  # 2, 4, ..., 128
+    assert first.stats.traces == second.stats.traces == buckets
+    assert max(first.stats.compiles, second.stats.compiles) <= buckets
+
+
 def test_a_size_that_fills_its_bucket_takes_turns_with_others():
     """Nothing is cut off the results of 8 and 16 elements."""
     f = optimize(pad=PAD)(double)

@@ -25,7 +25,8 @@ from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..compiled_calls import CompiledCalls
 from ..runners.captured_calls import CapturedArray
-from ..runners.padded_calls import PaddedCalls, PaddingRecipe, SizeRefused, warn_refusal
+from ..runners.padded_calls import PaddedCalls
+from ..runners.padding_recipes import PaddingRecipe, SizeRefused, warn_refusal
 from .lots import Lot, lots_of
 
 if TYPE_CHECKING:

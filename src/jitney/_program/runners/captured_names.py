@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import jax
 import numpy as np
 
 from ..._jax.programs.large_constants import has_content
@@ -41,7 +42,7 @@ def _roots(fn: object) -> Iterator[tuple[str, object]]:
     fn = fn.fn if isinstance(fn, Derived) else fn
     fn = inspect.unwrap(fn) if callable(fn) else fn
     if isinstance(fn, types.MethodType):
-        yield "self", fn.__self__
+        yield ("cls" if isinstance(fn.__self__, type) else "self"), fn.__self__
         fn = fn.__func__
     if not isinstance(fn, types.FunctionType):
         yield getattr(fn, "__name__", type(fn).__name__), fn
@@ -52,7 +53,9 @@ def _roots(fn: object) -> Iterator[tuple[str, object]]:
     for name, parameter in inspect.signature(fn).parameters.items():
         if parameter.default is not parameter.empty:
             yield name, parameter.default
-    for name in _names(fn.__code__):
+    # The object of a method is an argument; its class is where the function was defined.
+    owner = fn.__qualname__.split(".")[0]
+    for name in (*_names(fn.__code__), owner):
         if name in fn.__globals__:
             yield name, fn.__globals__[name]
 
@@ -69,7 +72,10 @@ def _parts(
     value: object,
 ) -> Iterator[tuple[str, object]]:
     """Yield the parts of a container or object, and what a function of the user's names."""
-    if isinstance(value, (types.ModuleType, type, np.ndarray)):
+    if isinstance(value, (types.ModuleType, np.ndarray)):
+        return
+    if isinstance(value, type):
+        yield from _of_class(path, value)
         return
     if items := paths(value):
         yield from ((f"{path}{at}", part) for at, part in items[:_MOST])
@@ -77,6 +83,15 @@ def _parts(
         yield from _roots(value)
     else:
         yield from ((f"{path}.{name}", part) for name, part in attributes_of(value).items())
+        yield from _of_class(path, type(value))
+
+
+def _of_class(path: str, cls: type) -> Iterator[tuple[str, object]]:
+    """Yield the arrays among the attributes of a class, which its objects share."""
+    for base in cls.__mro__:
+        for name, part in vars(base).items():
+            if isinstance(part, (np.ndarray, jax.Array)):
+                yield f"{path}.{name}", part
 
 
 def _is_same(value: object, array: object) -> bool:

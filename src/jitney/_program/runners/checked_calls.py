@@ -3,9 +3,12 @@
 A callback that raises cannot be exported, and Equinox translates its error in a function of its own
 around each call, which takes as long as a small program. So the program returns the number of the
 check that failed first (`_checks/flag_interpreter.py`), and the call waits for that number and
-raises the error. With `runtime_checks="later"` the call does not wait, and the number joins those
-that are looked at later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps
-its callbacks, and Equinox runs it.
+raises the error. Who waits for another thread waits longer than for a small program, so a CPU runs
+a program that is not cached in the calling thread (`_jax/xla/calling_thread.py`).
+
+With `runtime_checks="later"` the call does not wait, and the number joins those that are looked at
+later (`_checks/outstanding.py`). A program whose checks cannot be followed keeps its callbacks, and
+Equinox runs it.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from jax.core import Tracer
 
 from ..._body.body import CallPlanner
 from ..._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
+from ..._jax.compile_cache.cache import facts
 from ..._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from ..._jax.mesh import is_within_trace
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Jitted
+from ..._jax.xla.calling_thread import in_calling_thread
 from ..._jax.xla.compiler import options_of
 from ..._signature.options import Options
 from ..._stages import Jit
@@ -46,6 +51,15 @@ def waits(options: Options) -> str | None:
     return "`verify` compares results, which waits for them" if is_verified(options) else None
 
 
+def stays_in_thread(options: Options) -> bool:
+    """Return whether a CPU runs the program in the thread that calls it, which waits for it: where
+    no other process is to find it, since JAX keeps no such program.
+    """
+    if waits(options) is None:
+        return False
+    return not (options.cache and facts().enabled)
+
+
 class CheckedCalls:
     """Runs the calls of a body whose programs hold run-time checks of Equinox."""
 
@@ -54,7 +68,10 @@ class CheckedCalls:
         self.jitted = jitted
         self.table = CheckTable()
         self.waits = True
-        self._flagged: Any = Jit.of(body.request).compile(with_number(body, jitted, self.table))
+        self._at_once = stays_in_thread(body.options)
+        self._flagged: Any = Jit.of(body.request).compile(
+            with_number(body, jitted, self.table, at_once=self._at_once)
+        )
         if body.captures:
             self._flagged = captured_calls(body, self._flagged)
         # Types of arrays that are not tracers.
@@ -75,8 +92,7 @@ class CheckedCalls:
         # Run the program with its number.
         try:
             out, flag = self._flagged(*arrays)
-            # Block first: `np.asarray` of an array that is not ready takes some microseconds more.
-            failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
+            failed = self._number(flag) if self.waits else 0
         except Unflaggable:
             # The trace has met a check that cannot be data: Equinox runs all calls from now on.
             self._translating = translating(self.body, self.jitted)
@@ -98,6 +114,11 @@ class CheckedCalls:
                 core.counters.calls,
             )
         return out
+
+    def _number(self, flag: jax.Array) -> int:
+        # `np.asarray` of an array that is not ready takes some microseconds more than to wait for
+        # it first.
+        return int(np.asarray(flag if self._at_once else flag.block_until_ready()))
 
     def lower(self, *arrays: object) -> jax.stages.Lowered:
         """Return JAX's lowered program of these arrays or abstract values, as calls run it.
@@ -136,9 +157,12 @@ def with_number(
     body: CallPlanner,
     jitted: Jitted,
     table: CheckTable,
+    *,
+    at_once: bool,
 ) -> Callable[..., tuple[object, jax.Array]]:
     """Return the function as it is compiled: its results, and the number of the check that failed.
-    Its trace raises Unflaggable where the checks cannot be data.
+    A CPU runs it in the calling thread if `at_once`. Its trace raises Unflaggable where the checks
+    cannot be data.
     """
 
     def returning(*arrays: object) -> tuple[object, jax.Array]:
@@ -146,7 +170,8 @@ def with_number(
         flat, flag = evaluate_flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
         out = tree_unflatten(jax.tree.structure(traced.out_info), flat)
         # An array inside `disable_jit` too.
-        return out, jax.numpy.asarray(flag)
+        number = jax.numpy.asarray(flag)
+        return out, in_calling_thread(number) if at_once else number
 
     # JAX's reports identify a program by its name.
     returning.__name__ = returning.__qualname__ = body.core.name

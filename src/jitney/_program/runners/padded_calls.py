@@ -1,146 +1,55 @@
-"""Padded calls: find the bucket of a call, fill its arrays, run the padded program, cut the
+"""Padded calls: find the recipe of a call, fill its arrays, run the padded program, cut the
 results.
 
 With `pad={"n": "pow2"}`, a call of `x: f32[5]` fills `x` to f32[8], runs the program of the bucket
 with the true size 5 as an int32 argument, and cuts each result with the axis `n` from 8 to 5.
 
-Where arrays are filled and cut, on the host or on their device, is decided in `filling.py`. On the
-host a call waits for its results if one of them has a padded axis.
+Recipes are made in `padding_recipes.py`. Where arrays are filled and cut, on the host or on their
+device, is decided in `filling.py`. On the host a call waits for its results if one of them has a
+padded axis. Calls that have run before take the short way of `warm_padded.py`.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import jax
 import numpy as np
 
 from ..._axes import Refused
-from ..._body.call_key import padded_key
-from ..._body.function import FunctionInfo
-from ..._errors import PaddingWarning, format_error
-from ..._jax.mesh import current, is_within_trace
+from ..._jax.mesh import is_within_trace
 from ..._jax.settings import x64_is_on
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, DType
-from ..._owners import users_level
-from ..._processes.compare_processes import refuse_padding
-from ..._signature.options import tolerance_of
 from ..._stages import Fill
-from ..._stages.stage import Request, Skip
 from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from ..._view.named_axes import named_axes, with_shape_hint
 from ..._view.result_padding import Cut, unpadded_shape
 from ..._view.true_sizes import (
-    KnownSizes,
     NeedsNumbers,
-    TrueSizes,
     knowing,
     reset_known,
     set_known,
 )
-from ..._view.view import Leaf, View
 from ..compiled_calls import CompiledCalls, Narrower
 from ..outer_transforms import is_padded
 from .filling import DEVICE_ARRAYS, FILLING
 from .in_32_bits import as_typed
+from .padding_recipes import Buckets, PaddingRecipe, SizeRefused, warn_refusal
 from .warm_padded import WarmCall, fill_plans, warm_key
 from .wrappers import Run, runner
 
 _UNKNOWN: Any = object()
-_CutShapes = tuple[list[Cut], list[tuple[int, ...] | None]]
-"""The cuts of a trace, and the true shape of each result."""
 _Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
 """Shape, dtype and weak type of each array."""
 
 
-@dataclass(frozen=True)
-class _Filled:
-    """Arrays of a call, filled.
-
-    Args:
-        fill: The axes that are filled.
-        shapes: Of each array its filled shape.
-        fills: Whether it is filled.
-        weak: Whether it is filled and was weakly typed before.
-        key: Key of the program.
-    """
-
-    fill: Fill
-    shapes: tuple[tuple[int, ...], ...]
-    fills: tuple[bool, ...]
-    weak: tuple[bool, ...]
-    key: Hashable
-
-
-@dataclass(frozen=True)
-class PaddingRecipe:
-    """Recipe for padding the calls of one set of shapes."""
-
-    fill: Fill
-    shapes: tuple[tuple[int, ...], ...]
-    counts: TrueSizes
-    # Key of the program that runs them.
-    key: Hashable
-    # True sizes, for a trace.
-    known: KnownSizes
-    # The arrays that are filled.
-    filled: tuple[int, ...]
-    # Which arrays may hold anything in their padding.
-    takes: tuple[bool, ...]
-    # True if arrays stay on their device, since nothing else shards them.
-    stays: bool
-    # Cache of `_cut`: one entry, or none.
-    cut: list[_CutShapes] = field(default_factory=list[_CutShapes])
-
-    def arrays(
-        self,
-        arrays: Sequence[object],
-        *,
-        whole: bool,
-    ) -> list[object]:
-        """Return the arrays for the program, filled.
-
-        If no outer transform traces the call (`whole`), an array that another padded program
-        returned is taken with its padding.
-        """
-        given = list(arrays)
-        for i in self.filled:
-            given[i] = FILLING.fill(
-                given[i],
-                self.shapes[i],
-                stays=self.stays,
-                takes=whole and self.takes[i],
-            )
-        return given
-
-    def abstract(self, arrays: Sequence[object]) -> list[jax.ShapeDtypeStruct]:
-        out: list[jax.ShapeDtypeStruct] = []
-        for array, shape in zip(arrays, self.shapes, strict=True):
-            old, dtype, weak = aval_parts(array)
-            stays_weak = weak and old == shape
-            out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=stays_weak))
-        return out
-
-
-class SizeRefused(Refused):
-    """A body does other operations at a size than its padded program does."""
-
-    def __init__(self, fill: Fill, refusal: Refused):
-        super().__init__(refusal.place, refusal.what)
-        self.fill = fill
-
-
-class PaddedCalls:
+class PaddedCalls(Buckets):
     """Runs the calls of an entry whose function pads."""
 
     def __init__(self, entry: CompiledCalls):
-        self.entry = entry
+        super().__init__(entry)
         self.known: dict[Hashable, PaddingRecipe | None] = {}
-        self.refused: dict[Hashable, Refused] = {}
         self._is_wide = entry.core.options.precision == "f64"
         # Key of a program -> its runner.
         self._runs: dict[Hashable, Run] = {}
@@ -150,17 +59,15 @@ class PaddedCalls:
 
     def __call__(self, *arrays: Array) -> object:
         warm = self._warm.get(warm_key(arrays)) if self._warm else None
-        return self._decide(arrays) if warm is None else self._run_warm(warm, arrays)
+        if warm is None:
+            return self._decide(arrays)
 
-    def _run_warm(self, warm: WarmCall[PaddingRecipe], arrays: Sequence[Array]) -> object:
-        """Run a call like one that has run before."""
+        # A call like one that has run before. Each line here is in microseconds of users' calls.
         given = [*arrays]
         FILLING.fill_all(given, warm.plans)
-
-        recipe = warm.recipe
-        token = set_known(recipe.known)
+        token = set_known(warm.known)
         try:
-            out = warm.run(*given, recipe.counts)
+            out = warm.run(*given, warm.counts)
         except (Refused, NeedsNumbers):
             # JAX has dropped its trace, and another one comes out otherwise.
             out = _UNKNOWN
@@ -170,8 +77,14 @@ class PaddedCalls:
             self._warm = {}
             return self._decide(arrays)
 
-        self.entry.core.counters.count_padded_call(recipe.fill.axes)
-        return self._cut(recipe, out, keeps=True)
+        warm.tally.calls += 1
+        version = self.entry.cuts.version
+        if warm.whole_at == version:
+            return out
+        if not any(self.entry.cuts[warm.recipe.key]):
+            warm.whole_at = version
+            return out
+        return self._cut(warm.recipe, out, keeps=True)
 
     def _decide(self, arrays: Sequence[Array]) -> object:
         """Run a call of which nothing is known yet."""
@@ -240,10 +153,16 @@ class PaddedCalls:
         key = warm_key(arrays)
         if key is None:
             return
-        plans = fill_plans(arrays, padded.filled, padded.shapes, padded.takes)
         if len(self._warm) >= MAX_ENTRIES:
             self._warm = {}
-        self._warm[key] = WarmCall(run, padded, plans)
+        self._warm[key] = WarmCall(
+            run,
+            padded,
+            padded.known,
+            padded.counts,
+            fill_plans(arrays, padded.filled, padded.shapes, padded.takes),
+            self.entry.core.counters.tally(padded.fill.axes),
+        )
 
     def narrow(self, padded: PaddingRecipe, refusal: Refused) -> bool:
         """Note that the bucket of a program has to end before its size, if the refusal is of sizes
@@ -305,147 +224,6 @@ class PaddedCalls:
     def _lookup_recipe(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
             return self.known.get((*self.entry.mesh_key(), *map(aval_parts, arrays)))
-
-    def bucket(self, arrays: Sequence[object]) -> PaddingRecipe | None:
-        """Return how calls of these shapes are padded; None if they run at exact size.
-
-        Raises:
-            ContractError: The call does not fit the contract.
-        """
-        entry = self.entry
-        if entry.sharded is not None:
-            refuse_padding(entry.core.where, current(entry.core.options.mesh))
-
-        # The bucket, or the part of it in which the body is one program.
-        view = entry.plan_call(arrays, jit=False).view
-        request = entry.on_mesh()
-        while True:
-            found = self._filled(view, request)
-            if found is None:
-                return None
-            fill, key = found.fill, found.key
-            narrower = entry.narrower.get(key)
-            if narrower is None:
-                break
-            request = replace(request, tops=tuple({**dict(request.tops), **narrower.tops}.items()))
-            if any(axis.size > narrower.tops.get(axis.name, axis.size) for axis in fill.axes):
-                self.refuse(narrower.above)
-
-        # Numbers that Python computes from the sizes, if the program takes any.
-        sizes = {axis.name: axis.size for axis in fill.axes}
-        proof = entry.proofs.get(key)
-        try:
-            numbers = [] if proof is None else proof.numbers_at(sizes)
-        except Refused as refusal:
-            raise SizeRefused(fill, refusal) from refusal
-
-        values: list[object] = [np.asarray(size, np.int32) for size in sizes.values()]
-        # JAX takes a number that is on the device sooner; a trace would trace the transfer.
-        if entry.sharded is None and not is_within_trace():
-            values = list(map(jax.device_put, values))
-        counts = TrueSizes(
-            values,
-            tuple(sizes),
-            found.weak,
-            numbers,
-            sizes,
-        )
-        return PaddingRecipe(
-            fill,
-            found.shapes,
-            counts,
-            key,
-            KnownSizes(sizes, derivatives={} if proof is None else proof.derivatives),
-            tuple(i for i, is_filled in enumerate(found.fills) if is_filled),
-            self._takes(fill, len(found.shapes)),
-            entry.sharded is None,
-        )
-
-    def refuse(self, refusal: Refused) -> None:
-        """Say why an axis is not padded."""
-        warn_refusal(self.entry.core, refusal)
-
-    def _filled(self, view: View, request: Request) -> _Filled | None:
-        """Return which axes are filled, and the shapes of the filled arrays; None if the call runs
-        at exact size.
-        """
-        fill = Fill.plan(view, request)
-        if isinstance(fill, Skip) or fill.axes in self.refused:
-            return None
-        try:
-            shapes = self._shapes(fill, view)
-        except Refused as refusal:
-            self.refuse(refusal)
-            return None
-
-        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-
-        # Filled arrays come back strongly typed; the program still computes as for weak ones.
-        leaves = list(zip(view.leaves, shapes, fills, strict=True))
-        weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
-        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
-        return _Filled(
-            fill,
-            shapes,
-            fills,
-            weak,
-            key,
-        )
-
-    def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
-        """Return which arrays may hold anything in their padding.
-
-        An array may if Mask evaluates the program along every padded axis. Along a mapped axis the
-        body itself runs on the padding, where a loop may never end and a check may raise; chunks
-        and policies chosen by values look at the padding in ways of their own. A donated array is
-        gone.
-        """
-        entry, options = self.entry, self.entry.core.options
-        maps = any(name in fill.sizes for name, _ in fill.levels)
-        looks = (
-            maps
-            or options.chunk
-            or tolerance_of(options.precision) is not None
-            or entry.sharded is not None
-        )
-        return tuple(not looks and i not in entry.request.donated for i in range(count))
-
-    def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
-        """Return the filled shape of each array.
-
-        Raises:
-            Refused: A size cannot be computed for another size of the axis.
-        """
-        shapes = tuple(map(tuple, fill.shapes(view)))
-        entry = self.entry
-        abstract = [leaf.abstract() for leaf in view.leaves]
-        unfilled = entry.layout.view(entry.core.contract, abstract, entry.statics)
-
-        # Read annotations such as `{model.width}*n` once more, with the filled shapes in place of
-        # the true ones.
-        leaves: list[Leaf] = []
-        for leaf, raw, shape in zip(view.leaves, unfilled.leaves, shapes, strict=True):
-            leaves.append(replace(leaf, shape=shape, hint=raw.hint or leaf.hint))
-        filled = entry.fill_in_sizes(View(tuple(leaves)))
-
-        # The annotations of fields are read off the instances, so a layout reads them.
-        resized = [leaf.abstract() for leaf in filled.leaves]
-        again = entry.layout.view(entry.core.contract, resized, entry.statics)
-        for here, padded, there in zip(view.leaves, filled.leaves, again.leaves, strict=True):
-            if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
-                raise Refused(
-                    "",
-                    f"has {here.path!r}, whose shape would fall from {here.shape} to"
-                    f" {padded.shape}",
-                )
-            hint = here.declared
-            if here.hint != padded.hint or here.field != there.field:
-                raise Refused(
-                    "",
-                    f"has {here.path!r}, whose size {hint and hint.text} is read off an"
-                    " array that would be padded",
-                )
-        return shapes
 
     def ahead(self, arrays: Sequence[object]) -> Sequence[object]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
@@ -541,22 +319,3 @@ def _true_shape(
     was = np.shape(result)
     shape = tuple(unpadded_shape(was, cut, sizes))
     return None if shape == was else shape
-
-
-def warn_refusal(core: FunctionInfo, refusal: Refused) -> None:
-    """Warn once that calls run at exact size, with the reason."""
-    if core.counters.warn_once(f"pad {refusal.place}"):
-        warnings.warn(explain(core, refusal), PaddingWarning, stacklevel=users_level())
-
-
-def explain(core: FunctionInfo, refusal: Refused) -> str:
-    """Return the reason why an axis is not padded, as a message."""
-    axes = " and ".join(repr(name) for name, _ in core.options.pad)
-    return format_error(
-        core.where,
-        f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
-        "An axis is padded only if each operation along it is proven to give what it gives at exact"
-        " size.",
-        "change that line, or drop the axis from `pad`; each size runs exact until then, and"
-        " compiles its own program.",
-    )

@@ -17,9 +17,11 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..._diagnosis.counters import CallTally
 from ..._jax.settings import x64_is_on
 from ..._jax.typed import Array
 from ..._view.layout import jit_is_off
+from ..._view.true_sizes import KnownSizes, TrueSizes
 from .filling import DEVICE_ARRAYS, FillPlan
 from .wrappers import Run
 
@@ -27,13 +29,27 @@ T = TypeVar("T")
 _aval_of = attrgetter("shape", "dtype", "weak_type")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class WarmCall(Generic[T]):
-    """Calls of one set of shapes that have run: their program, recipe and plans of filling."""
+    """Calls of one set of shapes that have run.
+
+    Args:
+        run: Their program.
+        recipe: How they are padded.
+        known: True sizes, for a trace.
+        counts: True sizes, for the program.
+        plans: How their arrays are filled.
+        tally: Counts the calls.
+        whole_at: Version of the cuts at which nothing was cut from a result; -1 if something is.
+    """
 
     run: Run
     recipe: T
+    known: KnownSizes
+    counts: TrueSizes
     plans: tuple[FillPlan, ...]
+    tally: CallTally
+    whole_at: int = -1
 
 
 def warm_key(arrays: Sequence[Array]) -> Hashable:
