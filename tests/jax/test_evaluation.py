@@ -10,15 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._jax.programs.evaluation import (
-    CallStack,
-    Const,
-    as_const,
-    interpret,
-    number_results,
-    without_calls,
-)
+from jitney._jax.programs.evaluation import CallStack, interpret, without_calls
 from jitney._jax.programs.jaxprs import called_jaxpr, open_jaxpr, rebind
+from jitney._jax.programs.ssa import Const, as_const, number_results
 
 TABLE = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 

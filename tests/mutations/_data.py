@@ -71,14 +71,14 @@ DERIVATIVES = [
     ),
     Mutation(
         "a Hessian of two arguments is transposed",
-        "src/jitney/_stages/derive.py",
+        "src/jitney/_stages/derivatives/jacobians.py",
         "self._by_name({b: rows[b][a] for b in self.names})",
         "self._by_name({b: rows[a][b] for b in self.names})",
         (f"{_DERIVATIVES}derivatives_are_those_of_jax[hessian-{{}}]",),
     ),
     Mutation(
         "an argument left out of a derivative is in it",
-        "src/jitney/_stages/derive.py",
+        "src/jitney/_stages/derivatives/arguments.py",
         "if name not in self.derived.skip and any(map(_is_real, jax.tree.leaves(value)))",
         "if any(map(_is_real, jax.tree.leaves(value)))",
         (f"{_DERIVATIVES}defaults_are_said_once",),
@@ -151,7 +151,7 @@ LOOPS = [
     ),
     Mutation(
         "a loss that is no sum is accumulated",
-        "src/jitney/_stages/derive.py",
+        "src/jitney/_stages/derivatives/gradients.py",
         "        if not use.is_sum:\n",
         "        if use.refused:\n",
         (f"{_ACCUMULATE}what_is_no_sum_is_refused_with_its_line",),

@@ -300,7 +300,7 @@ CASES = [
         HOST.sum(),
     ),
     Remedy(
-        "_stages/derive.py:_Derivation._check_rebuilt",
+        "_stages/derivatives/arguments.py:DerivedCall._check_rebuilt",
         "pass an array there, as jnp.asarray(...)",
         lambda: optimize(held_loss).grad(Held(X, 0.5)),
         lambda: optimize(held_loss).grad(Held(X, jnp.asarray(0.5)))["held"].x,
@@ -612,14 +612,14 @@ CASES = [
         np.mean((TABLE @ HOST) ** 2),
     ),
     Remedy(
-        "_stages/derive.py:_Derivation._check_kinds",
+        "_stages/derivatives/arguments.py:DerivedCall._check_kinds",
         "pass ….astype(float)",
         lambda: optimize(lambda n: n * 2.0).grad(array(3), wrt="n"),
         lambda: optimize(lambda n: n * 2.0).grad(array(3).astype(float), wrt="n"),
         2.0,
     ),
     Remedy(
-        "_stages/derive.py:_Derivation._check_kinds",
+        "_stages/derivatives/arguments.py:DerivedCall._check_kinds",
         "annotate it `float`",
         lambda: optimize(lambda n: n * 2.0).grad(3, wrt="n"),
         lambda: optimize(by_float).grad(3, wrt="n"),

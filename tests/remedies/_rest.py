@@ -553,7 +553,7 @@ CASES = [
         HOST.sum() + HOST[:2].sum(),
     ),
     Remedy(
-        "_stages/derive.py:_traced_positions",
+        "_stages/derivatives/jacobians.py:_traced_positions",
         "declare … static: @optimize(static=…), or leave out `sparse`.",
         lambda: jax.jit(lambda x, at: sparse(read_at).jacobian(x, at).todense())(X, PERMUTED),
         lambda: sparse(read_at, static="at").jacobian(X, PERMUTED).todense(),
@@ -561,7 +561,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_stages/derive.py:_traced_positions",
+        "_stages/derivatives/jacobians.py:_traced_positions",
         "pass the positions as an argument of their own, an array of integers, or leave out"
         " `sparse`.",
         lambda: sparse(read_in_order).jacobian(X, HOST).todense(),

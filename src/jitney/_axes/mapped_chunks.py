@@ -15,15 +15,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._jax.programs.evaluation import (
-    Const,
-    Ref,
-    as_const,
-    evaluate_jaxpr,
-    interpret,
-    number_results,
-    values_at,
-)
+from .._jax.programs.evaluation import evaluate_jaxpr, interpret
 from .._jax.programs.jaxprs import (
     draws_jointly,
     equations,
@@ -34,6 +26,16 @@ from .._jax.programs.jaxprs import (
     source_of,
 )
 from .._jax.programs.primitives import CALLBACKS, HOLDERS
+from .._jax.programs.ssa import (
+    Const,
+    FlatProgram,
+    Ref,
+    Step,
+    as_const,
+    number_results,
+    run_steps,
+    values_at,
+)
 from .._jax.ticks import Ticks
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
 from .low_bits import as_bits, from_bits
@@ -182,7 +184,7 @@ def map_in_chunks(
     _, made = lax.scan(chunk, None, (numbers, stacks))
     joined = [_join(x, size) for x in made]
     made = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
-    return hoisted.results(made, size)
+    return hoisted.all_results(made, size)
 
 
 def _join(
@@ -201,27 +203,10 @@ def _join(
 
 
 @dataclass(frozen=True)
-class _Operation:
-    """An operation of the element, on numbered values."""
-
-    eqn: JaxprEqn
-    reads: tuple[Ref, ...]
-    makes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Hoisted:
-    """A program of one element, of which all that does not depend on the element is computed.
-
-    Args:
-        takes: The arguments that have the axis.
-        operations: What is left to compute for each element.
-        gives: The results.
+class _Hoisted(FlatProgram):
+    """A program of one element, of which all that does not depend on the element is computed. Its
+    arguments are those that have the axis.
     """
-
-    takes: tuple[int, ...]
-    operations: tuple[_Operation, ...]
-    gives: tuple[Ref, ...]
 
     @classmethod
     def of(
@@ -238,7 +223,7 @@ class _Hoisted:
         given: list[Ref] = [*map(Const, arrays)]
         for i, number in zip(mapped, takes, strict=True):
             given[i] = number
-        operations: list[_Operation] = []
+        steps: list[Step] = []
 
         def results(eqn: JaxprEqn, reads: list[Ref]) -> Sequence[Ref]:
             known = [ref.value for ref in reads if isinstance(ref, Const)]
@@ -249,25 +234,24 @@ class _Hoisted:
             if called is not None:
                 return interpret(called, reads, results, constant=as_const)
             makes = number_results(eqn.outvars, avals)
-            operations.append(_Operation(eqn, tuple(reads), makes))
+            steps.append(Step(eqn, tuple(reads), makes))
             return makes
 
         gives = interpret(program, given, results, constant=as_const)
         return cls(
+            tuple(steps),
             takes,
-            tuple(operations),
             tuple(gives),
+            avals,
         )
 
     def element(self, *values: jax.Array) -> list[jax.Array]:
         """Compute the results that depend on the element."""
         made: dict[int, object] = dict(zip(self.takes, values, strict=True))
-        for operation in self.operations:
-            out = rebind(operation.eqn, values_at(operation.reads, made))
-            made.update(zip(operation.makes, out, strict=True))
+        run_steps(self.steps, made)
         return values_at([ref for ref in self.gives if isinstance(ref, int)], made)
 
-    def results(
+    def all_results(
         self,
         made: Sequence[jax.Array],
         size: int,

@@ -5,8 +5,8 @@
         return jnp.sqrt(x)                     # else `CheckTable.fail(int(flag))` raises
                                                # Equinox's error
 
-`evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `liveness.py`. `CheckTable`
-numbers the checks of a function. `PendingFlags` holds the numbers of calls under
+`evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `_jax/programs/liveness.py`.
+`CheckTable` numbers the checks of a function. `PendingFlags` holds the numbers of calls under
 `runtime_checks="later"` until they are read. `with_checks` turns a number back into checks where an
 exported program is run.
 """

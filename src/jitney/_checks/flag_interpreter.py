@@ -40,10 +40,10 @@ from .._jax.programs.jaxprs import (
     standing_at,
     while_parts,
 )
+from .._jax.programs.liveness import Liveness, Used, is_empty
 from .._jax.programs.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, issubdtype
 from .._jax.typed import AnyJaxpr, Atom, Aval, JaxprEqn
-from .liveness import Liveness, Used, is_empty
 from .table import LEAST_INDEX, MASK, MOST, MOST_INDEX, CheckTable, message_bits
 
 Code = jax.Array | np.int32

@@ -24,14 +24,8 @@ from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
-from .._stages.derive import (
-    COTANGENT,
-    TANGENT,
-    Derived,
-    What,
-    unknown_name,
-    with_directions,
-)
+from .._stages.derivatives.arguments import COTANGENT, TANGENT, unknown_name
+from .._stages.derive import Derived, What, with_directions
 from .tools import Tools
 
 if TYPE_CHECKING:

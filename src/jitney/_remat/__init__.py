@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .choice import choose as choose
     from .choice import frontier_of as frontier_of
     from .choice import not_fitting as not_fitting
-    from .flat import FlatProgram as FlatProgram
-    from .flat import Step as Step
-    from .flat import flatten_program as flatten_program
     from .flops import flops_text as flops_text
     from .flops import of_equation as of_equation
     from .layer_scan import RolledFunction as RolledFunction
@@ -40,9 +37,6 @@ else:
             "flops_text": "flops",
             "frontier_of": "choice",
             "not_fitting": "choice",
-            "FlatProgram": "flat",
-            "Step": "flat",
-            "flatten_program": "flat",
             "of_equation": "flops",
             "EVERYTHING": "option",
             "Option": "option",

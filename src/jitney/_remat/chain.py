@@ -16,8 +16,8 @@ import numpy as np
 from jax.extend.core import primitives
 
 from .._jax.programs.jaxprs import rebind
+from .._jax.programs.ssa import FlatProgram, Step
 from .._jax.typed import Array, Aval, NumPyArray
-from .flat import FlatProgram, Step
 from .layers import Stack, canonical_form, is_number
 
 Arrays = Sequence[Array]

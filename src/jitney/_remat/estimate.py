@@ -12,8 +12,8 @@ import jax
 
 from .._jax.programs.evaluation import evaluate_jaxpr
 from .._jax.programs.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.ssa import FlatProgram, bytes_of
 from .._jax.typed import Array, Aval, DType, JaxprEqn
-from .flat import FlatProgram, bytes_of
 from .flops import of_equation
 from .layers import Stack
 from .option import Option, Saved, policy_of

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, programs, variables
+from .._jax.programs.jaxprs import called_jaxpr, open_jaxpr, programs
+from .._jax.programs.liveness import live_equations
 from .._jax.programs.primitives import REARRANGED
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn
 
@@ -28,14 +29,8 @@ def flops(jaxpr: AnyJaxpr, wanted: Sequence[bool] | None = None) -> int:
     if wanted:
         pairs = zip(results, wanted, strict=True)
         results = [atom for atom, is_wanted in pairs if is_wanted]
-    needed = set(variables(results))
-    total = 0
-    for eqn in reversed(program.eqns):
-        asked = [atom in needed for atom in eqn.outvars]
-        if any(asked) or eqn.effects:
-            needed.update(variables(eqn.invars))
-            total += of_equation(eqn, asked)
-    return total
+    equations, _ = live_equations(program, results)
+    return sum(of_equation(eqn, asked) for eqn, asked in equations)
 
 
 def of_equation(eqn: JaxprEqn, asked: Sequence[bool] | None = None) -> int:

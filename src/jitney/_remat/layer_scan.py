@@ -19,10 +19,10 @@ import jax
 from .._host.own_time import OWN_TIME
 from .._jax.programs.evaluation import evaluate_jaxpr
 from .._jax.programs.jaxprs import inside, is_backward, open_jaxpr
+from .._jax.programs.ssa import FlatProgram, Step, flatten_program
 from .._jax.typed import Array
 from .._jax.xla.memory import text
 from .chain import Broken, Chain
-from .flat import FlatProgram, Step, flatten_program
 from .flops import flops_text, of_equation
 from .layers import Stack, canonical_form, repetitions
 from .rolled_program import Layers, RolledProgram

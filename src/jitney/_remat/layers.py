@@ -19,10 +19,9 @@ from typing import TypeGuard
 import jax
 import numpy as np
 
-from .._jax.programs.evaluation import Const, Ref
 from .._jax.programs.jaxprs import open_jaxpr, programs
+from .._jax.programs.ssa import Const, FlatProgram, Ref, Step, bytes_of, is_pure
 from .._jax.typed import AnyJaxpr, Atom, JaxprEqn, NumPyArray
-from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
 # Steps of a layer, at most.
@@ -187,8 +186,7 @@ def _cut(
     bounds = tuple(range(begin, begin + count * period + 1, period))
     kinds = {canonical_form(flat, a, b).form for a, b in pairwise(bounds)}
     steps = flat.steps[bounds[0] : bounds[-1]]
-    pure = not any(step.eqn.effects for step in steps)
-    return Stack(bounds, identical=len(kinds) == 1 and pure)
+    return Stack(bounds, identical=len(kinds) == 1 and is_pure(steps))
 
 
 def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:

@@ -8,11 +8,11 @@ from typing import Literal
 
 import jax
 
-from .._jax.programs.evaluation import evaluate_jaxpr, values_at
+from .._jax.programs.evaluation import evaluate_jaxpr
 from .._jax.programs.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.ssa import FlatProgram, is_pure, run_steps, values_at
 from .._jax.typed import Array
 from .chain import Arrays, Chain, LoopBody
-from .flat import FlatProgram
 from .layers import Stack
 
 Saved = Literal["everything", "dots", "nothing", "offloaded"]
@@ -74,15 +74,13 @@ class _Evaluation:
     env: dict[int, Array]
 
     def plain(self, start: int, stop: int) -> None:
-        for step in self.flat.steps[start:stop]:
-            results = step.run(self.env)
-            self.env.update(zip(step.makes, results, strict=True))
+        run_steps(self.flat.steps[start:stop], self.env)
 
     def checkpoint(self, start: int, stop: int) -> None:
         """Run steps under `jax.checkpoint`: their inputs are saved, and what the policy saves."""
         flat = self.flat
         # `jax.checkpoint` does not take effects.
-        if any(step.eqn.effects for step in flat.steps[start:stop]):
+        if not is_pure(flat.steps[start:stop]):
             self.plain(start, stop)
             return
         reads = flat.reads_of(start, stop)

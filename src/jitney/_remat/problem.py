@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from .._jax.equinox_checks import own_jit
+from .._jax.programs.ssa import FlatProgram, flatten_program, is_pure
 from .._jax.trees import issubdtype
 from .._jax.typed import Array
 from .._jax.xla.compiler import FAST
 from .._jax.xla.memory import counted_bytes
 from .chain import Arrays, Chain
-from .flat import FlatProgram, flatten_program
 from .flops import flops, of_equation
 from .layers import Stack, stacks_of
 from .option import EVERYTHING, Option, Saved, program_of
@@ -163,7 +163,7 @@ class Problem:
             policies.insert(1, "offloaded")
         options = [EVERYTHING]
         # `jax.checkpoint` does not take effects.
-        if not any(step.eqn.effects for step in self.flat.steps):
+        if is_pure(self.flat.steps):
             options += [Option(policy, whole=True) for policy in policies if policy != "nothing"]
 
         count = sum(stack.count for stack in self.stacks)

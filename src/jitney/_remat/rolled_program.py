@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import jax
 
 from .._jax.programs.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.ssa import FlatProgram, Step
 from .._jax.typed import Array
 from .chain import Arrays, Chain, with_weak_type
-from .flat import FlatProgram, Step
 from .stacked_slices import ScanOutputs, Values, layer_results
 
 

@@ -18,19 +18,18 @@ import jax
 import numpy as np
 
 from .._jax.programs.jaxprs import open_jaxpr
-from .flat import FlatProgram, Step
+from .._jax.programs.ssa import FlatProgram, Step
 
 
 def slices_first(flat: FlatProgram) -> FlatProgram:
     """Move each slice with static indices directly behind the array that it is of."""
     # Step -> slices of its result; -1 for slices of arguments and constants.
     behind: defaultdict[int, list[int]] = defaultdict(list)
-    maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     moved: set[int] = set()
     for i, step in enumerate(flat.steps):
         of = -1
         if len(step.numbers) == 1:
-            of = maker.get(step.numbers[0], -1)
+            of = flat.makers.get(step.numbers[0], -1)
         if step.name == "slice" or (step.name == "squeeze" and of in moved):
             behind[of].append(i)
             moved.add(i)
@@ -57,17 +56,16 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
     Each element keeps its value: that of one row, with zeros added. With n layers the sums added n
     times as many numbers as the result has.
     """
-    maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
     steps: list[Step | None] = list(flat.steps)
     for i in reversed(range(len(flat.steps))):
         step = steps[i]
         if step is None or step.name != "add_any":
             continue
         # A chain of `add_any` whose leaves are one padded row per layer.
-        addends, sums = _addends(flat, maker, i)
+        addends, sums = _addends(flat, i)
         rows: dict[int, int] = {}
         for n in addends:
-            at = _row(flat, maker, n)
+            at = _row(flat, n)
             if at is not None:
                 rows[at] = n
         count = flat.avals[step.makes[0]].shape[0] if rows else 0
@@ -75,7 +73,7 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
             # There are no rows, some row has no gradient or several, or something else is added.
             continue
 
-        padded = [maker[rows[at]] for at in range(count)]
+        padded = [flat.makers[rows[at]] for at in range(count)]
         for k in (*sums, *padded):
             steps[k] = None
         gradients = [flat.steps[k].numbers[0] for k in padded]
@@ -85,7 +83,6 @@ def gradients_as_rows(flat: FlatProgram) -> FlatProgram:
 
 def _addends(
     flat: FlatProgram,
-    maker: dict[int, int],
     root: int,
 ) -> tuple[list[int], list[int]]:
     """Numbers of the values that are added up to one value, and the sums on the way, which
@@ -101,7 +98,7 @@ def _addends(
             if not isinstance(ref, int):
                 # A constant is not a row.
                 return [], []
-            at = maker.get(ref, -1)
+            at = flat.makers.get(ref, -1)
             # A sum that something else reads has to stay, so it counts as an addend.
             is_sum = (
                 at >= 0
@@ -116,13 +113,13 @@ def _addends(
     return addends, sums
 
 
-def _row(flat: FlatProgram, maker: dict[int, int], n: int) -> int | None:
+def _row(flat: FlatProgram, n: int) -> int | None:
     """Index of the row of zeros that this value fills; None if it is anything else, or is read
     elsewhere.
     """
-    if n not in maker:
+    if n not in flat.makers:
         return None
-    step = flat.steps[maker[n]]
+    step = flat.steps[flat.makers[n]]
     if step.name != "pad" or len(step.numbers) != 1 or len(flat.readers[n]) != 1:
         return None
     zero = step.reads[1]

@@ -18,10 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.programs.evaluation import Ref
+from .._jax.programs.ssa import FlatProgram, Ref, Step
 from .._jax.typed import Array
 from .chain import Chain
-from .flat import FlatProgram, Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,18 +8,17 @@ together, by one compiled program, while the program that holds them is being tr
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
 import jax
 
-from .._jax.programs.evaluation import Const, Ref
 from .._jax.programs.jaxprs import open_jaxpr, rebind
 from .._jax.programs.primitives import CALLS, UNROUNDED
+from .._jax.programs.ssa import Const, FlatProgram, Ref, Step, flatten_program, live_steps
 from .._jax.trees import Tracer, canonicalize_dtype, extended, issubdtype
 from .._jax.typed import DType, NumPyArray
-from .._remat import FlatProgram, Step, flatten_program
 from .typed_numpy import np
 
 # Elements of a value that is folded, at most.
@@ -163,7 +162,7 @@ class FoldedValues:
         return {number: np.asarray(value) for number, value in self.given.items()}
 
     def _compute_values(self, asked: Sequence[int]) -> list[NumPyArray]:
-        steps = self._producing_steps(asked)
+        steps, _ = live_steps(self.flat.steps, asked, self.given)
         reads = dict.fromkeys(ref for step in steps for ref in step.numbers)
         leaves = [number for number in reads if number in self.given]
 
@@ -194,21 +193,6 @@ class FoldedValues:
         # `lower` and `compile`, because a call would be traced if an outer trace is active.
         compiled = jax.jit(run).lower(arrays).compile()
         return [np.asarray(value) for value in compiled(arrays)]
-
-    def _producing_steps(self, asked: Iterable[int]) -> list[Step]:
-        """Steps that compute given values, in order."""
-        left = list(asked)
-        needed: set[int] = set()
-        while left:
-            number = left.pop()
-            if number not in needed and number not in self.given:
-                needed.add(number)
-                left.extend(self._makers[number].numbers)
-        return [step for step in self.flat.steps if not needed.isdisjoint(step.makes)]
-
-    @cached_property
-    def _makers(self) -> Mapping[int, Step]:
-        return {number: step for step in self.flat.steps for number in step.makes}
 
 
 def _cpu() -> object:

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._jax.programs.evaluation import Ref, numbers_of
 from .._jax.programs.jaxprs import open_jaxpr, scan_parts, solve_operands, source_of, while_parts
+from .._jax.programs.ssa import FlatProgram, Ref, Step, numbers_of
 from .._jax.typed import JaxprEqn, Var
-from .._remat import FlatProgram, Step
 from .constant_folding import FoldedValues, Programs, constant
 from .dependence_rules import POSITIONS, READ, RULES
 from .operation import MaybePattern, SparsityOp, everything

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 import jax
 
 from .._jax.programs.control import rebuild
-from .._jax.programs.evaluation import values_at
 from .._jax.programs.jaxprs import open_jaxpr, programs, rebind
 from .._jax.programs.primitives import PLAIN_CALLS, REMATS
+from .._jax.programs.ssa import flatten_program, values_at
 from .._jax.typed import Array, JaxprEqn
-from .._remat import flatten_program
 from .constant_folding import FoldedValues
 
 Arrays = Sequence[Array]

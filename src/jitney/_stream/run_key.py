@@ -14,8 +14,8 @@ import jaxlib
 import numpy as np
 
 from .._axes import Passes
-from .._jax.programs.evaluation import Ref
 from .._jax.programs.jaxprs import CALLBACKS, is_literal, open_jaxpr, programs
+from .._jax.programs.ssa import Ref
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
 
@@ -24,7 +24,7 @@ def program_key(passes: Passes) -> list[object]:
     """Every equation with its parameters and constants, those inside loops and calls too."""
     nodes = [
         (_describe_equation(node.op.eqn), list(map(_read, node.reads)), node.makes)
-        for node in passes.flat.nodes
+        for node in passes.flat.steps
     ]
     directions = [turn.back for turn in passes.passes]
     numbers = [value_key(x) for x in passes.numbers.values()]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import jax
 
 from .._axes import Chunked, Passes, evaluate
-from .._jax.programs.evaluation import numbers_of
+from .._jax.programs.ssa import numbers_of
 from .._jax.typed import Array, DType
 
 if TYPE_CHECKING:

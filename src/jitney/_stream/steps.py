@@ -20,8 +20,8 @@ import numpy as np
 from .._axes import Chunked, KnownValues, Passes, StoredCarries, number_constants
 from .._errors import AxisError, ContractError
 from .._jax.mesh import is_within_trace
-from .._jax.programs.evaluation import numbers_of
 from .._jax.programs.primitives import public_name
+from .._jax.programs.ssa import numbers_of
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
 from .._jax.xla.compiler import options_of

@@ -23,16 +23,18 @@ from itertools import chain
 import jax
 import numpy as np
 
-from ..._jax.programs.evaluation import (
+from ..._jax.programs.jaxprs import abstract, equations, rebind
+from ..._jax.programs.ssa import (
     Const,
     Ref,
-    as_const,
-    number_results,
+    SSAProgram,
+    Step,
+    flatten_into,
+    live_steps,
     numbers_of,
+    run_steps,
     values_at,
-    without_calls,
 )
-from ..._jax.programs.jaxprs import abstract, equations, open_jaxpr, rebind
 from ..._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import ragged_axes
 from ..rules.control import depends_on_rows, inlined_program
@@ -43,25 +45,18 @@ Values = dict[int, jax.Array]
 
 
 @dataclass(frozen=True)
-class BranchStep:
+class BranchStep(Step):
     """An operation of a branch. `stage` is the number of hoisted operations that it depends on in a
     chain; `is_out` marks a hoisted one.
     """
 
-    eqn: JaxprEqn
-    reads: tuple[Ref, ...]
-    makes: tuple[int, ...]
     stage: int
     is_out: bool
 
 
 @dataclass(frozen=True)
-class Branch:
-    """A program in SSA form with its calls inlined, such as a branch or the body of a loop."""
-
-    takes: tuple[int, ...]
-    gives: tuple[Ref, ...]
-    steps: tuple[BranchStep, ...]
+class Branch(SSAProgram[BranchStep]):
+    """A branch, or the body of a loop."""
 
     def out(self, stage: int | None = None) -> list[BranchStep]:
         """The hoisted operations, all of them or those of one stage."""
@@ -79,23 +74,15 @@ class Branch:
         """Evaluate values of the branch from its operands and the hoisted results."""
         known: dict[int, object] = dict(zip(self.takes, operands, strict=True))
         known.update(hoisted)
-        for step in self.needed_steps(refs)[0]:
-            results = rebind(step.eqn, values_at(step.reads, known))
-            known.update(zip(step.makes, results, strict=True))
+        run_steps(self.needed_steps(refs)[0], known)
         return values_at(refs, known)
 
     def needed_steps(self, refs: Sequence[Ref]) -> tuple[list[BranchStep], set[int]]:
         """The steps that values are made by, in order, hoisted ones aside; and the numbers of all
         that these steps read, and of the values themselves.
         """
-        # Backward liveness; one sweep is enough, since the steps are in order.
-        needed = set(numbers_of(refs))
-        steps: list[BranchStep] = []
-        for step in reversed(self.steps):
-            if not step.is_out and not needed.isdisjoint(step.makes):
-                steps.append(step)
-                needed.update(numbers_of(step.reads))
-        return steps[::-1], needed
+        inner = [step for step in self.steps if not step.is_out]
+        return live_steps(inner, numbers_of(refs))
 
 
 def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr | None:
@@ -150,36 +137,25 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
 
 def numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> Branch:
     """A branch in SSA form, and the stage of each operation."""
-    avals: dict[int, Aval] = {}
-    steps: list[BranchStep] = []
     stages: dict[int, int] = {}
 
-    def results(
+    def step_of(
         eqn: JaxprEqn,
-        reads: list[Ref],
-        _within: object,
-    ) -> Sequence[Ref]:
-        makes = number_results(eqn.outvars, avals)
+        reads: tuple[Ref, ...],
+        makes: tuple[int, ...],
+    ) -> BranchStep:
         stage = max((stages.get(n, 0) for n in numbers_of(reads)), default=0)
         is_out = looks(eqn)
-        steps.append(BranchStep(eqn, tuple(reads), makes, stage, is_out))
         stages.update(dict.fromkeys(makes, stage + is_out))
-        return makes
+        return BranchStep(eqn, reads, makes, stage, is_out)
 
     def inside(eqn: JaxprEqn) -> object | None:
         if eqn.primitive.name == "cond":
             return hoist_uses(eqn, looks)
         return inlined_program(eqn)
 
-    takes = number_results(open_jaxpr(program)[0].invars, avals)
-    gives = without_calls(
-        program,
-        takes,
-        results,
-        inside,
-        constant=as_const,
-    )
-    return Branch(takes, tuple(gives), tuple(steps))
+    flat = flatten_into({}, program, step_of, inside)
+    return Branch(flat.steps, flat.takes, flat.gives, flat.avals)
 
 
 def _select_operands(

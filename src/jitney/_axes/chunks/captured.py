@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..._jax.programs.evaluation import Const, Ref
 from ..._jax.programs.large_constants import LARGE
+from ..._jax.programs.ssa import Const, Ref
 from ..._jax.trees import canonicalize_dtype
 from .numbered import Node
 from .passes import Passes
@@ -43,7 +43,7 @@ def number_constants(passes: Passes) -> tuple[Passes, dict[int, object]]:
                 made[id(node)] = replace(node, reads=tuple(map(number, node.reads)))
         return tuple(made.get(id(node), node) for node in nodes)
 
-    nodes = reading(passes.flat.nodes)
+    nodes = reading(passes.flat.steps)
     turns = tuple(
         replace(work, before=reading(work.before), nodes=reading(work.nodes))
         for work in passes.passes
@@ -52,7 +52,7 @@ def number_constants(passes: Passes) -> tuple[Passes, dict[int, object]]:
     if not constants:
         return passes, constants
     avals = {n: jax.typeof(value) for n, value in constants.items()}
-    flat = replace(passes.flat, nodes=nodes, avals={**passes.flat.avals, **avals})
+    flat = replace(passes.flat, steps=nodes, avals={**passes.flat.avals, **avals})
     numbered = replace(
         passes,
         flat=flat,

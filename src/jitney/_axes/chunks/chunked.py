@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.programs.evaluation import Const, Ref
+from ..._jax.programs.ssa import Const, Ref
 from ..._jax.ticks import Ticks
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks

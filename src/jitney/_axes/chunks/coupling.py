@@ -15,7 +15,7 @@ def coupling_statistic(passes: Passes) -> str:
     # Forward taint analysis: value -> the line of the reduction that it depends on.
     origin: dict[int, str] = {}
     planned = {id(node) for work in passes.passes for node in (*work.before, *work.nodes)}
-    for node in passes.flat.nodes:
+    for node in passes.flat.steps:
         known = next((origin[n] for n in node.numbers if n in origin), None)
         for n in node.makes if id(node) in planned else ():
             if is_accumulated(node, n, passes.streamed):

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ..._jax.programs.evaluation import Const
+from ..._jax.programs.ssa import Const
 from ..._jax.ticks import Ticks
 from ..derivative import Derivative, with_derivative
 from ..low_bits import as_bits, from_bits

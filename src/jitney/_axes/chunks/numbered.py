@@ -10,22 +10,15 @@ queries about a node along the cut axis.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import cast
 
-from ..._jax.programs.evaluation import (
-    CallStack,
-    Const,
-    Ref,
-    as_const,
-    number_results,
-    numbers_of,
-    without_calls,
-)
+from ..._jax.programs.evaluation import CallStack, without_calls
 from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr, solve_operands
 from ..._jax.programs.jaxprs import inside as equations_inside
-from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn, NumPyArray
+from ..._jax.programs.ssa import Const, Ref, SSAProgram, Step, as_const, number_results
+from ..._jax.typed import Aval, ClosedJaxpr, DType, JaxprEqn, NumPyArray
 from ..callbacks import check_effects, is_ordered
 from ..dims import Dim, is_ragged
 from ..interpreter import Numbers, Op, Ranges, mentions
@@ -39,15 +32,16 @@ from .cut_axis import accumulates, carrier_of, checked_uses, emits, uses_along
 from .partial_results import PartialResults, find_partials
 from .turns import CountedLoop, counted_loop
 
+_TOKEN = cast("Aval", None)
+"""The abstract value of a token."""
+
 
 @dataclass(frozen=True)
-class Node:
-    """An operation whose operands and results are numbered values.
+class Node(Step):
+    """A step of a program whose axis is cut.
 
     Args:
-        op: The operation.
-        reads: Its operands.
-        makes: Its results.
+        op: Its operation.
         token: Number of the effect of an operation that calls back. It is live, as results are.
         waits: Token of the ordered callback before, of a node whose callbacks are ordered.
         is_mute: Whether it is evaluated without its callbacks, since another pass calls them.
@@ -57,9 +51,7 @@ class Node:
             loop's results.
     """
 
-    op: Op
-    reads: tuple[Ref, ...]
-    makes: tuple[int, ...]
+    op: Op = field(kw_only=True)
     token: int | None = None
     waits: tuple[int, ...] = ()
     is_mute: bool = False
@@ -68,31 +60,14 @@ class Node:
     counts: bool = False
 
     @property
-    def numbers(self) -> list[int]:
-        """The numbers of the operands, constants aside."""
-        return numbers_of(self.reads)
-
-    @property
     def marks(self) -> tuple[int, ...]:
         """The numbers of the results, and of the token."""
         return self.makes if self.token is None else (*self.makes, self.token)
 
 
 @dataclass(frozen=True)
-class NumberedProgram:
-    """A program with its calls inlined, in which every value has a number.
-
-    Args:
-        nodes: The operations, in order.
-        takes: The arguments.
-        gives: The results.
-        avals: Shape and dtype of each value; None for a token.
-    """
-
-    nodes: tuple[Node, ...]
-    takes: tuple[int, ...]
-    gives: tuple[Ref, ...]
-    avals: Mapping[int, Aval | None]
+class NumberedProgram(SSAProgram[Node]):
+    """A program whose axis is cut. The abstract value of a token has no shape and no dtype."""
 
     @cached_property
     def dims(self) -> Mapping[int, tuple[Dim, ...]]:
@@ -100,8 +75,8 @@ class NumberedProgram:
         return {n: tuple(getattr(aval, "shape", ())) for n, aval in self.avals.items()}
 
     @cached_property
-    def dtypes(self) -> Mapping[int, Any]:
-        """The dtype of each value; None for a value without one."""
+    def dtypes(self) -> Mapping[int, DType]:
+        """The dtype of each value."""
         return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
 
 
@@ -119,7 +94,7 @@ def flatten(
             constants.
     """
     nodes: list[Node] = []
-    avals: dict[int, Aval | None] = {}
+    avals: dict[int, Aval] = {}
     # Token of the latest ordered callback: chained through `waits`, so that the order stays.
     last: tuple[int, ...] = ()
 
@@ -224,7 +199,8 @@ def flatten(
             if eqn.primitive.name != "while":
                 return results(eqn, reads, within)
             op = Op(eqn, ranges, within.line)
-            nodes.append(Node(op, tuple(reads), (turns,), is_mute=True, counts=True))
+            counting = Node(eqn, tuple(reads), (turns,), op=op, is_mute=True, counts=True)
+            nodes.append(counting)
             return [Const(None) for _ in eqn.outvars]
 
         without_calls(
@@ -244,15 +220,15 @@ def flatten(
     ) -> Node:
         nonlocal last
         if not op.eqn.effects:
-            return Node(op, reads, makes)
-        # A token is numbered like a value, without an aval.
+            return Node(op.eqn, reads, makes, op=op)
+        # A token is numbered like a value.
         check_effects(op)
         token = len(avals)
-        avals[token] = None
+        avals[token] = _TOKEN
         if not is_ordered(op):
-            return Node(op, reads, makes, token)
+            return Node(op.eqn, reads, makes, token, op=op)
         waits, last = last, (token,)
-        return Node(op, reads, makes, token, waits)
+        return Node(op.eqn, reads, makes, token, waits, op=op)
 
     takes = number_results(open_jaxpr(jaxpr)[0].invars, avals)
     gives = without_calls(

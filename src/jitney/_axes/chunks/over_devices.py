@@ -183,7 +183,7 @@ def check_order(passes: Passes, devices: Devices) -> None:
         raise refusal(node.op, "needs all of it at once, of which each device has a part")
 
     # Callbacks.
-    for node in passes.flat.nodes:
+    for node in passes.flat.steps:
         if devices.is_part and _is_answered(node):
             what = "calls back where the mesh has other axes too, which JAX does not"
             raise refusal(node.op, what)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from ..._jax.programs.evaluation import Const, numbers_of
 from ..._jax.programs.primitives import public_name
+from ..._jax.programs.ssa import Const, numbers_of
 from ..dims import evaluate, size_per_element
 from ..interpreter import Numbers, Op, ragged_axes
 from ..refusal import Refused
@@ -118,7 +118,7 @@ class Passes:
     def kept_bytes(self, chunks: int) -> int:
         """Bytes of the carries that are stored at the boundaries of that many chunks."""
         keys = {key for work in self.passes for key in work.keeps}
-        stored = [node for node in self.flat.nodes if not keys.isdisjoint(node.makes[:1])]
+        stored = [node for node in self.flat.steps if not keys.isdisjoint(node.makes[:1])]
         inside = [plan.kept_bytes(chunks) for loop in self.loops.values() for plan in loop.plans]
         return chunks * sum(map(_carried_bytes, stored)) + max(inside, default=0)
 
@@ -142,7 +142,7 @@ class Passes:
     @property
     def width(self) -> AbstractContextManager[object]:
         """Context manager that enables 64-bit types if the program has such values."""
-        return x64_scope(*(node.op.eqn for node in self.flat.nodes))
+        return x64_scope(*(node.op.eqn for node in self.flat.steps))
 
     def demand_no_callbacks(self) -> None:
         """Check that a chunk may be evaluated twice.
@@ -150,7 +150,7 @@ class Passes:
         Raises:
             Refused: An operation calls back.
         """
-        for node in self.flat.nodes:
+        for node in self.flat.steps:
             if node.token is None:
                 continue
             raise Refused(

@@ -28,9 +28,9 @@ from itertools import chain
 
 import numpy as np
 
-from ..._jax.programs.evaluation import Const, numbers_of
 from ..._jax.programs.jaxprs import inside, source_of
 from ..._jax.programs.primitives import public_name
+from ..._jax.programs.ssa import Const, live_steps, numbers_of
 from ..callbacks import callback_result_is_read
 from ..dims import Dim, is_multiple, size_per_element, symbols
 from ..interpreter import Numbers, Op, Ranges, ragged_axes, shape_of
@@ -104,9 +104,9 @@ def plan_passes(
 
     at_once: set[int] = set()
     iterating = _Iterating(plan_inside, loops, at_once) if may_iterate else None
-    flat = replace(flat, nodes=tuple(_with_uses(flat, wanted, iterating)))
+    flat = replace(flat, steps=tuple(_with_uses(flat, wanted, iterating)))
 
-    counts_turns = any(node.counts for node in flat.nodes)
+    counts_turns = any(node.counts for node in flat.steps)
 
     # Forward, in the order of the program: the level and the direction of each value.
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
@@ -115,7 +115,7 @@ def plan_passes(
     held = Materialised(frozenset(streamed) if in_memory else frozenset())
     for n in flat.takes:
         _check_dims(None, flat.dims[n], symbol)
-    for node in flat.nodes:
+    for node in flat.steps:
         if not wanted.isdisjoint(node.marks):
             _assign_levels(
                 node,
@@ -133,7 +133,7 @@ def plan_passes(
     # and results with the axis need.
     last = 0
     of_callbacks = 0
-    for node in flat.nodes:
+    for node in flat.steps:
         if node.token is not None and has_axis(node, streamed):
             of_callbacks = max(of_callbacks, level[node.token])
         if held.is_at_once(node):
@@ -148,7 +148,7 @@ def plan_passes(
     ]
     for _, n in outs:
         if not ragged_axes(flat.dims[n]):
-            op = next(node.op for node in flat.nodes if n in node.makes)
+            op = next(node.op for node in flat.steps if n in node.makes)
             what = "returns a value without it that is made beside one with it"
             raise refusal(op, what)
     of_results = max((level[n] + 1 for _, n in outs), default=0)
@@ -173,7 +173,7 @@ def plan_passes(
         _unchunked_nodes(flat, streamed, wanted, held),
         level,
     )
-    of_whole = tuple(node for node in flat.nodes if held.is_at_once(node))
+    of_whole = tuple(node for node in flat.steps if held.is_at_once(node))
     whole = frozenset(streamed & (held.made | held.spread | held.collected.keys()))
     return Passes(
         flat,
@@ -200,7 +200,7 @@ def _chain_of_sums(
     """
     depth: dict[int, int] = {}
     longest = 0
-    for node in flat.nodes:
+    for node in flat.steps:
         if wanted.isdisjoint(node.marks):
             continue
         before = max((depth.get(n, 0) for n in (*node.numbers, *node.waits)), default=0)
@@ -238,13 +238,8 @@ def _check_callbacks(
 
 def _live_values(flat: NumberedProgram) -> set[int]:
     """The live values: results, tokens of callbacks, and all that they depend on."""
-    # Backward liveness; one sweep is enough, since the program is straight-line SSA.
-    wanted = set(numbers_of(flat.gives))
-    wanted.update(node.token for node in flat.nodes if node.token is not None)
-    for node in reversed(flat.nodes):
-        if not wanted.isdisjoint(node.marks):
-            wanted.update(node.numbers)
-    return wanted
+    tokens = {node.token for node in flat.steps if node.token is not None}
+    return live_steps(flat.steps, flat.results | tokens)[1]
 
 
 def _check_dims(
@@ -525,7 +520,7 @@ def _with_uses(
     """
     # Values known to be zero: a loop that accumulates from zero can do so in each chunk.
     zeros: set[int] = set()
-    for node in flat.nodes:
+    for node in flat.steps:
         given = [
             is_zero(ref.value) if isinstance(ref, Const) else ref in zeros for ref in node.reads
         ]
@@ -612,7 +607,7 @@ def _unchunked_nodes(
 ) -> list[Node]:
     """The live nodes that are computed once: without the axis, or on whole operands."""
     nodes: list[Node] = []
-    for node in flat.nodes:
+    for node in flat.steps:
         if wanted.isdisjoint(node.marks):
             continue
         is_whole = held.is_at_once(node) or held.is_spread(node)
@@ -644,7 +639,7 @@ def _passes(
     # The roots of the level: reductions, results, collected values and carries that end in it.
     due: list[int] = []
     keeps: dict[int, int] = {}
-    for node in flat.nodes:
+    for node in flat.steps:
         if not held.is_at_once(node):
             for n in node.marks:
                 if n not in wanted or level[n] != p + 1:
@@ -663,7 +658,7 @@ def _passes(
     there = held.sliced_values(p, flat.takes)
 
     # Numbers of iterations are counted in passes of their own, which are repeated.
-    counted = {node.makes[0] for node in flat.nodes if node.counts}
+    counted = {node.makes[0] for node in flat.steps if node.counts}
     turns = [n for n in due if n in counted]
     rest = [n for n in due if n not in counted]
     ends = (*rest, *collects, *keeps.values(), *(n for _, n in outs))
@@ -671,15 +666,12 @@ def _passes(
     for i, (way, mine) in enumerate(sets or [(False, set[int]())]):
         # Liveness within the pass: recompute what the roots need, down to slices of whole values. A
         # callback runs in the one pass that its token is a root of, and is mute in others.
-        needed = set(mine)
+        known = there | (level.keys() - streamed - mine)
+        live, needed = live_steps(flat.steps, mine, known)
         nodes: list[Node] = []
-        for node in reversed(flat.nodes):
-            if (needed - there).isdisjoint(node.marks):
-                continue
+        for node in live:
             is_loud = node.token is None or node.token in mine
             nodes.append(node if is_loud else _mute_node(node, wanted))
-            needed.update(ref for ref in node.numbers if ref in streamed)
-        nodes.reverse()
         opposed = [node for node in nodes if direction_of(node.op) not in (None, way)]
         yield Pass(
             before if i == 0 else (),
@@ -687,7 +679,7 @@ def _passes(
             tuple(i for i, n in outs if n in mine),
             way,
             collects=tuple(n for n in collects if n in mine),
-            slices=tuple(sorted(needed & there)),
+            slices=tuple(sorted(needed & there & streamed)),
             keeps=tuple(key for key, n in keeps.items() if n in mine),
             replays=tuple(node.makes[0] for node in opposed),
         )

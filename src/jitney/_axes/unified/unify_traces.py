@@ -32,6 +32,7 @@ from ..._jax.programs.jaxprs import (
     source_of,
     variables,
 )
+from ..._jax.programs.liveness import live_equations
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Value, Values
 from ..dims import Dim, evaluate
 from ..refusal import Refused
@@ -303,10 +304,4 @@ def _asking_JAX(what: str) -> Generator[None]:
 
 def _live(jaxpr: Value) -> list[JaxprEqn]:
     """The equations that a result or an effect depends on, in order."""
-    read: set[Value] = set(variables(jaxpr.outvars))
-    live: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or not read.isdisjoint(eqn.outvars):
-            live.append(eqn)
-            read.update(variables(eqn.invars))
-    return live[::-1]
+    return [eqn for eqn, _ in live_equations(jaxpr, jaxpr.outvars)[0]]

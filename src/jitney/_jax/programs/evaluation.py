@@ -8,7 +8,7 @@ dependence sets, or numbers in an SSA list.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -148,42 +148,3 @@ def without_calls(
         return without_calls(program, inputs, results, inside, constant=constant, seen_at=held_by)
 
     return interpret(jaxpr, values, of, constants=constants, constant=constant)
-
-
-# SSA form: values by number.
-
-
-@dataclass(frozen=True)
-class Const:
-    """A value that is known before anything runs; all other values are numbered."""
-
-    value: Any
-
-
-Ref = int | Const
-
-
-def numbers_of(refs: Iterable[Ref]) -> list[int]:
-    """Return the references that are numbers, without the constants."""
-    return [ref for ref in refs if isinstance(ref, int)]
-
-
-def values_at(refs: Iterable[Ref], values: Mapping[int, object]) -> list[Any]:
-    """Resolve references: numbers through `values`, constants to themselves."""
-    return [values[ref] if isinstance(ref, int) else ref.value for ref in refs]
-
-
-def number_results(
-    atoms: Iterable[Atom], avals: dict[int, Aval] | dict[int, Aval | None]
-) -> tuple[int, ...]:
-    """Allot a new number to each result of an equation, and record its abstract value."""
-    numbers: list[int] = []
-    for atom in atoms:
-        numbers.append(len(avals))
-        avals[numbers[-1]] = atom.aval
-    return tuple(numbers)
-
-
-def as_const(value: object, _aval: object, _eqn: object) -> Const:
-    """Wrap a literal of a jaxpr whose values are numbered; a `constant` for `interpret`."""
-    return Const(value)

@@ -24,7 +24,8 @@ from ..._signature.options import AUTO, Options
 from ..._sparsity import PassMode
 from ..._stages import Chunk
 from ..._stages.chunk import Cut
-from ..._stages.derive import JACOBIANS, Derived, decisions
+from ..._stages.derivatives.decisions import decisions
+from ..._stages.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls
 from ..runners.device_parts import DEVICES
 from ..runners.worker_calls import (

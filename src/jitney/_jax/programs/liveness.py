@@ -13,16 +13,44 @@ of its type, and so does `evaluate_flagged`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jax.dtypes import float0
 
-from .._jax.programs.jaxprs import is_literal, open_jaxpr, runs, scan_parts
-from .._jax.trees import extended, issubdtype
-from .._jax.typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn
+from ..trees import extended, issubdtype
+from ..typed import AnyJaxpr, Atom, Aval, Jaxpr, JaxprEqn
+from .jaxprs import is_literal, open_jaxpr, runs, scan_parts, variables
 
 Used = tuple[bool, ...]
+
+
+def live_equations(
+    program: Jaxpr,
+    results: Iterable[Atom],
+    reads: Callable[[JaxprEqn, Used], Iterable[Atom]] | None = None,
+) -> tuple[list[tuple[JaxprEqn, Used]], set[Atom]]:
+    """Backward liveness of the equations of a program, without those inside of them. An equation is
+    live if one of its results is, or if it has effects.
+
+    Args:
+        program: The program.
+        results: The results that are needed.
+        reads: Transfer function: the operands that the needed results of an equation need; all by
+            default.
+
+    Returns:
+        The live equations in order, each with which of its results are needed; and the variables
+        that are live.
+    """
+    live: set[Atom] = set(variables(results))
+    equations: list[tuple[JaxprEqn, Used]] = []
+    for eqn in reversed(program.eqns):
+        used = tuple(atom in live for atom in eqn.outvars)
+        if any(used) or eqn.effects:
+            equations.append((eqn, used))
+            live.update(variables(eqn.invars if reads is None else reads(eqn, used)))
+    return equations[::-1], live
 
 
 def is_empty(aval: Aval) -> bool:
@@ -70,17 +98,12 @@ class Liveness:
         return self._known[key][1]
 
     def _of(self, plain: Jaxpr, used: Used) -> Live:
-        needed = set(_live_atoms(plain.outvars, used))
+        def reads(eqn: JaxprEqn, used: Used) -> Iterator[Atom]:
+            return _live_atoms(eqn.invars, self.inputs(eqn, used))
 
-        # Walk backwards. An equation is live if one of its results is, or if it has effects.
-        results: dict[int, Used] = {}
-        for eqn in reversed(plain.eqns):
-            mine = tuple(atom in needed for atom in eqn.outvars)
-            if any(mine) or eqn.effects:
-                results[id(eqn)] = mine
-                needed.update(_live_atoms(eqn.invars, self.inputs(eqn, mine)))
-        inputs = tuple(atom in needed for atom in plain.invars)
-        return Live(inputs, results)
+        equations, live = live_equations(plain, _live_atoms(plain.outvars, used), reads)
+        inputs = tuple(atom in live for atom in plain.invars)
+        return Live(inputs, {id(eqn): used for eqn, used in equations})
 
     def inputs(self, eqn: JaxprEqn, used: Used) -> Used:
         """Transfer function: the operands of an equation that its live results need."""
