@@ -1,8 +1,9 @@
 """Derivatives of a fit with respect to its data, by the implicit function theorem.
 
 At the solution the free part of the gradient g(x, data) is zero, so dx = -H^-1 dg with H the
-Hessian of the cost (all of it, not only its Gauss-Newton part). The loop itself carries no
-derivatives. Where nobody differentiates, XLA removes what this file adds.
+Hessian of the cost (all of it, not only its Gauss-Newton part). `lax.custom_root` has that rule,
+and its derivatives. The loop itself carries none. Where nobody differentiates, XLA removes what
+this file adds.
 """
 
 from typing import Any
@@ -14,8 +15,10 @@ from jaxtyping import Array, Float
 
 from ._coleman_li import Bounds, active
 from ._problem import Controls, Data, Setup, residuals_and_columns, weighted
+from ._qr import triangularise
 
 Vector = Float[Array, "k"]
+Triangle = Float[Array, "k k+1"]
 
 
 @jax.custom_jvp
@@ -32,28 +35,36 @@ def _tangent_rule(
     return _tangent_of(*primals), tangents[1]
 
 
-def attach_derivative(setup: Setup, x: Vector, cost: Array, data: Data) -> tuple[Vector, Array]:
-    """Give the solution and its cost their derivatives with respect to `data` and to what the
-    functions close over.
+def attach_derivative(
+    setup: Setup, x: Vector, cost: Array, triangle: Triangle, data: Data
+) -> tuple[Vector, Array, Triangle]:
+    """Give the solution, its cost and its [R, Q^T r] their derivatives, of any order, with respect
+    to `data` and to what the functions close over. A parameter at a bound moves with it.
     """
+    held = jnp.zeros_like(x)
+    bounds = Bounds(data.lower, data.upper)
+    if setup.bounded:
+        held = lax.stop_gradient(active(x, bounds, Controls.unpack(data.controls).xtol))
 
-    def gradient(x: Vector) -> Vector:
+    def zero(x: Vector) -> Vector:
         f, columns = residuals_and_columns(setup, x, data)
         _, f, columns = weighted(setup, f, columns, data)
-        return columns @ f
+        gradient = columns @ f
+        if not setup.bounded:
+            return gradient
+        return jnp.where(
+            held < 0, x - bounds.lower, jnp.where(held > 0, x - bounds.upper, gradient)
+        )
 
-    def cost_at(x: Vector) -> Array:
-        return weighted(setup, *residuals_and_columns(setup, x, data), data)[0]
-
-    free = jnp.ones_like(x, bool)
-    if setup.bounded:
-        free = active(x, Bounds(data.lower, data.upper), Controls.unpack(data.controls).xtol) == 0
-    hessian = lax.stop_gradient(jax.jacfwd(gradient)(x))
-    hessian = jnp.where(free[:, None] & free, hessian, jnp.eye(x.size))
-    newton = -jnp.linalg.solve(hessian, jnp.where(free, gradient(x), 0.0))
-    x = _tangent_of(x, newton)
-    # anew, at the x that carries its derivative: derivatives of the second order need that
-    return x, _tangent_of(cost, cost_at(x))
+    x = lax.custom_root(
+        zero,
+        lax.stop_gradient(x),
+        lambda _, found: found,
+        lambda product, y: jnp.linalg.solve(jax.jacfwd(product)(y), y),
+    )
+    new_cost, f, columns = weighted(setup, *residuals_and_columns(setup, x, data), data)
+    new_triangle = triangularise(columns, f)
+    return x, _tangent_of(cost, new_cost), _tangent_of(triangle, new_triangle)
 
 
 def without_derivative(tree: Any) -> Any:

@@ -93,16 +93,21 @@ def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
     for a parameter without effect, and for one that does what others before it do.
     """
     last = solve(setup, x0, data)
-    x, cost = attach_derivative(setup, last.x, last.model.cost, data)
+    x, cost, triangle = attach_derivative(setup, last.x, last.model.cost, last.model.triangle, data)
     status = last.status
     if data.mask is not None:  # else enough of them is a matter of shapes
         status = jnp.where(points(setup, x, data) < x.size, TOO_FEW, status)
         last = eqx.tree_at(lambda state: state.status, last, status)
-    return _packed(setup, last, x, cost, data), last.records
+    return _packed(setup, last, x, cost, triangle, data), last.records
 
 
 def _packed(
-    setup: Setup, last: State, x: Float[Array, "k"], cost: Float[Array, ""], data: Data
+    setup: Setup,
+    last: State,
+    x: Float[Array, "k"],
+    cost: Float[Array, ""],
+    triangle: Float[Array, "k k+1"],
+    data: Data,
 ) -> Float[Array, "packed"]:
     resolution = jnp.finfo(residual_type(setup, x, data).dtype).eps
     lengths = jnp.linalg.norm(last.model.R, axis=0)
@@ -122,7 +127,7 @@ def _packed(
     holds = jnp.zeros_like(x)
     if setup.bounded:
         holds = active(x, Bounds(data.lower, data.upper), Controls.unpack(data.controls).xtol)
-    vectors = (x, holds, last.model.triangle.ravel())
+    vectors = (x, holds, triangle.ravel())
     packed = jnp.concatenate(
         [
             jnp.stack([jnp.asarray(s, x.dtype) for s in scalars]),

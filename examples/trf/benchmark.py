@@ -9,8 +9,9 @@ and result included, from JAX arrays to the parameters in NumPy. `by hand` is `l
 `in_blocks.py`, for many points: sums over blocks that fit into the caches, on all cores. SciPy has
 its model and Jacobian in NumPy, as one writes them for SciPy, and once more jitted ("jit"), which
 is quicker at many points; the scale of its parameters is the Jacobian's, as that of `curve_fit` is.
-Its method "lm" has no bounds. `loop` is `before.py`, without a scale. Rounds alternate between
-solvers, so that a busy machine is busy for all. Times are medians; compile times are apart.
+Its method "lm" has no bounds. NLSQ and jaxopt are timed where they are installed (`peers.py`).
+`loop` is `before.py`, without a scale. Rounds alternate between solvers, so that a busy machine is
+busy for all. Times are medians; compile times are apart.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._figures import record
-from . import before, curve_fit, in_blocks, levenberg
+from . import before, curve_fit, in_blocks, levenberg, peers
 
 Points = Float[Array, "points"]
 Scalar = Float[Array, ""]
@@ -177,6 +178,7 @@ def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
             "by hand": by_hand,
             "scipy trf": by_scipy("trf", jitted=False),
             "scipy trf, jit": by_scipy("trf", jitted=True),
+            **peers.solvers(case.model, t, y, start, box),
         }
     many = {"by hand, blocks": lambda: in_blocks.fit(case.model, t, y, start)}
     return {
@@ -189,6 +191,7 @@ def solvers(case: Case, n: int, box: Any) -> dict[str, Solver]:
         "scipy lm, jit": by_scipy("lm", jitted=True),
         "scipy trf": by_scipy("trf", jitted=False),
         "scipy trf, jit": by_scipy("trf", jitted=True),
+        **peers.solvers(case.model, t, y, start),
         "loop": lambda: before.least_squares(fun, start, jac).x,
     }
 
@@ -340,8 +343,8 @@ def main() -> None:
     seconds = 0.1 if options.quick else 10.0 if options.full else 2.0
     console = Console(width=150)  # also where there is no terminal
     console.print(
-        f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__},"
-        f" {os.cpu_count()} cores"
+        f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__}"
+        f"{peers.versions()}, {os.cpu_count()} cores"
     )
     found: dict[str, dict[str, dict[str, float]]] = {}
     with jax.enable_x64(True):

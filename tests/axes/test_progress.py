@@ -23,10 +23,12 @@ def bars(monkeypatch):
     @contextmanager
     def bar(name, total, done, size, *, of="chunks", each="rows"):
         own = {"name": name, "total": total, "done": done, "each": each, "is_open": True}
+        own["moves"] = 0
         seen.append(own)
 
-        def advance():
-            own["done"] += 1
+        def advance(count=1):
+            own["done"] += count
+            own["moves"] += 1
 
         yield advance
         own["is_open"] = False
@@ -75,6 +77,7 @@ def test_a_bar_counts_the_chunks_of_each_call(bars, body, options, chunks):
             "done": chunks,
             "each": "chunks",
             "is_open": False,
+            "moves": chunks,
         }
 
 
@@ -92,7 +95,8 @@ def test_more_than_a_hundred_chunks_move_the_bar_a_hundred_times_at_most(bars):
     f = jitney.optimize(fit, vmap="fit", chunk={"fit": 16}, progress=True)
     f(np.zeros(16 * 333, np.float32))
     jax.effects_barrier()
-    assert bars[0]["done"] == bars[0]["total"] == 333 // 4
+    assert bars[0]["done"] == bars[0]["total"] == 333
+    assert bars[0]["moves"] == 333 // 4
 
 
 @pytest.mark.rest

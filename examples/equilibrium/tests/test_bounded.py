@@ -108,6 +108,61 @@ def test_the_lower_bound_is_that_of_equations_with_a_maximum(linear):
     assert ours.bound.sum() == 8
 
 
+def clarida(rule):
+    """The model of `runsim_cgg.m` in the toolkit of Guerrieri and Iacoviello (version 2013-05-31):
+    that of Clarida, Gali and Gertler (1999), with the signs of their file.
+    """
+    p = {"lam": 0.04, "beta": 0.9925, "on_p": 4.0, "on_y": 4.0, "keep": 0.8, "phi": 1.0}
+    return Model(
+        lambda p, now, ahead: {
+            "demand": now.y - ahead.y + p["phi"] * (now.r + ahead.p) - now.g,
+            "supply": now.p - p["beta"] * ahead.p - p["lam"] * now.y,
+            "wanted": now.want
+            - p["keep"] * now.last
+            - (1.0 - p["keep"]) * (p["on_p"] * now.p + p["on_y"] * now.y),
+            "policy": now.r - rule(p, now),
+            "memory": ahead.last - now.want,
+        },
+        {"y": 0.0, "p": 0.0, "r": 0.0, "want": 0.0},
+        {"last": 0.0},
+        {"g": 0.0},
+        lambda p: {"g": 0.5},
+        p,
+    )
+
+
+@pytest.mark.rest
+def test_the_lower_bound_of_the_toolkit_of_its_authors():
+    """Their shocks, which nobody foresees: -0.06 on the fifth date and 0.06 on the last of 26. At
+    each shock the path ahead is that of Newton's method on all dates with a maximum.
+    """
+    lowest = lambda p: 1.0 - 1.0 / p["beta"]
+    free = clarida(lambda p, now: now.want)
+    floor = Constraint(
+        clarida(lambda p, now: lowest(p)).equations,
+        binds=lambda p, now: now.r - lowest(p),
+        relaxes=lambda p, now: lowest(p) - now.want,
+    )
+    e = np.zeros((46, 1))
+    e[4], e[25] = -0.06, 0.06
+    ours = bounded_simulation(linearise(steady_state(free, free.params)), floor, e, 60)
+
+    both = clarida(lambda p, now: jnp.maximum(now.want, lowest(p)))
+    steady = steady_state(both, both.params)
+    linear = linearise(steady)
+    g, last = 0.0, 0.0
+    for date, dates in ((4, 21), (25, 21)):
+        g = g * 0.5**21 + e[date, 0]
+        path = perfect_foresight(steady, {"last": last}, {"g": g}, 60, "stable", linear)
+        for name in ("y", "p", "r", "want"):
+            here = ours[name][date : date + dates]
+            np.testing.assert_allclose(here, path[name][:dates], rtol=1e-9, atol=1e-13)
+        last = path["last"][dates]
+    # The bound holds after the first shock only, where the rule alone goes far below.
+    at = np.flatnonzero(ours["r"] <= 1.0 - 1.0 / 0.9925 + 1e-12)
+    assert list(at) == [4, 5, 6, 7, 8]
+
+
 @pytest.mark.rest
 def test_where_nothing_binds_the_path_is_linear(linear):
     """A shock in the other direction."""

@@ -155,6 +155,29 @@ def test_growth_in_levels_is_as_published():
         np.testing.assert_allclose(slopes[name][by], known, rtol=1e-7, atol=1e-9, err_msg=name)
 
 
+def test_the_growth_model_as_its_paper_prints_it():
+    """Schmitt-Grohé and Uribe (2004), section 5.1, all in logarithms: four digits of each."""
+    model = Model(
+        lambda p, now, ahead: {
+            "resources": jnp.exp(now.c) + jnp.exp(ahead.k) - jnp.exp(now.a + p["alpha"] * now.k),
+            "euler": jnp.exp(-p["gamma"] * now.c)
+            - p["beta"]
+            * p["alpha"]
+            * jnp.exp(ahead.a + (p["alpha"] - 1.0) * ahead.k - p["gamma"] * ahead.c),
+        },
+        {"c": -0.5},
+        {"k": -1.5},
+        {"a": 0.0},
+        lambda p: {"a": 0.0},
+        {"alpha": 0.3, "beta": 0.95, "gamma": 2.0},
+    )
+    second = computed(model, {"a": 1.0})
+    ours = [*second.first.G_x[0], *second.first.G_z[0], *second.first.H_x[0], *second.first.H_z[0]]
+    ours += [second.G_ss[0, 0, 0], second.G_risk[0], second.H_risk[0]]
+    known = [0.2525, 0.8417, 0.4191, 1.3970, -0.0051, -0.1921, 0.4820]
+    np.testing.assert_allclose(ours, known, atol=0.5e-4)
+
+
 def quadratic():
     """u = 1 + z^2 + 0.3 x with x' = 0.5 x + z + 0.2 x^2 + 0.4 x z, z an autoregression."""
     return Model(

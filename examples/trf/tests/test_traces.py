@@ -160,6 +160,82 @@ def test_derivative_through_a_closure():
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
+def test_second_derivative_of_the_cost_of_a_line(outer):
+    """In closed form: I - P, with the projection P on the columns of the design. A parameter at its
+    bound takes its column out of it.
+    """
+
+    def cost(y, bounds=(-np.inf, np.inf)):
+        return curve_fit(lambda t, a, b: a * t + b, T, y, [1.0, 1.0], bounds=bounds, **FINE).cost
+
+    y = 0.5 * T - 0.2 + 0.01 * np.cos(9 * T)
+    design = np.column_stack([T, np.ones_like(T)])
+    with jax.enable_x64(True):
+        free = outer(jax.grad(cost))(jnp.asarray(y))
+        held = outer(jax.grad(lambda y: cost(y, ([0, 0], [9, 9]))))(jnp.asarray(y))
+    for found, columns in ((free, design), (held, design[:, :1])):
+        expected = np.eye(T.size) - columns @ np.linalg.pinv(columns)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_higher_derivatives_of_a_parameter(backward):
+    """Of a proportion a = (t . y) / (t . t) that is fitted as exp(p): of p = log a, to third
+    order.
+    """
+    y = 0.7 * T + 0.01 * np.cos(9 * T)
+
+    def p(s):
+        return curve_fit(lambda t, p: jnp.exp(p) * t, T, y + s, [0.1], **FINE).x[0]
+
+    def known(s):
+        return jnp.log(jnp.sum(T * (y + s)) / jnp.sum(T**2))
+
+    slope = jax.jacrev if backward else jax.jacfwd
+    with jax.enable_x64(True):
+        for order in range(1, 4):
+            p, known = slope(p), slope(known)
+            np.testing.assert_allclose(p(0.05), known(0.05), rtol=1e-7, err_msg=str(order))
+
+
+@pytest.mark.rest
+def test_derivative_with_respect_to_a_bound_that_holds():
+    """The parameter moves with its bound, and the others as if it were fixed there."""
+
+    def held(c):
+        bounds = (jnp.zeros(3), jnp.stack([9.0, 9.0, c]))
+        return curve_fit(decay, T, jnp.asarray(Y), [1.0, 1.0, 0.2], bounds=bounds, **FINE).x
+
+    def fixed(c):
+        model = lambda t, a, b: decay(t, a, b, c)
+        return curve_fit(model, T, jnp.asarray(Y), [1.0, 1.0], **FINE).x
+
+    with jax.enable_x64(True):
+        slopes, expected = jax.jacfwd(held)(0.4), jax.jacfwd(fixed)(0.4)
+    np.testing.assert_allclose(slopes[:2], expected, rtol=1e-5)
+    np.testing.assert_array_equal(slopes[2], 1.0)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("k", [2, 18])
+def test_derivative_of_the_covariance(k):
+    """Of polynomials it is (X^T X)^-1 with the cost in front, and X that moves with a scale s of
+    the data goes by 1 / s^2. Few and many parameters have a triangle each by a way of its own.
+    """
+    powers = np.cos(np.arange(k) * np.linspace(0, 3, 40)[:, None])
+    y = np.cos(9 * np.linspace(0, 3, 40))
+
+    def covariance(s):
+        return least_squares(lambda p: s * powers @ p - y, np.zeros(k), **FINE).covariance
+
+    with jax.enable_x64(True):
+        found, slope = covariance(2.0), jax.jacfwd(covariance)(2.0)
+    np.testing.assert_allclose(slope, -found, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.rest
 def test_derivative_at_a_bound():
     """A parameter held by its bound does not move with the data; the free ones move as if it were
     fixed there.

@@ -31,8 +31,8 @@ class Ticks:
         self._name, self._n, self._each = name, n, each
         self._every = max(1, -(-n // _TICKS))
         self._lock = threading.Lock()
-        self._open: AbstractContextManager[Callable[[], None]] | None = None
-        self._advance: Callable[[], None] = _nothing
+        self._open: AbstractContextManager[Callable[..., None]] | None = None
+        self._advance: Callable[..., None] = _nothing
         # Iterations of the call under way. One that comes again is of the next call, where this one
         # has failed midway.
         self._seen: set[int] = set()
@@ -58,11 +58,12 @@ class Ticks:
             if iteration in self._seen:
                 self._close()
             if self._open is None:
-                self._open = bar(self._name, whole, 0, self._every, of="", each=self._each)
+                self._open = bar(self._name, self._n, 0, 1, of="", each=self._each)
                 self._advance = self._open.__enter__()
-            self._advance()
             self._seen.add(iteration)
-            if len(self._seen) == whole:
+            last = len(self._seen) == whole
+            self._advance(self._n - (whole - 1) * self._every if last else self._every)
+            if last:
                 self._close()
 
     def _close(self) -> None:

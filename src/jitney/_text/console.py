@@ -189,9 +189,9 @@ def bar(
     *,
     of: str = "chunks",
     each: str = "rows",
-) -> AbstractContextManager[Callable[[], None]]:
-    """Progress bar of a run over chunks; the context gives a function to call after each chunk.
-    Without a terminal or a notebook it writes nothing.
+) -> AbstractContextManager[Callable[..., None]]:
+    """Progress bar of a run over chunks; the context gives a function to call after each chunk, or
+    with a number after as many. Without a terminal or a notebook it writes nothing.
 
     Args:
         name: Name of the run.
@@ -241,7 +241,7 @@ def _show_progress(
     *,
     size: int,
     each: str,
-) -> Generator[Callable[[], None]]:
+) -> Generator[Callable[..., None]]:
     with progress:
         task = progress.add_task(
             name,
@@ -250,7 +250,7 @@ def _show_progress(
             size=size,
             each=each,
         )
-        yield lambda: progress.advance(task)
+        yield lambda count=1: progress.advance(task, count)
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _display_progress(
     size: int,
     of: str,
     each: str,
-) -> Generator[Callable[[], None]]:
+) -> Generator[Callable[..., None]]:
     """Progress bar of a notebook: one display, which is replaced and in the end emptied. A run that
     is done before anybody could read it displays nothing.
 
@@ -284,9 +284,9 @@ def _display_progress(
         drawn = f'<progress value="{reached}" max="{total}"></progress>'
         return {"text/plain": text, "text/html": f"<div>{drawn} {escape(text)}</div>"}
 
-    def advance() -> None:
+    def advance(count: int = 1) -> None:
         nonlocal handle, reached, shown
-        reached += 1
+        reached += count
         now = time.monotonic()
         if now - shown < _REDRAWN_AFTER:
             return
@@ -307,5 +307,5 @@ def _display_progress(
 _REDRAWN_AFTER = 0.1
 
 
-def _nothing() -> None:
-    pass
+def _nothing(count: int = 1) -> None:
+    del count
