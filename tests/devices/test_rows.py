@@ -47,6 +47,15 @@ def test_devices_share_the_rows_of_each_bucket(mesh, along):
         holds(f(W, rows), rows)
 
 
+def test_the_plan_says_that_devices_share_the_rows(mesh):
+    """The plan of one row has a place instead, and one row has none."""
+    lines = mapped(mesh).plan(W, ROWS).lines
+    assert [(x.taken, x.why) for x in lines if x.name == "shard"] == [
+        (True, "each block over 4 devices")
+    ]
+    assert not [line for line in lines if line.name == "place"]
+
+
 def test_each_device_has_its_rows(mesh):
     """Of a block each has as many as the others."""
     f = mapped(mesh)

@@ -624,11 +624,11 @@ def _other_decisions(
                 else "not asked for"
             ),
         ),
-        *_settings_line(core.options),
+        *settings_line(core.options),
     ]
 
 
-def _settings_line(options: Options) -> list[PlanLine]:
+def settings_line(options: Options) -> list[PlanLine]:
     """Return where each setting of the process that is in effect comes from, or the option that
     overrides it; none if all are as usual.
     """

@@ -9,8 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._errors import plural
+from .._jax.xla.memory import budget_of, text
+from .._program.rows.block_programs import devices_of
 from .._program.rows.lots import Lot, count_sizes
-from .plan_report import PlanLine, Report, captured_lines, report
+from .._verify import is_verified
+from .plan_report import PlanLine, Report, captured_lines, report, settings_line
 
 if TYPE_CHECKING:
     from .._program.core import CompiledFunction
@@ -27,10 +30,11 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
     one = report(call.calls.row, call.entry, [column.of(row) for column in call.columns])
     # Every bucket has captured the same.
     captured = captured_lines(lots[0].group.captured)
-    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *one.lines, *captured]
+    rest = _of_all_rows(core, call, one.lines, lots)
+    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *rest, *captured]
     arguments = tuple(
-        f"{text}, of row {row}" if column.kind == "each" else text
-        for text, column in zip(one.arguments, call.columns, strict=False)
+        f"{shown}, of row {row}" if column.kind == "each" else shown
+        for shown, column in zip(one.arguments, call.columns, strict=False)
     )
     return replace(
         one,
@@ -38,6 +42,33 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
         lines=tuple(lines),
         arguments=arguments,
     )
+
+
+def _of_all_rows(
+    core: CompiledFunction,
+    call: RowCall,
+    lines: Sequence[PlanLine],
+    lots: Sequence[Lot],
+) -> list[PlanLine]:
+    """The lines of one row, with those of options that act on all rows and that one row lacks."""
+    options, axis = core.options, call.calls.axis
+    largest = max(rung for parts in call.parts_of(lots) for _, rung in parts)
+    asked = {"vmap": f"{axis!r}, over the rows of a block, {largest} at most"}
+    if options.chunk or options.memory is not None:
+        bounds = [f"{size} rows of {name!r}" for name, size in options.chunk]
+        if options.memory is not None:
+            bounds.append(f"programs of {text(budget_of(core.where, options.memory))}")
+        asked["chunk"] = f"blocks are bounded: {' and '.join(bounds)} at most"
+    devices = devices_of(core)
+    if devices is not None:
+        asked["shard"] = f"each block over {plural(devices.count, 'device')}"
+    if is_verified(options):
+        asked["verify"] = "rows of new shapes are compared with the plain function"
+    found = [line for line in lines if line.name not in (*asked, "settings")]
+    if "shard" in asked:  # one row has no place on devices
+        found = [line for line in found if line.name != "place"]
+    taken = [PlanLine(name, taken=True, why=why) for name, why in asked.items()]
+    return [*taken, *found, *settings_line(options)]
 
 
 def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:

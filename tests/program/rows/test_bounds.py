@@ -46,6 +46,27 @@ def runs(f, *arguments):
     return int(re.search(r"(\d+) runs?", text)[1])
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "why"),
+    [
+        ({}, "vmap", "'row', over the rows of a block, 8 at most"),
+        ({"chunk": {"row": 3}}, "chunk", "3 rows of 'row' at most"),
+        ({"memory": "1GiB"}, "chunk", "programs of 1 GiB at most"),
+        ({"verify": True}, "verify", "rows of new shapes are compared"),
+    ],
+)
+def test_the_plan_has_the_options_of_all_rows(options, name, why):
+    """The plan of one row, which has none of them, says that they were not asked for."""
+    lines = [line for line in mapped(**options).plan(W, Y).lines if line.name == name]
+    assert [line.taken for line in lines] == [True]
+    assert why in lines[0].why
+
+
+def test_settings_of_the_plan_are_those_of_the_function():
+    (settings,) = (x for x in mapped(verify=True).plan(W, Y).lines if x.name == "settings")
+    assert "verify=True by the option" in settings.why
+
+
 @pytest.mark.core("3")
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_chunk_bounds_the_rows_of_a_program(size):

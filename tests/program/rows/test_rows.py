@@ -613,6 +613,8 @@ def named(curve: Curve) -> Float[Array, ""]:
     [
         (lambda: jitney.ragged(Y[3]), "no offsets are given"),
         (lambda: jitney.ragged(Y[3], [0, 3], lengths=[3]), "both given"),
+        (lambda: jitney.ragged(Y, [0, 3]), "a list is no array of elements"),
+        (lambda: jitney.ragged(np.array(Y, object), [0, 3]), "a ndarray holds objects"),
         (lambda: jitney.ragged(Y[3], [0, 5, 3]), "do not ascend from 0 to 20"),
         (lambda: jitney.ragged(Y[3], [0, 50]), "do not ascend from 0 to 20"),
         (lambda: jitney.ragged(Y[3], [0.0, 5.0]), "offsets are float64"),

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 import jax
@@ -36,6 +37,10 @@ INSIDE_JIT = (
 )
 """What is wrong, the rule and the fix."""
 Kind = Literal["shared", "each", "stack"]
+
+
+class NumPyRows(list[Array]):
+    """Rows that are NumPy's arrays, all of them: nothing looks at their types once more."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +132,9 @@ class Column:
     @cached_property
     def is_traced(self) -> bool:
         """True if one of its arrays is a tracer."""
-        kinds = list(map(type, self.arrays))
-        if kinds.count(np.ndarray) == len(kinds):
+        if isinstance(self.values, NumPyRows):
             return False
-        return any(issubclass(kind, Tracer) for kind in set(kinds))
+        return any(issubclass(kind, Tracer) for kind in set(map(type, self.arrays)))
 
     def demand_fit(self, where: Where) -> None:
         """Check that the numbers of NumPy's arrays fit into the types that JAX has for them.
@@ -478,9 +482,10 @@ def demand_arrays(
     arrays = cast("list[Array]", rows)
     # NumPy's arrays are never weakly typed.
     if types == {np.ndarray}:
-        dtypes = [row.dtype for row in arrays]
-        if dtypes.count(dtypes[0]) == len(dtypes) and len({row.ndim for row in arrays}) == 1:
-            return arrays
+        dtypes = list(map(attrgetter("dtype"), arrays))
+        ranks = set(map(attrgetter("ndim"), arrays))
+        if dtypes.count(dtypes[0]) == len(dtypes) and len(ranks) == 1:
+            return NumPyRows(arrays)
     kinds = list(map(_kind, rows))
     at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if at is not None:

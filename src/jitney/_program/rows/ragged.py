@@ -300,19 +300,11 @@ def ragged(
     Raises:
         ContractError: Both or neither are given, or they do not fit the array.
     """
-    # What is read by slices stays where it is, for a stream.
-    is_read = offsets is not None and all(
-        hasattr(values, name) for name in ("shape", "dtype", "__getitem__")
-    )
-    # Random keys are no array of NumPy.
-    if is_read or isinstance(values, jax.Array):
-        array = cast("Array", values)
-    else:
-        array = np.asarray(values)
     if (offsets is None) == (lengths is None):
         raise _misfit(
             "offsets and lengths are both given" if lengths is not None else "no offsets are given"
         )
+    array = _values(values, is_flat=offsets is not None)
     if lengths is not None:
         sizes = _whole("lengths", lengths)
         if array.ndim < 2 or sizes.shape != array.shape[:1]:
@@ -333,6 +325,27 @@ def ragged(
         ends[:-1],
         sizes,
     )
+
+
+def _values(values: object, *, is_flat: bool) -> Array:
+    """The elements of all rows.
+
+    Raises:
+        ContractError: They are no array: rows of unlike lengths in another form.
+    """
+    # What is read by slices stays where it is, for a stream.
+    is_read = is_flat and all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
+    # Random keys are no array of NumPy.
+    if is_read or isinstance(values, jax.Array):
+        array = cast("Array", values)
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            raise _misfit(f"a {type(values).__name__} is no array of elements") from None
+    if array.dtype == object:
+        raise _misfit(f"a {type(values).__name__} holds objects, and no numbers")
+    return array
 
 
 def _whole(
