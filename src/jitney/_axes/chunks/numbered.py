@@ -77,7 +77,7 @@ class NumberedProgram(SSAProgram[Node]):
     @cached_property
     def dtypes(self) -> Mapping[int, DType]:
         """The dtype of each value."""
-        return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
+        return {n: cast("DType", getattr(aval, "dtype", None)) for n, aval in self.avals.items()}
 
 
 def flatten(

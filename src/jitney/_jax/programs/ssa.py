@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
-from ..typed import Atom, Aval, JaxprEqn
+from ..typed import Array, Atom, Aval, JaxprEqn
 from .custom_rules import fingerprint
 from .evaluation import CallStack, without_calls
 from .jaxprs import called_jaxpr, open_jaxpr, rebind
@@ -237,7 +237,7 @@ def flatten_into(
     return SSAProgram(tuple(steps), takes, tuple(gives), avals)
 
 
-def run_steps(steps: Iterable[Step], env: dict[int, jax.Array] | dict[int, object]) -> None:
+def run_steps(steps: Iterable[Step], env: dict[int, Array] | dict[int, object]) -> None:
     """Evaluate steps in order, and add their results to the values that there are."""
     for step in steps:
         env.update(zip(step.makes, step.run(env), strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Generator, Hashable, Iterable, 
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import BoundArguments
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,9 +32,7 @@ from ..._signature.policies import RematPolicy, policy_function
 from ..auto_remat import choose_residuals
 from ..roll import rolling_tree
 from .decisions import note_decision
-
-if TYPE_CHECKING:
-    from ..derive import Derived
+from .options import DerivativeOptions
 
 Arguments = Mapping[str, Any]
 """Arguments that are differentiated, by name; pytrees of arrays."""
@@ -70,7 +68,7 @@ class DerivedCall:
 
     def __init__(
         self,
-        derived: Derived,
+        derived: DerivativeOptions,
         bound: BoundArguments,
         directions: Mapping[str, object],
     ):
