@@ -62,7 +62,7 @@ def sizes() -> str:
     from jitney._text.svg import A, B, C, box, picture, words
 
     rows = re.findall(
-        r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",
+        r"^\| ([^|]+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",
         (ROOT / "docs" / "axes.md").read_text(),
         flags=re.MULTILINE,
     )

@@ -1088,7 +1088,7 @@ def test_a_real_process_finds_what_another_one_kept(tmp_path):
     first = finished(start(tmp_path))
     (tmp_path / "lab_main.py").write_text("# a comment\n\n" + TEXT)
     second = finished(start(tmp_path))
-    assert (first[1], second[1]) == (1, 0)
+    assert (first[1], second[1]) == (1, 0), (first[2], second[2])
     assert second[0] == first[0]
 
 
