@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -301,3 +302,14 @@ def test_what_is_taken_of_other_modules_exists():
                     break
                 value = getattr(value, attribute)
     assert missing == []
+
+
+def test_no_import_sets_flags_of_the_compiler():
+    """They would be those of every process that starts afterwards, in the tests too."""
+    at_import = re.compile(r"^os\.environ.*(XLA_FLAGS|JAX_)", re.MULTILINE)
+    assert [
+        str(path)
+        for folder in (SOURCE, Path(__file__).parents[1] / "examples")
+        for path in folder.rglob("*.py")
+        if at_import.search(path.read_text())
+    ] == []

@@ -48,14 +48,3 @@ def test_a_copy_of_a_folder_has_no_link(step, monkeypatch):
     """Rather than one that leads nowhere."""
     monkeypatch.setenv("JITNEY_REPOSITORY", "/srv/git/jitney.git")
     assert step["variables"]() == {}
-
-
-def test_no_import_sets_flags_of_the_compiler():
-    """They would be those of every process that starts afterwards, in the tests too."""
-    at_import = re.compile(r"^os\.environ.*(XLA_FLAGS|JAX_)", re.MULTILINE)
-    assert [
-        str(path.relative_to(ROOT))
-        for folder in ("src", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-        if at_import.search(path.read_text())
-    ] == []
