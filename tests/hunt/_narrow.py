@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jitney._jax.programs.jaxprs import scan_parts, while_parts
+
 SUMS = (
     "reduce_sum",
     "reduce_prod",
@@ -59,10 +61,9 @@ def _closed(jaxpr: Any, given: Sequence[Any]) -> list[Any]:
 def _one(eqn: Any, given: list[Any]) -> list[Any]:
     params, name = eqn.params, eqn.primitive.name
     if name == "scan":
-        return _scan(params, given)
+        return _scan(eqn, given)
     if name == "while":
-        at = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-        asked, held, carry = given[: at[0]], given[at[0] : at[1]], given[at[1] :]
+        asked, held, carry = while_parts(eqn, given)
         while bool(_closed(params["cond_jaxpr"], [*asked, *carry])[0]):
             carry = _closed(params["body_jaxpr"], [*held, *carry])
         return carry
@@ -83,9 +84,8 @@ def _one(eqn: Any, given: list[Any]) -> list[Any]:
     return [x if x.dtype == d else x.astype(d) for x, d in zip(made, dtypes, strict=True)]
 
 
-def _scan(params: Any, given: list[Any]) -> list[Any]:
-    few, many = params["num_consts"], params["num_consts"] + params["num_carry"]
-    consts, carry, xs = given[:few], given[few:many], given[many:]
+def _scan(eqn: Any, given: list[Any]) -> list[Any]:
+    params, (consts, carry, xs) = eqn.params, scan_parts(eqn, given)
     length, made = params["length"], []
     for k in range(length)[::-1] if params["reverse"] else range(length):
         out = _closed(params["jaxpr"], [*consts, *carry, *(x[k] for x in xs)])
