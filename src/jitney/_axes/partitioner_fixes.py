@@ -85,13 +85,13 @@ def _is_changed(eqn: JaxprEqn) -> bool:
 
 def _may_lose(eqn: JaxprEqn) -> bool:
     """Return whether an equation is a maximum or minimum of a dtype that has NaN."""
-    # Floats of 4 bits have no NaN.
     # An extreme over mapped elements (`lax.pmax` under `vmap`) has positions as its axes.
     name = eqn.primitive.name
     is_over_mapped = name in _OVER_MAPPED and all(isinstance(k, int) for k in eqn.params["axes"])
     if not is_over_mapped and name not in (*_REDUCTIONS, *_SCATTERS):
         return False
     dtype = eqn.outvars[0].aval.dtype
+    # Floats of 4 bits have no NaN.
     return dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
 
 

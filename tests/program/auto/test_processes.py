@@ -146,17 +146,19 @@ with run_by(machine):
     assert lines[2].startswith("64 at a time over devices: ")
 
 
-@pytest.mark.rest
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
-def test_a_process_that_is_killed_while_it_writes_leaves_no_record(tmp_path):
-    """The next one learns, writes its own, and deletes what was left."""
-    settings = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": str(tmp_path)}
-    learns = """
+LEARNS = """
 with run_by(machine):
     for _ in range(20):
         right()
     print(line())
 """
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
+def test_a_process_that_is_killed_while_it_writes_leaves_no_record(tmp_path):
+    """The next one learns, writes its own, and deletes what was left."""
+    settings = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": str(tmp_path)}
     kill = """
 import pathlib
 replace = pathlib.Path.replace
@@ -166,16 +168,16 @@ def killed(path, target):
     return replace(path, target)
 pathlib.Path.replace = killed
 """
-    assert run(kill + learns, **settings) == ([], -signal.SIGKILL)
+    assert run(kill + LEARNS, **settings) == ([], -signal.SIGKILL)
     (unfinished,) = (tmp_path / "auto" / "double").iterdir()
     assert unfinished.name.endswith(UNFINISHED)
 
-    [told], status = run(learns, **settings)
+    [told], status = run(LEARNS, **settings)
     assert status == 0
     assert told.startswith("64 at a time in threads: ")
     (record,) = (tmp_path / "auto" / "double").iterdir()
     assert not record.name.endswith(UNFINISHED)
-    assert "as an earlier process has measured" in run(learns, **settings)[0][0]
+    assert "as an earlier process has measured" in run(LEARNS, **settings)[0][0]
 
 
 @pytest.mark.rest
@@ -183,12 +185,6 @@ pathlib.Path.replace = killed
 def test_a_process_that_is_killed_while_it_learns_leaves_nothing(tmp_path):
     """The next one learns as if there had been none."""
     settings = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": str(tmp_path)}
-    learns = """
-with run_by(machine):
-    for _ in range(20):
-        right()
-    print(line())
-"""
     kill = """
 run = Machine.run
 def killed(it, way, elements):
@@ -197,9 +193,9 @@ def killed(it, way, elements):
         os.kill(os.getpid(), signal.SIGKILL)
 Machine.run = killed
 """
-    assert run(kill + learns, **settings) == ([], -signal.SIGKILL)
+    assert run(kill + LEARNS, **settings) == ([], -signal.SIGKILL)
     assert not (tmp_path / "auto").exists()
-    [told], status = run(learns, **settings)
+    [told], status = run(LEARNS, **settings)
     assert status == 0
     assert told.startswith("64 at a time in threads: ")
 
