@@ -23,6 +23,13 @@ from tests.stream._sources import SOURCES, Stops, breaks_off, mean, variance
 from tests.stream.test_stream import rows, saved
 
 HEADER = 128
+WAYS = {"reader": False, "thread": True}
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """Who takes the checksums, which is otherwise a question of time."""
+    monkeypatch.setattr(checksums.Checksums, "_in_thread", lambda self: WAYS[request.param])
 
 
 @optimize
@@ -44,6 +51,7 @@ def marks(path):
 def test_checksums_are_of_the_chunks_that_were_read(kind, tmp_path, monkeypatch):
     """The thread comes to each of them as late as it can: when the reader waits for it."""
     x, y = rows(100), rows(100)[::-1].copy()
+    monkeypatch.setattr(checksums.Checksums, "_in_thread", lambda self: True)
     waits, compute = threading.Semaphore(0), checksums.PendingChecksums.compute
     wait = checksums.PendingChecksums.wait
     monkeypatch.setattr(
@@ -71,7 +79,8 @@ def test_checksums_are_of_the_chunks_that_were_read(kind, tmp_path, monkeypatch)
             assert got[i, j] == xxhash.xxh3_64_intdigest(of[8 * j : 8 * j + 8].tobytes())
 
 
-@pytest.mark.core("path-47", "memory map-20")
+@pytest.mark.core("thread-path-47", "reader-memory map-20")
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("row", [0, 20, 47])
 @pytest.mark.parametrize("kind", ["path", "memory map"])
 def test_one_byte_that_changes_in_place_is_seen(kind, row, tmp_path, monkeypatch):
@@ -93,6 +102,7 @@ def test_one_byte_that_changes_in_place_is_seen(kind, row, tmp_path, monkeypatch
         stream(mean, made, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("row", [0, 50, 99])
 def test_a_change_between_two_passes_is_seen_wherever_it_is(row, monkeypatch):
     """The last chunk too, after which nothing is read."""
@@ -111,6 +121,7 @@ def test_a_change_between_two_passes_is_seen_wherever_it_is(row, monkeypatch):
         stream(variance, x, chunk={"n": 8}, progress=False)
 
 
+@pytest.mark.usefixtures("way")
 def test_rows_in_another_dtype_have_the_checksum_of_what_is_stored(tmp_path, monkeypatch):
     """A reader of its own may fill one buffer again and again."""
     x, path = rows(100).astype(float), tmp_path / "run"
@@ -129,6 +140,20 @@ def test_rows_in_another_dtype_have_the_checksum_of_what_is_stored(tmp_path, mon
         assert got == xxhash.xxh3_64_intdigest(x[8 * j : 8 * j + 8].tobytes())
 
 
+@pytest.mark.parametrize("quicker", WAYS)
+def test_the_quicker_way_is_gone_on_with(quicker, monkeypatch):
+    """A clock says how long each chunk takes; both ways are tried first."""
+    now, ways = [0.0], []
+    monkeypatch.setattr(checksums.time, "perf_counter", lambda: now[0])
+    both = checksums.Checksums()
+    for _ in range(40):
+        ways.append(both._in_thread())
+        now[0] += 1.0 if ways[-1] == WAYS[quicker] else 2.0
+    assert ways[:11] == [False] * 6 + [True] * 5
+    assert set(ways[11:]) == {WAYS[quicker]}
+
+
+@pytest.mark.usefixtures("way")
 def test_the_thread_ends_with_the_run(tmp_path):
     path = saved(rows(100), tmp_path)
     stream(mean, path, chunk={"n": 8}, checkpoint=tmp_path / "run", progress=False)

@@ -21,7 +21,7 @@ from .._errors import DataError
 from .._jax.settings import x64_is_on
 from .._jax.typed import DType, NumPyArray
 from .._view.fitting import demand_whole_numbers_fit
-from .checksums import ChecksumThread, PendingChecksums, checksum
+from .checksums import Checksums, PendingChecksums, checksum
 from .chunk_memory import ChunkMemory
 from .slices import Rows, check_slice
 from .sources import read_rows, source_of, stamp_of
@@ -159,7 +159,7 @@ class ChunkReader:
         ]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint64)
         self._seen = np.zeros(len(pieces), np.bool_)
-        self._thread = ChecksumThread() if self._marked else None
+        self._checksums = Checksums()
         self._pending: deque[tuple[int, PendingChecksums]] = deque()
         # The caller's setting: chunks are read in the 64-bit context of the schedule.
         self._wide: bool = x64_is_on()
@@ -191,8 +191,8 @@ class ChunkReader:
             if i in self._marked:
                 # In another dtype: at once, since the rows may lie in a buffer of the iterator.
                 marked.append(chunk if source.is_direct else checksum(part))
-        if self._thread is not None:
-            self._pending.append((j, self._thread.submit(marked)))
+        if marked:
+            self._pending.append((j, self._checksums.submit(marked)))
         return parts
 
     def settle(self, left: int = 0) -> None:
