@@ -52,7 +52,7 @@ class PendingChecksums:
 
 
 class Checksums:
-    """What takes the checksums of chunks, in their order; a thread of it ends with this object."""
+    """Checksums of chunks, which are taken in their order; a thread of it ends with this object."""
 
     def __init__(self) -> None:
         self._requests: SimpleQueue[PendingChecksums | None] | None = None
