@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NO_ELEMENTS: Mapping[DType, int] = MappingProxyType({})
 _CHUNK = 1 << 24
 """Bytes of one large array, unless a block has more."""
-_FEW, _SHORT, _SHORT_BYTES = 8, 4096, 1 << 14
+FEW, _SHORT, _SHORT_BYTES = 8, 4096, 1 << 14
 """Rows of a block, elements of each and bytes of each, from which on and up to which they are
 joined.
 """
@@ -142,7 +142,7 @@ def block(
 
 def _is_joined(out: NumPyArray, rows: Sequence[NumPyArray]) -> bool:
     """Return whether `_join` takes these rows, and is faster than a copy for each."""
-    if out.ndim < 2 or not out.nbytes or len(rows) < _FEW or rows[0].dtype != out.dtype:
+    if out.ndim < 2 or not out.nbytes or len(rows) < FEW or rows[0].dtype != out.dtype:
         return False
     length, (row, element, *_) = out.shape[1], out.strides
     is_short = length <= _SHORT and element <= _LINE and row <= _SHORT_BYTES
