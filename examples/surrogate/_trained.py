@@ -6,8 +6,11 @@ model has its own preferences for what is set.
 `python -m examples.surrogate.learn` trains the network.
 """
 
+from __future__ import annotations
+
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -16,8 +19,10 @@ import numpy as np
 
 from . import _checkpoint
 from ._environment import Environment, drawn_noise
-from ._learning import Session
 from .reader import Reader
+
+if TYPE_CHECKING:
+    from ._learning import Session
 
 WEIGHTS = Path(__file__).parent / "data" / "loop.npz"
 OBSERVED = 16
@@ -56,5 +61,5 @@ def load(path: Path = WEIGHTS) -> Reader:
         sizes = {name: int(file[name]) for name in SIZES}
         names = [name for name in file.files if name not in SIZES]
         leaves = [jnp.asarray(file[name], jnp.float32) for name in names]
-    like = eqx.filter_eval_shape(Session(**sizes).model)
+    like = eqx.filter_eval_shape(lambda: Reader(**sizes, key=jax.random.key(0)))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -64,7 +64,9 @@ def played(models: Environment, way: str, plan: Plan) -> Played:
     done = run(models, learner, own, after=after)
     best = np.concatenate([done.best, last(done, learner, own)[None]])
     samples, traces, seconds = map(np.array, zip(*notes, strict=True))
-    return Played(Curve(regret(models, best)), samples, traces, np.diff(seconds, prepend=0.0))
+    return Played(
+        Curve(regret(models.effects(), best)), samples, traces, np.diff(seconds, prepend=0.0)
+    )
 
 
 def draw(found: dict[str, Played], path: Path) -> None:

@@ -119,13 +119,13 @@ def curves(
     model: Believer, models: Environment, plan: Plan, ways: Sequence[str] = WAYS
 ) -> dict[str, Curve]:
     """Each way on the same models."""
-    found = {}
+    found, effects = {}, models.effects()
     for name, (learner, kind) in learners(model, models).items():
         if name in ways:
             own = replace(plan, kind=kind)
             done = run(models, learner, own)
             best = np.concatenate([done.best, last(done, learner, own)[None]])
-            found[name] = Curve(regret(models, best))
+            found[name] = Curve(regret(effects, best))
     return found
 
 

@@ -49,6 +49,33 @@ def test_a_curriculum_moves_on_where_held_out_quality_stands_still():
     assert {curriculum.choose(rng, done) for _ in range(50)} == {Stage(3), Stage(5)}
 
 
+def test_a_stage_that_has_not_begun_to_learn_is_not_done():
+    """Its quality stands still with no edge found; it is done once enough are found."""
+    first = Stage(3)
+    curriculum = Curriculum((first,), 0.01, Mixture((3,), (1.0,)), least=0.1)
+    lies = [Look(first, 1.1, 0.0) for _ in range(5)]
+    assert curriculum.level(lies) == 0
+    learned = [*lies, *(Look(first, value, 0.4) for value in (0.7, 0.65))]
+    assert curriculum.level(learned) == 0
+    assert curriculum.level([*learned, Look(first, 0.649, 0.4), Look(first, 0.65, 0.4)]) == 1
+
+
+def test_a_session_begins_with_the_weights_of_a_file(tmp_path):
+    """Rounded as the file has them, of the same sizes, and no other file goes on with it."""
+    save(replace(TINY, seed=5).model(), TINY, tmp_path / "weights")
+    begun = replace(TINY, begin=tmp_path / "weights")
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, (begun.model(), load(tmp_path / "weights"))), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    before = begun.made_of()
+    assert before != TINY.made_of()
+    save(TINY.model(), TINY, tmp_path / "weights")
+    assert begun.made_of() != before
+    with pytest.raises(ValueError, match="give the sizes it has"):
+        replace(begun, hidden=12).model()
+
+
 def test_a_session_ends_by_time_or_by_dispatches_and_its_rate_goes_up_and_down():
     """Whichever comes first."""
     both = replace(TINY, dispatches=10, seconds=100.0)

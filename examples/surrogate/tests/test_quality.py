@@ -56,7 +56,8 @@ def test_an_interval_is_that_of_a_mean():
     assert high == pytest.approx(values.mean() + error, abs=0.2 * error)
 
 
-def test_pc_finds_a_collider():
+@pytest.mark.parametrize(("name", "level"), [("PC", 0.01), ("GES", 0.5)])
+def test_a_classical_method_finds_a_collider(name, level):
     """Two causes of one variable are independent, and so their edges have directions: [child,
     parent]. Beside a chain, of which it finds two edges.
     """
@@ -65,11 +66,21 @@ def test_pc_finds_a_collider():
     x[0, :, 2] += x[0, :, 0] + x[0, :, 1]
     x[1, :, 1] += x[1, :, 0]
     x[1, :, 2] += x[1, :, 1]
-    collider, chain = _classical.by_pc(x, 0.01)
+    collider, chain = _classical.METHODS[name].edges(x, level)
     assert np.argwhere(collider).tolist() == [[2, 0], [2, 1]]
     linked = chain | chain.T
     assert np.argwhere(np.triu(linked)).tolist() == [[0, 1], [1, 2]]
     assert chain.sum() == 2
+
+
+def test_edges_are_said_above_a_threshold():
+    """A lower one says more: here all that are there, and the F1 of that."""
+    models = environment(np.random.default_rng(0), 4, 4)
+    values = models.observed(np.random.default_rng(1), 8)
+    data = Data(models, values, np.zeros(values.shape, bool))
+    edges = np.where(models.parents, 0.3, 0.1)
+    assert judged(edges, data).f1 == 0
+    assert judged(edges, data, threshold=0.2).f1 == 1
 
 
 def test_a_campaign_says_at_which_samples_programs_were_made():

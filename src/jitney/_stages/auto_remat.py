@@ -65,10 +65,9 @@ def choose_residuals(
 
     with OWN_TIME.running():
         problem = _remat.Problem(program)
-        try:
-            chosen = _remat.choose(problem, budget) if problem.has_gradient else None
-        except _remat.NoneFits as failed:
-            raise _remat.not_fitting(where, failed.points, budget) from None
+        chosen = _remat.choose(problem, budget) if problem.has_gradient else None
+        if isinstance(chosen, _remat.NoneFits):
+            raise _remat.not_fitting(where, chosen.points, budget)
 
     again = chosen is not None and chosen.point.option != _remat.EVERYTHING
     # The caller traces the unchanged function again, so the first trace was jitney's own time.

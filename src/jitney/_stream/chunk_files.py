@@ -101,7 +101,12 @@ class ChunkFiles:
                     place[...] = check_slice(rows, place.shape, self.dtype, self.name)
         return out
 
-    def _read(self, numbers: Sequence[int], row: int, place: NumPyArray) -> bool:
+    def _read(
+        self,
+        numbers: Sequence[int],
+        row: int,
+        place: NumPyArray,
+    ) -> bool:
         """Read a part of a chunk, from a row on; False if its file is not as expected."""
         path = self._begin + self._separator.join(map(str, numbers))
         try:

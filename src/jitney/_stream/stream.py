@@ -446,18 +446,18 @@ def _suiting(
     laid: StreamLayout,
     budget: int,
 ) -> CompiledSteps:
-    try:
-        steps, fitting = suiting_steps(entry, stage, laid, budget)
-    except Misfit as misfit:
+    suiting = suiting_steps(entry, stage, laid, budget)
+    if isinstance(suiting, Misfit):
         raise AxisError(
             entry.core.where,
             f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the"
-            f" least is {text(misfit.least)}.",
+            f" least is {text(suiting.least)}.",
             "`memory` bounds temporaries and arguments of a step, and the chunk that is read"
             " meanwhile.",
-            f"give it memory={misfit.least}.",
+            f"give it memory={suiting.least}.",
             code="J230",
-        ) from None
+        )
+    steps, fitting = suiting
     if stage.budget and fitting.measured < _SMALL_CHUNK:
         _warn_of_small_chunks(entry, stage, fitting.width * laid.parts)
     return steps
