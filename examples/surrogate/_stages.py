@@ -114,6 +114,7 @@ class Curriculum:
         tolerance: A stage is done where the last two looks are better than all looks before by
             less than so many nats.
         mixture: What comes after the last stage.
+        known: Sizes that the network has learned before; they come as those of done stages do.
         least: The F1 of edges that a stage has to reach before it is done. A network that has not
             begun to learn stands still as well, with an F1 of 0.
     """
@@ -121,6 +122,7 @@ class Curriculum:
     stages: tuple[Stage, ...] = STAGES
     tolerance: float = 0.01
     mixture: Mixture = Mixture()
+    known: tuple[int, ...] = ()
     least: float = 0.0
 
     @property
@@ -145,7 +147,8 @@ class Curriculum:
         level = self.level(looks)
         if level == len(self.stages):
             return self.mixture.choose(rng, looks)
-        before = sorted({each.variables for each in self.stages[:level]})
+        done = {each.variables for each in self.stages[:level]}
+        before = sorted(done | {*self.known})
         if before and rng.random() < 0.5:
             return Stage(int(rng.choice(before)))
         return self.stages[level]

@@ -1,4 +1,7 @@
-"""The network of the loop, kept beside this file, and what a campaign sees.
+"""The networks of the loop, kept beside this file, and what a campaign sees.
+
+Two files have weights of the same network: `loop.npz` is trained on up to eight variables, and
+`many.npz` goes on from these weights with up to twenty, where it is the better one.
 
 A campaign has some observations, and answers that crowd on the interventions that were chosen: each
 model has its own preferences for what is set.
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from ._learning import Session
 
 WEIGHTS = Path(__file__).parent / "data" / "loop.npz"
+MANY = WEIGHTS.with_name("many.npz")
+FEW = 8  # variables, at most, on which `WEIGHTS` were trained
 OBSERVED = 16
 SIZES = ("hidden", "depth", "after")
 
@@ -53,6 +58,11 @@ def save(model: Reader, session: Session, path: Path = WEIGHTS) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, *leaves, **sizes)
     _checkpoint.replace(path, buffer.getvalue())
+
+
+def best_for(variables: int) -> Path:
+    """The weights that are better on held-out models of so many variables."""
+    return WEIGHTS if variables <= FEW else MANY
 
 
 def load(path: Path = WEIGHTS) -> Reader:

@@ -3,8 +3,10 @@
 Both train the same network from the same weights, for as many CPU seconds of this process, compiles
 excluded: steps on few variables see more models than steps on many in that time. The curriculum
 moves on where held-out quality of its present stage does not get better (`_stages.Curriculum`); the
-mixture has all sizes from the beginning. Both are judged on the same held-out models of full
-difficulty. Intervals are of 95 %, by the bootstrap over these models, of means over the seeds.
+mixture has all sizes from the beginning. With `--begin` both begin with weights that know few
+variables already, and the curriculum with the first size that they do not know. Both are judged on
+the same held-out models of full difficulty. Intervals are of 95 %, by the bootstrap over these
+models, of means over the seeds.
 
 Each run keeps a checkpoint at each look: the same command goes on where it broke off.
 """
@@ -29,20 +31,32 @@ from rich.console import Console
 from rich.table import Table
 
 from ._learning import OPTIMISER, Learned, Session, compile_all, learn, surprises
-from ._stages import Curriculum, Mixture, Schedule, Stage
+from ._stages import STAGES, Curriculum, Mixture, Schedule, Stage
+from ._trained import save
 from .regret import cell
 
 SIZES = (3, 5, 8, 12, 20)
 Values = Float[np.ndarray, "model"]
 
 
-def schedules(tolerance: float = 0.02, least: float = 0.1) -> dict[str, Schedule]:
-    """Both ways, with the same sizes."""
-    mixture = Mixture(SIZES, (1.0,) * len(SIZES))
-    return {
-        "mixture": mixture,
-        "curriculum": Curriculum(tolerance=tolerance, mixture=mixture, least=least),
-    }
+def schedules(
+    sizes: tuple[int, ...] = SIZES,
+    tolerance: float = 0.02,
+    least: float = 0.1,
+    known: tuple[int, ...] = (),
+) -> dict[str, Schedule]:
+    """Both ways, with the same sizes.
+
+    Args:
+        sizes: Numbers of variables.
+        tolerance: As `Curriculum` has it.
+        least: Likewise.
+        known: Sizes that need no stage.
+    """
+    mixture = Mixture(sizes, (1.0,) * len(sizes))
+    new = {*sizes} - {*known}
+    stages = tuple(each for each in STAGES if each.variables in new)
+    return {"mixture": mixture, "curriculum": Curriculum(stages, tolerance, mixture, known, least)}
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,10 @@ def moved(done: Sequence[int]) -> list[int]:
 
 def draw(found: dict[str, Way], path: Path) -> None:
     """Save curves of surprise, one panel for each size; a band is the range over seeds."""
-    figure = Figure(figsize=(2.6 * len(SIZES), 2.9), layout="constrained")
-    axes = np.ravel(figure.subplots(1, len(SIZES)))
-    for panel, size in zip(axes, SIZES, strict=True):
+    sizes = [*found["mixture"].ends]
+    figure = Figure(figsize=(2.6 * len(sizes), 2.9), layout="constrained")
+    axes = np.ravel(figure.subplots(1, len(sizes)))
+    for panel, size in zip(axes, sizes, strict=True):
         for (name, way), colour in zip(found.items(), ("#b04a2f", "#1f4e79"), strict=True):
             curves = [curve(each, size) for each in way.runs]
             at = np.linspace(*[limit(at[end] for at, _ in curves) for limit, end in ENDS], 60)
@@ -113,7 +128,7 @@ def table(found: dict[str, Way]) -> Table:
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("variables", *found, "less by", *(f"F1, {each}" for each in found)):
         out.add_column(name, justify="right", no_wrap=True)
-    for size in SIZES:
+    for size in found["mixture"].ends:
         ends = {name: np.mean(way.ends[size], axis=0) for name, way in found.items()}
         less = cell(ends["mixture"] - ends["curriculum"])
         f1 = [f"{np.mean(way.f1[size]):.2f}" for way in found.values()]
@@ -141,6 +156,9 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--seeds", type=int, default=2, help=f"of weights and data {shown}")
     add("--tolerance", type=float, default=0.02, help=f"in nats; a stage stands still {shown}")
     add("--least", type=float, default=0.1, help=f"F1 of edges before a stage is done {shown}")
+    add("--sizes", type=int, nargs="+", default=SIZES, help=f"numbers of variables {shown}")
+    add("--begin", type=Path, help="weights to begin with (default: new ones)")
+    add("--known", type=int, nargs="+", default=(), help="sizes that these weights know")
     add("--out", type=Path, default=Path("out/surrogate"), help=f"folder {shown}")
     return parser.parse_args(arguments)
 
@@ -160,6 +178,7 @@ def session_of(chosen: argparse.Namespace, schedule: Schedule, seed: int) -> Ses
         held_out=chosen.held_out,
         schedule=schedule,
         seed=seed,
+        begin=chosen.begin,
     )
 
 
@@ -171,7 +190,7 @@ def trained(session: Session, way: Way, path: Path) -> None:
     done = learn(session, path, clock=time.process_time)
     way.runs.append(done)
     way.levels.append(levels(session, done))
-    for size in SIZES:
+    for size in session.schedule.sizes:
         values, f1 = surprises(session, done.model, Stage(size))
         way.ends.setdefault(size, []).append(values)
         way.f1.setdefault(size, []).append(f1)
@@ -180,12 +199,13 @@ def trained(session: Session, way: Way, path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train both ways for each seed, compare, draw."""
     chosen, console = options(arguments), Console(width=120)
-    ways = schedules(chosen.tolerance, chosen.least)
+    ways = schedules(tuple(chosen.sizes), chosen.tolerance, chosen.least, tuple(chosen.known))
     found, kept = {name: Way([], [], {}, {}) for name in ways}, []
     for seed in range(chosen.seeds):
         for name, schedule in ways.items():
             session = session_of(chosen, schedule, seed)
             trained(session, found[name], chosen.out / f"{name}-{seed}.checkpoint")
+            save(found[name].runs[-1].model, session, chosen.out / f"{name}-{seed}.npz")
             last, stages = found[name].runs[-1].notes[-1], found[name].levels[-1]
             said = f"{last.seconds:.0f} CPU s, {last.examples:,} models"
             console.print(f"seed {seed}, {name}: {said}", highlight=False, soft_wrap=True)

@@ -241,7 +241,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", default=(3, 4, 5, 8, 12, 20), help="numbers of variables")
     add("--models", type=int, default=100, help="of each size and kind (default: %(default)s)")
     add("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="(default: all)")
-    add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
+    add("--weights", type=Path, help="(default: those that are best for each size)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
     return parser.parse_args(arguments)
 
@@ -249,12 +249,12 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge, print, draw, and keep the figures as JSON."""
     chosen, console = options(arguments), Console(width=110)
-    model = _trained.load(chosen.weights)
     found, beliefs = {}, {}
     if not _classical.HERE:
         console.print("causal-learn is not installed: PC and GES are left out", highlight=False)
     for kind in chosen.kinds:
         for variables in chosen.sizes:
+            model = _trained.load(chosen.weights or _trained.best_for(variables))
             data, tuning = (data_of(chosen.models, variables, kind, part) for part in (0, 1))
             found[kind, variables], belief = row(model, data, tuning)
             beliefs.setdefault(variables, (data, belief))

@@ -89,7 +89,7 @@ MAPPED = [
     ),
     Mutation(
         "a tangent of a part is shared",
-        "src/jitney/_stages/derive.py",
+        "src/jitney/_stages/derivatives/derive.py",
         "                    if root_of(path) == primal",
         "                    if path == primal",
         (f"{_ENSEMBLES}derivatives_along_directions_of_a_stack[part]",),

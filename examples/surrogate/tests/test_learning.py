@@ -13,7 +13,7 @@ from examples.surrogate._environment import environment
 from examples.surrogate._learning import Session, judge_of, steps_of
 from examples.surrogate._learning import learn as trained
 from examples.surrogate._stages import Curriculum, Look, Mixture, Stage
-from examples.surrogate._trained import load, save
+from examples.surrogate._trained import best_for, load, save
 from examples.surrogate.model import parameters
 from examples.surrogate.reader import Reader
 
@@ -98,9 +98,12 @@ def test_the_command_refuses_a_session_without_an_end(capsys):
         assert said in capsys.readouterr().err
 
 
-def test_the_weights_that_are_kept_are_those_of_a_network():
-    """As many as the page says, and all of them numbers."""
-    model = load()
+@pytest.mark.parametrize("variables", [8, 9])
+def test_the_weights_that_are_kept_are_those_of_a_network(variables):
+    """As many as the page says, and all of them numbers; a file each for few variables and for
+    many.
+    """
+    model = load(best_for(variables))
     assert parameters(model) == 49_184
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model))
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from examples.surrogate import _classical, campaign, quality, regret
 from examples.surrogate._data import positions_of
 from examples.surrogate._environment import environment
+from examples.surrogate._loop import Plan
 from examples.surrogate.quality import Data, distance, edges_of, judged
 
 
@@ -45,6 +46,25 @@ def test_a_way_is_set_beside_random_interventions_with_its_own_belief():
     lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     found = [[float(x) for x in re.findall(r"(-?[0-9.]+) \(", lines[name])] for name in rows]
     assert found == [[1.0, 3.0, 2.0, 2.5], [4.0, 4.5], [0.25, 0.5, 0.375, 1.25], [0.75, 1.625]]
+
+
+def test_a_table_of_regrets_goes_on_where_it_broke_off(tmp_path):
+    """Ways that ran with the same models, plan and weights are read; half a line is not."""
+    (tmp_path / "weights").write_bytes(b"1")
+    given = tmp_path / "regret.jsonl", (3,), 2, Plan(rounds=1), tmp_path / "weights"
+    log = regret.Log(*given)
+    assert log.read() == {}
+    log.add("random", regret.Curve(np.array([[0.5, 0.25], [0.1, 0.0]])))
+    with log.path.open("a") as file:
+        file.write(log.path.read_text()[:-5].replace("random", "network"))
+    (found,) = log.read().items()
+    assert found[0] == "random"
+    np.testing.assert_array_equal(found[1].values, [[0.5, 0.25], [0.1, 0.0]])
+    log.add("oracle", found[1])
+    assert [*log.read()] == ["random", "oracle"]
+    assert regret.Log(*given[:3], Plan(rounds=2), given[4]).read() == {}
+    given[4].write_bytes(b"2")
+    assert regret.Log(*given).read() == {}
 
 
 def test_an_interval_is_that_of_a_mean():
