@@ -146,11 +146,11 @@ def test_the_quicker_way_is_gone_on_with(quicker, monkeypatch):
     now, ways = [0.0], []
     monkeypatch.setattr(checksums.time, "perf_counter", lambda: now[0])
     both = checksums.Checksums()
-    for _ in range(40):
+    for _ in range(60):
         ways.append(both._in_thread())
         now[0] += 1.0 if ways[-1] == WAYS[quicker] else 2.0
-    assert ways[:11] == [False] * 6 + [True] * 5
-    assert set(ways[11:]) == {WAYS[quicker]}
+    assert ways[:40] == [False] * 35 + [True] * 5
+    assert set(ways[40:]) == {WAYS[quicker]}
 
 
 @pytest.mark.usefixtures("way")

@@ -104,6 +104,6 @@ def _compute(requests: SimpleQueue[PendingChecksums | None]) -> None:
         pending.compute()
 
 
-# Chunks after whose checksums it is timed. The first ones write to memory that is new, and then the
-# thread has to start.
-_READER_TIMED, _THREAD_TIMED = range(3, 7), range(8, 12)
+# Chunks after whose checksums it is timed. To try the thread costs about a millisecond where it is
+# not quicker, so a run of few chunks does not; and the first chunk in the thread has to start it.
+_READER_TIMED, _THREAD_TIMED = range(32, 36), range(37, 41)
