@@ -382,7 +382,8 @@ class RowCall:
             begin = 0
             for count, rung in taken:
                 # Behind the rows the last one is repeated.
-                at = np.minimum(np.arange(begin, begin + rung), begin + count - 1)
+                at = np.arange(begin, begin + rung)
+                at[count:] = begin + count - 1
                 begin += count
                 out = self._run_program(lot, at, room)
                 leaves, treedef = tree_flatten(out)

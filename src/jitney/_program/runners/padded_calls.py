@@ -158,7 +158,12 @@ class PaddedCalls(Buckets):
             self._note_warm(padded, arrays, self._program(program, given))
         return self._cut(padded, out, keeps=whole)
 
-    def _note_warm(self, padded: PaddingRecipe, arrays: Sequence[Array], run: Run) -> None:
+    def _note_warm(
+        self,
+        padded: PaddingRecipe,
+        arrays: Sequence[Array],
+        run: Run,
+    ) -> None:
         """Note how calls like this one run, once one has."""
         key = warm_key(arrays)
         if key is None:
