@@ -142,6 +142,9 @@ def trace(
     if choices is not None:
         # A copy: the choices outlive the traces of this proof.
         choices.begin(replace(function))
+    # No size to look at: the padded axes are mapped outside.
+    if not ranges:
+        return _confirmed(function, _expanded(function.at({})), at_hand)
     try:
         return _confirmed(function, _symbolic(function, at_hand[0]), at_hand)
     except AsksForSize as refusal:
@@ -299,9 +302,13 @@ def _symbolic(function: SizedFunction, known: Mapping[str, int]) -> Candidate:
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:
         raise seen.refused[0]
-    is_expanded = reads_sizes_inside(result)
-    jaxpr = expand_closed(result) if is_expanded else result
-    return Candidate(jaxpr, seen.looks, is_expanded)
+    return _expanded(result, seen.looks)
+
+
+def _expanded(jaxpr: ClosedJaxpr, looks: Sequence[str] = ()) -> Candidate:
+    """The program, with its closed primitives expanded if one of them reads a symbolic size."""
+    is_expanded = reads_sizes_inside(jaxpr)
+    return Candidate(expand_closed(jaxpr) if is_expanded else jaxpr, looks, is_expanded)
 
 
 def _watched(
