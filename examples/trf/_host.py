@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._coleman_li import Bounds
-from ._jit import optimize
+from ._jit import COMPILER, optimize
 from ._losses import EPS
 from ._problem import Data, Model, Setup
 from ._solve import Proposal, Trial, advance, proposed, start
@@ -140,15 +140,15 @@ def _programs(bounded: bool, by_jac: bool) -> tuple[Any, Any, Any]:
     def box(data: Data) -> Bounds | None:
         return Bounds(data.lower, data.upper) if bounded else None
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def begin(x0: Float[Array, "k"], data: Data) -> State:
         return start(setup, x0, data, box(data))
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def propose(state: State, count: Float[Array, ""], data: Data) -> Proposal:
         return proposed(state, box(data), count)
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def judge(state: State, step: Proposal, model: Model, data: Data) -> State:
         return advance(setup, data, state, Trial(step, model), box(data))
 

@@ -92,9 +92,11 @@ class Model(eqx.Module):
         """Gradient of the cost, J^T r = R^T Q^T r."""
         return product(self.R.T, self.c)
 
-    def finite(self) -> Bool[Array, ""]:
-        """Tell whether cost and derivatives can be used."""
-        return jnp.isfinite(self.cost) & jnp.all(jnp.isfinite(self.triangle))
+    def finite(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
+        """Tell whether cost and derivatives can be used, by the optimality here: a number of the
+        triangle that is not finite makes a component of the gradient one.
+        """
+        return jnp.isfinite(self.cost) & jnp.isfinite(optimality)
 
 
 def residual_type(setup: Setup, x: Float[Array, "k"], data: Data) -> jax.ShapeDtypeStruct:

@@ -21,7 +21,7 @@ from jaxtyping import Array, ArrayLike, Float
 from . import _check
 from ._coleman_li import Bounds
 from ._fail import fail
-from ._jit import optimize
+from ._jit import COMPILER, optimize
 from ._problem import Data, Model, Setup
 from ._result import OneStatus
 from ._run import UNBOUNDED
@@ -184,23 +184,23 @@ def _programs(setup: Setup) -> tuple[Any, Any, Any, Any, Any]:
     def box(data: Data) -> Bounds | None:
         return Bounds(data.lower, data.upper) if setup.bounded else None
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def begin(x0: Float[Array, "k"], data: Data) -> State:
         return start(setup, x0, data, box(data))
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def propose(state: State, count: Float[Array, ""], data: Data) -> Proposal:
         return proposed(state, box(data), count)
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def judge(state: State, step: Proposal, gram: Gram, data: Data) -> State:
         return advance(setup, data, state, Trial(step, model_of(gram)), box(data))
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def newton(x: Float[Array, "k"], model: Model) -> Float[Array, "k"]:
         return x - jax.scipy.linalg.solve_triangular(model.R, model.c)
 
-    return begin, propose, judge, newton, optimize(model_of)
+    return begin, propose, judge, newton, optimize(compiler=COMPILER)(model_of)
 
 
 def model_of(gram: Gram) -> Model:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from ._coleman_li import Bounds, active
 from ._implicit import attach_derivative
-from ._jit import optimize
+from ._jit import COMPILER, optimize
 from ._problem import (
     Controls,
     Data,
@@ -67,19 +67,27 @@ def programs(setup: Setup) -> Programs:
     devices tell each other is, once for each turn of a loop, whether any of them is not done.
     """
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def fit(x0: Float[Array, "k"], data: Data) -> Packed:
         return fitted(setup, x0, data)
 
-    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional", auto=True)
+    @optimize(
+        vmap={"fit": {"x0": 0, "mapped": 0}},
+        shard={"fit": "*"},
+        mesh="optional",
+        auto=True,
+        compiler=COMPILER,
+    )
     def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
         return fitted(replace(setup, blocks=False), x0, eqx.combine(mapped, shared))
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def evaluate(x: Float[Array, "k"], data: Data) -> Evaluated:
         return _evaluate(setup, x, data)
 
-    @optimize(vmap={"fit": {"x": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional")
+    @optimize(
+        vmap={"fit": {"x": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional", compiler=COMPILER
+    )
     def evaluate_batch(x: Float[Array, "k"], mapped: Any, shared: Any) -> Evaluated:
         return _evaluate(setup, x, eqx.combine(mapped, shared))
 

@@ -195,7 +195,7 @@ def prepare(
     numbers = _check.controls(*others, 100 * k if max_nfev is None else max_nfev)
     setup = Setup(fun, jac, loss, bounded, by_jac, int(numbers[-1]) if history else None)
     with jax.ensure_compile_time_eval():  # what is kept must not be a stand-in of an outer trace
-        on_device = jnp.asarray(numbers)
+        on_device = jnp.asarray(np.asarray(numbers))  # else a program converts Python's floats
     tolerances = numbers[:3]
     return Prepared(
         programs(setup),

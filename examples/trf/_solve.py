@@ -163,7 +163,8 @@ def proposal_of(
 def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds | None) -> State:
     """Judge a trial: move or stay, resize the region, and stop if a tolerance is met."""
     controls = Controls.unpack(data.controls)
-    finite = trial.model.finite()
+    optimality = optimality_of(trial.step.x, trial.model, bounds)
+    finite = trial.model.finite(optimality)
     actual = jnp.where(finite, state.model.cost - trial.model.cost, -jnp.inf)
     ratio = gain(actual, trial.step.predicted)
     moved = (actual > 0) | state.first
@@ -174,7 +175,7 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     x = pick(trial.step.x, state.x)
     model = jax.tree.map(pick, trial.model, state.model)
     scale = shortest(state, model) if setup.scale_by_jac else state.scale
-    optimality = optimality_of(x, model, bounds)
+    optimality = pick(optimality, state.optimality)
     radius, alpha = resized(state, trial, ratio, finite)
     radius = jnp.where(state.first, first_radius(x, model, scale, bounds), radius)
     alpha = jnp.where(state.first, 0.0, alpha)

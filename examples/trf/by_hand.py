@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ._jit import COMPILER
 from ._problem import Data, Setup
 from ._program import Packed, fitted
 
@@ -24,9 +25,10 @@ def fit_batch(setup: Setup, mesh: Mesh | None = None) -> Any:
 
     batch = jax.vmap(fit, (0, 0, None))
     if mesh is None:
-        return jax.jit(batch)
+        return jax.jit(batch, compiler_options=COMPILER)
     rows, whole = (
         NamedSharding(mesh, PartitionSpec(mesh.axis_names)),
         NamedSharding(mesh, PartitionSpec()),
     )
-    return jax.jit(batch, in_shardings=(rows, rows, whole), out_shardings=rows)
+    placed = {"in_shardings": (rows, rows, whole), "out_shardings": rows}
+    return jax.jit(batch, compiler_options=COMPILER, **placed)

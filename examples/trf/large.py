@@ -24,7 +24,7 @@ from . import _check, _outcome
 from ._coleman_li import Bounds, active, distance, rescaled
 from ._fail import fail
 from ._held import Held, without_arrays
-from ._jit import lazy_derivatives, optimize
+from ._jit import COMPILER, lazy_derivatives, optimize
 from ._losses import reweigh, rho_of
 from ._lsmr import lsmr
 from ._problem import Controls, Data, Setup, residuals
@@ -50,10 +50,10 @@ class Sketch(eqx.Module):
     g: Vector
     lengths: Vector
 
-    def finite(self) -> Bool[Array, ""]:
-        """Tell whether cost and derivatives can be used."""
-        numbers = (self.cost, self.g, self.lengths)
-        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(of)) for of in numbers]))
+    def finite(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
+        """Tell whether cost and derivatives can be used; the optimality here is of all of `g`."""
+        numbers = jnp.stack([self.cost, optimality])
+        return jnp.all(jnp.isfinite(numbers)) & jnp.all(jnp.isfinite(self.lengths))
 
 
 class Products(eqx.Module):
@@ -277,7 +277,7 @@ def grouped(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.n
 def _programs(setup: Setup) -> LargePrograms:
     """Programs for a setup, made once."""
 
-    @optimize
+    @optimize(compiler=COMPILER)
     def fit(x0: Float[Array, "k"], data: Data, inner: Inner, groups: Groups | None) -> Any:
         return fitted(setup, x0, data, inner, groups)
 

@@ -10,7 +10,7 @@ import scipy.optimize
 import scipy.sparse
 import scipy.sparse.linalg
 
-from examples.trf import _scipys, drop_in
+from examples.trf import _scipys, drop_in, moved, nist
 from examples.trf._program import programs
 
 T = np.linspace(0, 4, 40)
@@ -32,6 +32,15 @@ def test_a_script_with_another_import_has_the_same_numbers():
     expected, expected_covariance = scipy.optimize.curve_fit(decay, T, Y)
     np.testing.assert_allclose(x, expected, rtol=1e-6)
     np.testing.assert_allclose(covariance, expected_covariance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("names", [moved.as_written, moved.moved])
+def test_a_script_of_scipys_has_the_certified_values_behind_either_import(names):
+    """NIST's ultrasonic calibration, with one line changed."""
+    x, covariance = names()["fit"]()
+    reference = nist.load("Chwirut1")
+    np.testing.assert_allclose(x, reference.certified, rtol=1e-5)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), reference.deviations, rtol=1e-4)
 
 
 @pytest.mark.rest
