@@ -13,6 +13,7 @@ import jitney
 from jitney.errors import AxisError, ContractError, ExportError
 from jitney.types import PaddedRows
 from tests._arrays import array
+from tests._monitor import listening
 
 from ._models import saved, to_the_bit
 
@@ -307,3 +308,12 @@ def test_sizes_that_python_looked_at_have_the_program_of_their_own(tmp_path, bod
     np.testing.assert_array_equal(loaded(whole), [body(jnp.asarray(row)) for row in whole])
     with pytest.raises(ContractError, match="export it with"):
         loaded([np.ones(6 if 6 not in sizes else 7, np.float32)])
+
+
+def test_each_program_is_compiled_once_or_twice_under_memory(tmp_path):
+    """What is learned of one bucket, as how many rows keep to `memory`, repeats no other one."""
+    f = mapped(squares, memory="8KiB")
+    with listening() as events:
+        f.export(tmp_path / "f.jitney", W, rows(*(2**k + 1 for k in range(2, 9))))
+    programs = jitney.load(tmp_path / "f.jitney").programs
+    assert events.count("compile", "squares") <= 2 * len(programs)

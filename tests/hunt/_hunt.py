@@ -70,6 +70,8 @@ class Score:
     findings: list[Finding] = field(default_factory=list[Finding])
     # of operations by themselves
     reasons: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    # Takes the name of each step, so that a slow case is no hang.
+    told: Callable[[str], None] = lambda text: None
 
     def refuse(self, option: str, expression: Expression, why: str) -> None:
         self.refused[option] += 1
@@ -91,7 +93,7 @@ def hunt(
     `only`; what is padded, at so many other `sizes` of its bucket.
     """
     case = drawn(seed, index, many, among)
-    score = Score()
+    score = Score(told=told)
     told(f"{case.dtype} {case.flavour} n={case.n}")
     with case.numbers(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -203,6 +205,7 @@ def _together(
     made = way(program)
     others = case.others(sizes) if "pad" in option else ()
     for n in dict.fromkeys((case.n, *others)):
+        score.told(f"{option} of {len(accepted)} at {n}")
         try:
             known.fill(way, {e.name: able[e.name] for e in accepted}, n)
             given = made.reshaped(taken(program, case.arrays(n)))
@@ -231,6 +234,7 @@ def _accepts(option: str, case: Case, e: Expression, made: Way, score: Score, dr
     score.tried[option] += 1
     if all((option, recipe.text) in _ACCEPTED for recipe in e.recipes):
         return True
+    score.told(f"{option} {e.name}")
     try:
         why = made.refusal(made.reshaped(taken(e.program, case.arrays(case.n))))
     except NotFloatingError:
@@ -268,6 +272,7 @@ def _alone(
     made = way(e.program)
     if made is None:
         return
+    score.told(f"{option} {e.name} alone")
     if "pad" in option and not also:
         also = (case.other,)  # the same program, another size of its bucket
     for n in dict.fromkeys((case.n, *also)):

@@ -24,7 +24,7 @@ Axes = Mapping[str, tuple[str, ...]]
 
 def rows(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     """Some rows as long as the case, and shorter ones; also in one array, and their gradient."""
-    blocks.blank, lots.RUNGS = blank, (4, 2, 1)
+    blocks.blank, blocks.FEW, lots.RUNGS = blank, 2, (4, 2, 1)
     # What stands behind a row of one array is the next row, or what no program looks at.
     blocks.fill_windows = (WINDOWS, _copied)[int(rng.integers(2))]
     axes = {name: tuple(text.split()) for name, text in program.takes}

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 from jax import export as jax_export
 
 from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
 from .._program.rows.block_programs import Changed
+from .._program.rows.groups import RowGroup
 from .._program.rows.lots import Lot
 from .._program.rows.result_form import axes_near
 from .._program.rows.row_calls import RowCall
@@ -25,6 +27,9 @@ from .header import ArrayEntry, BlockEntry, ProgramEntry, RowsEntry
 from .lowering import ExportLowered, lower_program, traced_program
 from .parts import Part, argument_trees, array_entry, bound_arrays, portable_data
 from .values import data_of
+
+_Made = dict[tuple[int, int], tuple[RowGroup, jax.stages.Traced]]
+"""By a group and a number of rows: the group, and its program."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,10 @@ class RowWriter:
                 " number.",
                 "export the function, and pass them when it is loaded.",
             )
+        made: _Made = {}
         while True:
             with suppress(Changed), self.call.entry.numbers():
-                parts = list(self._parts())
+                parts = list(self._parts(self._traced(made)))
                 self._demand_alike(parts)
                 return parts
 
@@ -96,7 +102,24 @@ class RowWriter:
                 "return the same at each size, and what differs as an array.",
             )
 
-    def _parts(self) -> Iterator[Part]:
+    def _traced(self, made: _Made) -> list[tuple[Lot, int, jax.stages.Traced]]:
+        """Programs of all groups, and for how many rows each is. Those `made` stay as they are.
+
+        Raises:
+            Changed: More is known of a group now.
+        """
+        found: list[tuple[Lot, int, jax.stages.Traced]] = []
+        for lot in self.call.lots():
+            group = lot.group
+            for rung in self.call.rungs(group):
+                if (id(group), rung) not in made:
+                    program, given = self.call.program_of(lot, rung)
+                    # The group is held, so that no other one has its `id`.
+                    made[id(group), rung] = group, program.trace(*given)
+                found.append((lot, rung, made[id(group), rung][1]))
+        return found
+
+    def _parts(self, traced: Sequence[tuple[Lot, int, jax.stages.Traced]]) -> Iterator[Part]:
         call, entry = self.call, self.call.entry
         arrays = call.arrays
         trees = argument_trees(
@@ -112,18 +135,16 @@ class RowWriter:
             self.bound,
             self.where,
         )
-        for lot in call.lots():
-            for rung in call.rungs(lot.group):
-                told, content = self._program(lot, rung)
-                yield Part(told, trees, bound, content)
+        for lot, rung, program in traced:
+            told, content = self._program(lot, rung, program)
+            yield Part(told, trees, bound, content)
 
     def _program(
         self,
         lot: Lot,
         rung: int,
+        traced: jax.stages.Traced,
     ) -> tuple[ProgramEntry, bytes]:
-        program, given = self.call.program_of(lot, rung)
-        traced = program.trace(*given)
         trace = traced_program(traced)
         lowered = lower_program(
             trace,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 
-_READ_BYTES = 4 * 2**20
+_READ_BYTES = 6 * 2**20
 """Bytes of data in a chunk: reading them takes longer than a dispatch, and caches hold them."""
 _TIMES_FIXED = 4
 """Least number of times that the data of a chunk are as large as what a step takes besides."""

@@ -53,7 +53,12 @@ class TakenApart:
 
     __slots__ = ("kind", "names", "parts")
 
-    def __init__(self, kind: type, names: tuple[str, ...], parts: Sequence[object]):
+    def __init__(
+        self,
+        kind: type,
+        names: tuple[str, ...],
+        parts: Sequence[object],
+    ):
         self.kind, self.names, self.parts = kind, names, parts
 
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 import jitney
 from jitney import optimize
@@ -151,3 +151,52 @@ def test_programs_that_there_are_serve_other_numbers_of_rows():
     # An effect of a row happens once, and no program is larger than its bound.
     assert cut(60, {64}, exactly=True) == [(8, 8)] * 7 + [(1, 1)] * 4
     assert cut(60, {64}, most=8) == [(8, 8)] * 7 + [(4, 8)]
+
+
+@optimize(vmap="row", pad={"n": "pow2"}, cache=False)
+def kept(x: Shaped[Array, "n ..."]):
+    return x, jnp.sum(x.astype(bool))
+
+
+@optimize(vmap="row", pad={"n": "pow2", "m": "pow2"}, cache=False)
+def kept_along_two(x: Shaped[Array, "n m"]):
+    return x, jnp.sum(x.astype(bool))
+
+
+def every_second(row):
+    return np.repeat(row, 2)[::2]
+
+
+def one_in_ten_every_second(row):
+    return every_second(row) if len(row) % 10 == 3 else row
+
+
+FORMS = {
+    "short": (kept, (), lambda row: row),
+    "few": (kept, (), lambda row: row),
+    "long": (kept, (), lambda row: np.resize(row, 4_097 + len(row))),
+    "of pairs": (kept, (2,), lambda row: row),
+    "of wide elements": (kept, (40,), lambda row: row),
+    "of columns first": (kept, (2,), np.asfortranarray),
+    "of unlike widths": (kept_along_two, (4,), lambda row: row[:, : 2 + len(row) % 3]),
+    "not contiguous": (kept, (), every_second),
+    "some not contiguous": (kept, (), one_in_ten_every_second),
+    "bfloat16": (kept, (), lambda row: row.astype(jnp.bfloat16)),
+    "float64": (kept, (), lambda row: row.astype(np.float64)),
+    "booleans": (kept, (), lambda row: row > 0),
+    "int8": (kept, (), lambda row: (10 * row).astype(np.int8)),
+    "read-only": (kept, (), lambda row: np.frombuffer(row.tobytes(), row.dtype)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_filled_in_whatever_their_memory_is(form):
+    """Short rows are joined as buffers, others are copied one by one."""
+    f, others, change = FORMS[form]
+    count = 3 if form in ("few", "long") else 40
+    lengths = RNG.integers(5, 17, count)
+    rows = [change(RNG.normal(size=(n, *others)).astype(np.float32)) for n in lengths]
+    got, counts = f(rows)
+    for row, own, nonzero in zip(rows, got, counts, strict=True):
+        np.testing.assert_array_equal(np.asarray(own), row.astype(own.dtype))
+        assert int(nonzero) == np.count_nonzero(row.astype(own.dtype))

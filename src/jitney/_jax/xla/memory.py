@@ -47,7 +47,7 @@ class Misfit:
     """No width fits, not even one element.
 
     Args:
-        least: The smallest number of bytes that was measured, a budget that would do.
+        least: A budget, in bytes, that would do.
     """
 
     least: int
@@ -119,7 +119,14 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit | Misfit:
         below, above = (
             ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
         )
-    return Misfit(min(seen.values()))
+
+    # Nor need they grow with it: where the line leads past a width that fits, that one is taken.
+    fitting = [width for width, taken in seen.items() if taken <= budget]
+    if not fitting:
+        # These widths are tried with each budget, so this one is enough.
+        return Misfit(min(seen[width] for width in (1, narrow, wide)))
+    widest = max(fitting)
+    return Fit(widest, None, seen[widest], budget)
 
 
 def _by_line(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..runners.filling import FILLING, repeat_edges, repeat_edges_in_jax
-from .columns import IN_ONE_ARRAY
+from .columns import IN_ONE_ARRAY, NumPyRows
 from .ragged import PaddedRows, Ragged
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 NO_ELEMENTS: Mapping[DType, int] = MappingProxyType({})
 _CHUNK = 1 << 24
 """Bytes of one large array, unless a block has more."""
+FEW, _SHORT, _SHORT_BYTES = 8, 4096, 1 << 14
+"""Rows of a block, elements of each and bytes of each, from which on and up to which they are
+joined.
+"""
 _LINE = 64
 """Bytes that JAX's arrays on a CPU are aligned to: it copies what is not."""
 
@@ -114,6 +119,10 @@ def block(
         return jnp.stack([repeat_edges_in_jax(jnp.asarray(array), shape) for array in arrays])
 
     out = room.array((len(rows), *shape), dtype)
+    if takes and isinstance(column.values, NumPyRows):
+        hosts = cast("Sequence[NumPyArray]", arrays)
+        if _is_joined(out, hosts) and _join(out, hosts, column.lengths[rows]):
+            return out
     # Here and not for all blocks at once: then they are in the cache when rows are copied.
     blank(out)
     if len(shape) == 1 and takes:
@@ -129,6 +138,46 @@ def block(
                 host = repeat_edges(host, shape)
             out[(place, *map(slice, host.shape))] = host
     return _where_rows_are(arrays[0], out)
+
+
+def _is_joined(out: NumPyArray, rows: Sequence[NumPyArray]) -> bool:
+    """Return whether `_join` takes these rows, and is faster than a copy for each."""
+    if out.ndim < 2 or not out.nbytes or len(rows) < FEW or rows[0].dtype != out.dtype:
+        return False
+    length, (row, element, *_) = out.shape[1], out.strides
+    is_short = length <= _SHORT and element <= _LINE and row <= _SHORT_BYTES
+    return is_short and (out.ndim == 2 or {row.shape[1:] for row in rows} == {out.shape[2:]})
+
+
+def _join(
+    out: NumPyArray,
+    rows: Sequence[NumPyArray],
+    lengths: NumPyArray,
+) -> bool:
+    """Fill a block with rows that are padded along their first axis alone; return False if one is
+    not contiguous.
+
+    Python joins buffers in one pass, where a slice of NumPy's for each row takes twice as long.
+    """
+    behind = _tails(out.dtype, math.prod(out.shape[2:]))
+    pieces: list[object] = [None] * (2 * len(rows))
+    pieces[::2] = rows
+    pieces[1::2] = map(behind.__getitem__, (out.shape[1] - lengths).tolist())
+    try:
+        whole = b"".join(cast("list[bytes]", pieces))
+    except TypeError:
+        return False
+    out.reshape(-1).view(np.uint8)[:] = np.frombuffer(whole, np.uint8)
+    return True
+
+
+@lru_cache(maxsize=8)
+def _tails(dtype: DType, width: int) -> list[memoryview]:
+    """The bytes of 0, 1, 2, ... elements of so many numbers, where no program looks."""
+    whole = np.empty(_SHORT * width, dtype)
+    blank(whole)
+    view, step = whole.view(np.uint8).data, width * dtype.itemsize
+    return [view[: count * step] for count in range(_SHORT + 1)]
 
 
 def _chosen(values: Sequence[Array], rows: Sequence[int]) -> Sequence[Array]:

@@ -80,7 +80,7 @@ class Column:
         if not rank:
             return []
         if rank == 1 and not self.is_traced:
-            return [self._lengths[rows]]
+            return [self.lengths[rows]]
         sizes = np.fromiter(
             chain.from_iterable(self._shapes), np.int64, rank * len(self._shapes)
         ).reshape(-1, rank)
@@ -118,7 +118,8 @@ class Column:
         return isinstance(self.values, PaddedRows)
 
     @cached_property
-    def _lengths(self) -> NumPyArray:
+    def lengths(self) -> NumPyArray:
+        """The length of each row of a list."""
         return np.fromiter(
             map(len, self.values),
             np.int64,

@@ -257,8 +257,9 @@ def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
 
 
 def _histogram(parts: Sequence[tuple[NumPyArray, NumPyArray]]) -> Counter[int]:
-    """How many rows have each size, of parts that may have sizes in common."""
-    sizes, times = map(np.concatenate, zip(*parts, strict=True))
-    distinct, which = np.unique(sizes, return_inverse=True)
-    counts = np.bincount(which, times).astype(np.int64)
-    return Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+    """How many rows have each size, which several members may have."""
+    found: dict[int, int] = {}
+    for sizes, times in parts:
+        for size, count in zip(sizes.tolist(), times.tolist(), strict=True):
+            found[size] = found.get(size, 0) + count
+    return Counter(found)

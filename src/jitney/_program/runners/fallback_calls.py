@@ -179,7 +179,12 @@ class FallbackCalls(WholeCalls):
             return None
         return _verify.tells(entry.lower(arrays, "trace").jaxpr.effects)
 
-    def _eagerly(self, error: RuntimeError, option: str, asked: str) -> Fallback:
+    def _eagerly(
+        self,
+        error: RuntimeError,
+        option: str,
+        asked: str,
+    ) -> Fallback:
         core = self.entry.core
         first_line = str(error).partition("\n")[0]
         what = "XLA cannot compile it" if option == "on_compile_error" else "it runs out of memory"
