@@ -23,7 +23,7 @@ from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
-from .._signature.options import read_options
+from .._signature.options import Options, read_options
 from .._signature.renamed import with_present_names
 from .._values.mutable_objects import is_plain
 from .program import Program
@@ -216,16 +216,16 @@ def optimize(fn: object = None, /, **options: object) -> object:
     # Local names that annotations may use. Two frames up, past the wrapper of `public`.
     namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
     if fn is None:
-        # Raise on invalid options here, at the line of the decorator.
-        read_options("optimize()", options)
-        return functools.partial(_decorate, options=options, namespace=namespace)
+        # An invalid option is an error here, at the line of the decorator.
+        chosen = read_options("optimize()", options)
+        return functools.partial(_decorate, options=chosen, namespace=namespace)
     return _decorate(fn, options, namespace)
 
 
 @public
 def _decorate(
     fn: object,
-    options: Mapping[str, object],
+    options: Mapping[str, object] | Options,
     namespace: Mapping[str, object],
 ) -> Any:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
@@ -264,7 +264,7 @@ def _decorate(
             code="J204",
         )
 
-    chosen = read_options(where, options)
+    chosen = options if isinstance(options, Options) else read_options(where, options)
     SETTINGS.read_environment(where)
     off = read_disabled(where)
     if off is not None:
