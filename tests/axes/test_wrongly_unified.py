@@ -53,7 +53,7 @@ CASES = {
 def test_a_size_that_is_another_program_is_caught(name):
     """Some sizes share a program; the one that is another runs exact, with NumPy's numbers."""
     fn, plain, alike, other = CASES[name]
-    f = optimize(pad={"n": [32]})(fn)
+    f = optimize(pad={"n": [32]}, cache=False)(fn)  # an equal program of a neighbour is no hit
     for n in alike:
         x = np.arange(1, n + 1, dtype=np.float32)
         np.testing.assert_array_equal(f(x), plain(x))
