@@ -404,7 +404,7 @@ ROWS = (
     ),
     Row(
         "surrogate",
-        "examples/surrogate/README.md",
+        "examples/surrogate/STEP.md",
         "a training step (16, 8, 5)",
         f"{SURROGATE} --cells 16,8,5 128,8,5 --no-mixed",
         "{ms[16,8,5][jitney]:.1f} ms; {ms[16,8,5][jitney padded]:.1f} padded",
@@ -413,7 +413,7 @@ ROWS = (
     ),
     Row(
         "surrogate-compiles",
-        "examples/surrogate/README.md",
+        "examples/surrogate/STEP.md",
         "one step each of 3 to 20 variables",
         f'{SURROGATE} --full --cells 16,8,5 --rounds 1 --ways jitney "jitney padded"',
         "{compiles[padded]} compiles with `pad`",
