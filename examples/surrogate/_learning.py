@@ -7,6 +7,7 @@ chooses what comes next (`_stages`), reads losses that are done, and keeps a che
 
 import dataclasses
 import functools
+import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from . import _checkpoint
 from ._data import tables
 from ._stages import Look, Mixture, Schedule, Stage
 from ._stream import Difficulty, Seen, campaigns, members, truth
+from ._trained import load
 from .reader import Reader
 
 JUDGED = 16  # answers in held-out campaigns
@@ -50,6 +52,7 @@ class Session:
         held_out: Models in it, of each number of variables.
         schedule: What to train on.
         seed: Of weights and data.
+        begin: A file of weights to begin with, of a network of the same sizes; None for new ones.
     """
 
     hidden: int = 80
@@ -64,11 +67,30 @@ class Session:
     held_out: int = 512
     schedule: Schedule = field(default_factory=Mixture)
     seed: int = 0
+    begin: Path | None = None
 
     def model(self) -> Reader:
-        """The network before training."""
-        key = jax.random.key(self.seed)
-        return Reader(self.hidden, self.depth, self.after, key=key)
+        """The network before training.
+
+        Raises:
+            ValueError: The weights to begin with are of a network of other sizes.
+        """
+        model = Reader(self.hidden, self.depth, self.after, key=jax.random.key(self.seed))
+        if self.begin is None:
+            return model
+        found = load(self.begin)
+        shapes = [[leaf.shape for leaf in jax.tree.leaves(each)] for each in (model, found)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f"{self.begin} has the weights of another network than one of width {self.hidden},"
+                f" with {self.depth} blocks and {self.after} layers after: give the sizes it has."
+            )
+        return found
+
+    def made_of(self) -> dict[str, object]:
+        """What has to be the same where a session goes on, as JSON."""
+        begin = hashlib.sha256(self.begin.read_bytes()).hexdigest() if self.begin else None
+        return {**dataclasses.asdict(self), "schedule": repr(self.schedule), "begin": begin}
 
     def examples(self, variables: int) -> int:
         """Models in a step."""
@@ -147,14 +169,14 @@ def steps_of(variables: int, examples: int, count: int) -> Any:
 
 @functools.cache
 def judge_of(variables: int, models: int) -> Any:
-    """Held-out quality as a program: the mean surprise, and how many edges were said and are true,
-    were said, and are true.
+    """Held-out quality as a program: the surprise of each model, and how many edges of all models
+    were said and are true, were said, and are true.
     """
 
     @jitney.optimize
     def judge(
         model: Reader, key: PRNGKeyArray, difficulty: Difficulty
-    ) -> tuple[Float[Array, ""], Float[Array, "3"]]:
+    ) -> tuple[Float[Array, "model"], Float[Array, "3"]]:
         seen = campaigns(key, models, variables, difficulty, JUDGED)
 
         def one(each: Seen) -> tuple[Array, Array]:
@@ -164,18 +186,28 @@ def judge_of(variables: int, models: int) -> Any:
             return value, jnp.stack([jnp.sum(x) for x in (said & true, said, true)])
 
         value, counts = jax.vmap(one)(seen)
-        return jnp.mean(value), jnp.sum(counts, axis=0).astype(jnp.float32)
+        return value, jnp.sum(counts, axis=0).astype(jnp.float32)
 
     return judge
 
 
-def look_at(session: Session, model: Reader, stage: Stage) -> Look:
-    """Held-out quality on models of a stage: always the same models, which no training has."""
+def surprises(
+    session: Session, model: Reader, stage: Stage
+) -> tuple[Float[np.ndarray, "model"], float]:
+    """The surprise of each held-out model of a stage, and the F1 of all edges together. They are
+    always the same models, which no training has.
+    """
     key = jax.random.fold_in(jax.random.key(2**31 - 1), stage.variables)
     fixed = dataclasses.replace(stage, least=JUDGED).difficulty
-    value, counts = judge_of(stage.variables, session.held_out)(model, key, fixed)
+    values, counts = judge_of(stage.variables, session.held_out)(model, key, fixed)
     hits, said, true = np.asarray(counts).tolist()
-    return Look(stage, float(value), 2 * hits / max(said + true, 1.0))
+    return np.asarray(values), 2 * hits / max(said + true, 1.0)
+
+
+def look_at(session: Session, model: Reader, stage: Stage) -> Look:
+    """Held-out quality on models of a stage."""
+    values, f1 = surprises(session, model, stage)
+    return Look(stage, float(values.mean()), f1)
 
 
 @dataclass(frozen=True)
@@ -249,7 +281,7 @@ def learn(
     """
     began, model = clock(), session.model()
     state = model, OPTIMISER.init(model)
-    made_of = {**dataclasses.asdict(session), "schedule": repr(session.schedule)}
+    made_of = session.made_of()
     notes, found = list[Note](), _checkpoint.load(path, made_of, state) if path else None
     if found:
         notes, state = [Note.of(each) for each in found[1]], found[2]

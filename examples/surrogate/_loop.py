@@ -266,9 +266,13 @@ def last(campaign: Campaign, learner: Learner, plan: Plan) -> np.ndarray:
 
 
 def regret(
-    environment: Environment, best: Int[np.ndarray, "*any task 2"]
+    effects: Float[np.ndarray, "task vars values"], best: Int[np.ndarray, "*any task 2"]
 ) -> Float[np.ndarray, "*any task"]:
-    """How far the mean of the target is below what the best intervention would give."""
-    effects = environment.effects()
-    task = np.arange(environment.tasks)
+    """How far the mean of the target is below what the best intervention would give.
+
+    Args:
+        effects: The mean of the target under each intervention, `Environment.effects`.
+        best: What is taken to be the best one.
+    """
+    task = np.arange(len(effects))
     return effects.max((1, 2)) - effects[task, best[..., 0], best[..., 1]]

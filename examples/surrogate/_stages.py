@@ -96,8 +96,9 @@ STAGES = (
     Stage(3),
     Stage(5, linear=1.0, spread=4 * SPREAD, most=1, least=10),
     Stage(5),
-    Stage(8, linear=1.0, spread=4 * SPREAD, most=1, least=10),
     Stage(8),
+    Stage(12),
+    Stage(20),
 )
 
 
@@ -113,11 +114,16 @@ class Curriculum:
         tolerance: A stage is done where the last two looks are better than all looks before by
             less than so many nats.
         mixture: What comes after the last stage.
+        known: Sizes that the network has learned before; they come as those of done stages do.
+        least: The F1 of edges that a stage has to reach before it is done. A network that has not
+            begun to learn stands still as well, with an F1 of 0.
     """
 
     stages: tuple[Stage, ...] = STAGES
     tolerance: float = 0.01
     mixture: Mixture = Mixture()
+    known: tuple[int, ...] = ()
+    least: float = 0.0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -131,7 +137,8 @@ class Curriculum:
             if level == len(self.stages) or look.stage != self.stages[level]:
                 continue
             here.append(look.surprise)
-            if len(here) > 2 and min(here[:-2]) - min(here[-2:]) < self.tolerance:
+            still = len(here) > 2 and min(here[:-2]) - min(here[-2:]) < self.tolerance
+            if still and look.f1 >= self.least:
                 level, here = level + 1, []
         return level
 
@@ -140,7 +147,8 @@ class Curriculum:
         level = self.level(looks)
         if level == len(self.stages):
             return self.mixture.choose(rng, looks)
-        before = sorted({each.variables for each in self.stages[:level]})
+        done = {each.variables for each in self.stages[:level]}
+        before = sorted(done | {*self.known})
         if before and rng.random() < 0.5:
             return Stage(int(rng.choice(before)))
         return self.stages[level]

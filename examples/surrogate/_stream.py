@@ -121,23 +121,27 @@ def campaign(luck: Luck, difficulty: Difficulty) -> Seen:
     """A model, observations, and answers to interventions with a preference for some variables."""
     (variables, rows), (answers, _) = luck.noise.shape, luck.chosen.shape
     parents, at = graph(luck, difficulty.most), jnp.arange(variables)
-    weight, cosine = jnp.sqrt(difficulty.spread) * luck.weights * parents
+    weight, other = jnp.sqrt(difficulty.spread) * luck.weights * parents
     flags = at == jnp.argmax(luck.likings + luck.chosen, axis=1)[:, None]
     # the first rows bring each variable to mean 0 and variance 1
     flags = jnp.pad(flags, ((rows - answers, 0), (0, 0)))
     outside = jnp.pad(4 * luck.outside - 2, (rows - answers, 0))
 
-    def place(x: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
-        child, weight, cosine, linear, noise, flag = step
+    def place(state: tuple[Array, ...], step: tuple[Array, ...]) -> tuple[tuple[Array, ...], None]:
+        x, sine, cosine = state
+        child, weight, other, linear, noise, flag = step
         # sums and not products of matrices, which a GPU rounds to 10 bits
-        waves = jnp.sum(jnp.sin(OMEGA * x) * weight + jnp.cos(OMEGA * x) * cosine, axis=1)
-        y = jnp.where(linear, jnp.sum(x * weight, axis=1), waves) + noise
+        waves = jnp.sum(sine * weight[:, None] + cosine * other[:, None], axis=0)
+        y = jnp.where(linear, jnp.sum(x * weight[:, None], axis=0), waves) + noise
         y = (y - jnp.mean(y[:SCALED_BY])) / jnp.std(y[:SCALED_BY])
-        return jnp.where(at == child, jnp.where(flag, outside, y)[:, None], x), None
+        y = jnp.where(flag, outside, y)
+        # each wave is taken once, not again for each variable that comes after
+        new = y, jnp.sin(OMEGA * y), jnp.cos(OMEGA * y)
+        return tuple(old.at[child].set(one) for old, one in zip(state, new, strict=True)), None
 
     linear = luck.kinds < difficulty.linear
-    steps = (at, weight, cosine, linear, luck.noise, flags.T)
-    x = jax.lax.scan(place, jnp.zeros((rows, variables)), steps)[0]
+    steps = (at, weight, other, linear, luck.noise, flags.T)
+    x = jax.lax.scan(place, (jnp.zeros((variables, rows)),) * 3, steps)[0][0].T
     # a variable's name has nothing to do with its place
     names = _rank(luck.names)
     least = jnp.minimum(difficulty.least, answers)

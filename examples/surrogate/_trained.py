@@ -1,4 +1,7 @@
-"""The network of the loop, kept beside this file, and what a campaign sees.
+"""The networks of the loop, kept beside this file, and what a campaign sees.
+
+Two files have weights of the same network: `loop.npz` is trained on up to eight variables, and
+`many.npz` goes on from these weights with up to twenty, where it is the better one.
 
 A campaign has some observations, and answers that crowd on the interventions that were chosen: each
 model has its own preferences for what is set.
@@ -6,8 +9,11 @@ model has its own preferences for what is set.
 `python -m examples.surrogate.learn` trains the network.
 """
 
+from __future__ import annotations
+
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -16,10 +22,14 @@ import numpy as np
 
 from . import _checkpoint
 from ._environment import Environment, drawn_noise
-from ._learning import Session
 from .reader import Reader
 
+if TYPE_CHECKING:
+    from ._learning import Session
+
 WEIGHTS = Path(__file__).parent / "data" / "loop.npz"
+MANY = WEIGHTS.with_name("many.npz")
+FEW = 8  # variables, at most, on which `WEIGHTS` were trained
 OBSERVED = 16
 SIZES = ("hidden", "depth", "after")
 
@@ -50,11 +60,16 @@ def save(model: Reader, session: Session, path: Path = WEIGHTS) -> None:
     _checkpoint.replace(path, buffer.getvalue())
 
 
+def best_for(variables: int) -> Path:
+    """The weights that are better on held-out models of so many variables."""
+    return WEIGHTS if variables <= FEW else MANY
+
+
 def load(path: Path = WEIGHTS) -> Reader:
     """The network with the weights of the file, in single precision."""
     with np.load(path) as file:
         sizes = {name: int(file[name]) for name in SIZES}
         names = [name for name in file.files if name not in SIZES]
         leaves = [jnp.asarray(file[name], jnp.float32) for name in names]
-    like = eqx.filter_eval_shape(Session(**sizes).model)
+    like = eqx.filter_eval_shape(lambda: Reader(**sizes, key=jax.random.key(0)))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

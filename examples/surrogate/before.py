@@ -1,7 +1,7 @@
 """The step as most of us would write it first: a loop over examples, parent sets as Python has
 them, and floats read back on the way.
 
-It is what the README's table calls "eager loop". The layers are the same; what is around them is
+It is what the tables of STEP.md call "eager loop". The layers are the same; what is around them is
 not.
 """
 

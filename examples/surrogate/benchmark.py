@@ -113,18 +113,19 @@ def _looped(model: Surrogate, opt: Any, *arrays: Any) -> tuple[Surrogate, Any, A
     return _stepped(model, opt, mean)
 
 
-def once(step: Step, state: tuple[Surrogate, Any]) -> tuple[float, Any]:
-    """Seconds of one step, and what it gave."""
+def once(step: Step, state: tuple[Surrogate, Any]) -> tuple[float, float, Any]:
+    """Seconds and CPU seconds of one step, and what it gave."""
     state = jax.block_until_ready(jax.tree.map(jnp.array, state))  # a copy, which may be donated
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     found = jax.block_until_ready(step(*state))
-    return time.perf_counter() - began, found
+    return time.perf_counter() - began, time.process_time() - busy, found
 
 
 def measured(
     hidden: int, examples: int, variables: int, ways: tuple[str, ...], rounds: int
-) -> dict[str, tuple[float, float]]:
-    """Seconds of the first and of the fastest warm step of each way.
+) -> dict[str, tuple[float, float, float]]:
+    """Seconds of the first and of the fastest warm step of each way, and CPU seconds of the warm
+    step that took fewest of these.
 
     Raises:
         AssertionError: Two ways differ in loss, gradient norm or weights.
@@ -132,17 +133,19 @@ def measured(
     data = batch(np.random.default_rng(examples), examples, variables, SAMPLES)
     model = Surrogate(hidden, key=jax.random.key(0))
     state = (model, start(RECIPE, model))
-    made, first, warm = steps(data), {}, {}
+    made, first, warm, busy = steps(data), {}, {}, {}
     found = {}
     for way in ways:
-        first[way], found[way] = once(made[way], state)
+        first[way], _, found[way] = once(made[way], state)
     equal(found)
     for turn in range(rounds):
         for way in ways:
             if turn and warm[way] > 5:
                 continue  # one turn of a long step is enough
-            warm[way] = min(once(made[way], state)[0], warm.get(way, np.inf))
-    return {way: (first[way], warm[way]) for way in ways}
+            seconds, of_cpu, _ = once(made[way], state)
+            warm[way] = min(seconds, warm.get(way, np.inf))
+            busy[way] = min(of_cpu, busy.get(way, np.inf))
+    return {way: (first[way], warm[way], busy[way]) for way in ways}
 
 
 def equal(found: dict[str, Any]) -> None:
@@ -228,6 +231,21 @@ def one(way: str, hidden: int, examples: int, variables: int) -> float:
     return once(steps(data)[way], (model, start(RECIPE, model)))[0]
 
 
+def fresh_table(cell: tuple[int, int, int]) -> Table:
+    """First steps of the ways that compile, in processes of their own."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title="first step in a process of its own, s",
+        title_justify="left",
+    )
+    for name in ("hidden", "batch", "vars", "way", "empty cache", "filled cache"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for way, cold, again in fresh(cell):
+        table.add_row(*map(str, cell), way, f"{cold:.2f}", f"{again:.2f}")
+    return table
+
+
 def main() -> None:
     """Run each cell, print the tables."""
     parser = argparse.ArgumentParser(
@@ -259,6 +277,9 @@ def main() -> None:
     parser.add_argument(
         "--no-mixed", action="store_true", help="leave out the run over all numbers of variables"
     )
+    parser.add_argument(
+        "--no-fresh", action="store_true", help="leave out first steps in processes of their own"
+    )
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
@@ -270,7 +291,7 @@ def main() -> None:
     console = Console(width=140)
     tables = [
         Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-        for title in ("warm step, ms", "first step, s")
+        for title in ("warm step, ms", "first step, s", "warm step, ms of CPU")
     ]
     for table in tables:
         for name in (
@@ -293,8 +314,8 @@ def main() -> None:
         warm[f"{hidden},{examples},{variables}"] = {
             way: each[1] * 1e3 for way, each in found.items()
         }
-        for which, (table, scale, digits) in enumerate(zip(tables, (1e3, 1), (1, 2), strict=True)):
-            at = 1 - which
+        shown = zip(tables, (1, 0, 2), (1e3, 1, 1e3), (1, 2, 1), strict=True)
+        for table, at, scale, digits in shown:
             row = [f"{found[way][at] * scale:.{digits}f}" if way in found else "-" for way in WAYS]
             ratios = [
                 f"{found[way][at] / found['jitney'][at]:.2f}" if way in found else "-"
@@ -303,24 +324,15 @@ def main() -> None:
             table.add_row(str(hidden), str(examples), str(variables), *row, *ratios)
         print(
             f"{hidden},{examples},{variables}: "
-            + ", ".join(f"{way} {a:.2f} s {b * 1e3:.1f} ms" for way, (a, b) in found.items()),
+            + ", ".join(f"{way} {a:.2f} s {b * 1e3:.1f} ms" for way, (a, b, _) in found.items()),
             file=sys.stderr,
             flush=True,
         )
         jax.clear_caches()
     for table in tables:
         console.print(table)
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title="first step in a process of its own, s",
-        title_justify="left",
-    )
-    for name in ("hidden", "batch", "vars", "way", "empty cache", "filled cache"):
-        table.add_column(name, justify="left" if name == "way" else "right")
-    for way, cold, again in fresh(cells[0]):
-        table.add_row(*map(str, cells[0]), way, f"{cold:.2f}", f"{again:.2f}")
-    console.print(table)
+    if not chosen.no_fresh:
+        console.print(fresh_table(cells[0]))
     if not chosen.no_mixed:
         said, compiles = mixed(8, 16, chosen.full)
         console.print(said)

@@ -46,9 +46,10 @@ class Played:
         return self.samples[more].tolist()
 
 
-def played(models: Environment, way: str, plan: Plan) -> Played:
+def played(models: Environment, way: str, plan: Plan, weights: Path | None = None) -> Played:
     """Run one way."""
-    learner, kind = learners(_trained.load(), models)[way]
+    model = _trained.load(weights or _trained.best_for(models.variables))
+    learner, kind = learners(model, models)[way]
     own, notes, began = (
         replace(plan, kind=kind),
         list[tuple[int, int, float]](),
@@ -64,7 +65,9 @@ def played(models: Environment, way: str, plan: Plan) -> Played:
     done = run(models, learner, own, after=after)
     best = np.concatenate([done.best, last(done, learner, own)[None]])
     samples, traces, seconds = map(np.array, zip(*notes, strict=True))
-    return Played(Curve(regret(models, best)), samples, traces, np.diff(seconds, prepend=0.0))
+    return Played(
+        Curve(regret(models.effects(), best)), samples, traces, np.diff(seconds, prepend=0.0)
+    )
 
 
 def draw(found: dict[str, Played], path: Path) -> None:
@@ -98,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--rounds", type=int, default=50, help=f"interventions {shown}")
     add("--worlds", type=int, default=plan.worlds, help=f"of a belief {shown}")
     add("--ways", nargs="+", default=("network", "random"), help=f"of `regret` {shown}")
+    add("--weights", type=Path, help="(default: those that are best for the size)")
     add("--out", type=Path, default=Path("out/surrogate"), help=f"folder {shown}")
     chosen, console = parser.parse_args(arguments), Console(width=120)
     rng = np.random.default_rng([HELD_OUT, chosen.variables])
@@ -105,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plan, found = Plan(rounds=chosen.rounds, worlds=chosen.worlds), {}
     for way in chosen.ways:
         began = time.process_time()
-        found[way] = each = played(models, way, plan)
+        found[way] = each = played(models, way, plan, chosen.weights)
         warm = np.median(each.seconds)
         said = f"{way}: regret {cell(each.curve.end)} at the end, {cell(each.curve.mean)} over all"
         console.print(said, highlight=False)

@@ -51,6 +51,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--shares", type=float, nargs="+", default=Mixture().shares, help=f"of each {shown}")
     add("--curriculum", action="store_true", help="small and easy models first")
     add("--seed", type=int, default=usual.seed, help=f"of weights and data {shown}")
+    add("--begin", type=Path, help="weights to begin with (default: new ones)")
     add("--out", type=Path, default=WEIGHTS, help=f"file of the weights {shown}")
     add("--folder", type=Path, default=Path("out/surrogate"), help=f"checkpoint and log {shown}")
     add("--board", action="store_true", help="TensorBoard's files in the folder too")
@@ -87,6 +88,7 @@ def session_of(chosen: argparse.Namespace) -> Session:
         held_out=chosen.held_out,
         schedule=Curriculum(mixture=mixture) if chosen.curriculum else mixture,
         seed=chosen.seed,
+        begin=chosen.begin,
     )
 
 
@@ -124,8 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (folder / "learn.jsonl").write_text(text)
         console.print(line(notes[-1]), highlight=False, soft_wrap=True)
 
-    console.print(f"{parameters(session.model()):,} weights", highlight=False)
     try:
+        console.print(f"{parameters(session.model()):,} weights", highlight=False)
         with shown or nullcontext():
             learn(session, folder / "learn.checkpoint", after)
     except ValueError as error:

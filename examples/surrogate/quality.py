@@ -1,12 +1,14 @@
 """How good the belief is on models that no training saw: `python -m examples.surrogate.quality`.
 
 For each number of variables, edges of whole graphs from 16 observations and 16 answers to random
-interventions; each way gives a probability to each edge, and predicts those above one half.
+interventions; each way gives a probability to each edge, and predicts those above one half where
+nothing else is said.
 
     network        the trained network, a belief over the parent sets of each variable
+    network, F1    the same, edges above the threshold that gives the best F1 on other models
     enumeration    the exact posterior over all graphs (up to five variables)
-    PC             the PC algorithm by causal-learn, where that is installed; with the level that
-                   gives the best F1 on other models
+    PC, GES        the PC algorithm and greedy equivalence search, by causal-learn where that is
+                   installed; with the level, or the penalty, of the best F1 on other models
     correlation    pairs whose correlation is above a threshold, in a random direction
     chance         an edge as often as in training
 
@@ -49,7 +51,7 @@ KINDS = {
     "linear, noise of Student": ("linear", "student"),
     "neural": ("neural", "gaussian"),
 }
-THRESHOLDS = np.arange(0.1, 0.95, 0.05)
+THRESHOLDS = np.arange(0.05, 0.95, 0.05)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def judged(
     data: Data,
     belief: Float[np.ndarray, "task vars sets"] | None = None,
     sure: bool = False,
+    threshold: float = 0.5,
 ) -> Quality:
     """The figures.
 
@@ -104,8 +107,9 @@ def judged(
         data: With the truth.
         belief: The probability of each parent set, if there is one.
         sure: Whether edges are no probabilities.
+        threshold: Edges above it are predicted.
     """
-    said, true = edges > 0.5, data.models.parents
+    said, true = edges > threshold, data.models.parents
     likely = None
     if belief is not None:
         chosen = np.take_along_axis(belief, positions_of(data.models.parents)[:, :, None], 2)
@@ -158,31 +162,35 @@ def tuned(data: Data) -> float:
     return float(THRESHOLDS[int(np.argmax(found))])
 
 
-def by_pc(data: Data, tuning: Data) -> np.ndarray:
-    """Edges, by the level with the best F1 on models of another part; an eighth of these, as PC
-    runs model by model.
+def by_method(method: _classical.Method, data: Data, tuning: Data) -> np.ndarray:
+    """Edges, by the level with the best F1 on models of another part; an eighth of these, as these
+    methods run model by model.
     """
     true = tuning.models.parents[::8]
-    levels = _classical.LEVELS
-    found = [f1_of(_classical.by_pc(tuning.values[::8], each), true) for each in levels]
-    return _classical.by_pc(data.values, levels[int(np.argmax(found))]).astype(float)
+    found = [f1_of(method.edges(tuning.values[::8], each), true) for each in method.levels]
+    return method.edges(data.values, method.levels[int(np.argmax(found))]).astype(float)
 
 
-def row(network: np.ndarray, data: Data, tuning: Data) -> dict[str, Quality]:
-    """Each way on some models, of which the network's belief is given."""
-    variables = data.values.shape[2]
-    found = {"network": judged(edges_of(network), data, network)}
+def row(model: Believer, data: Data, tuning: Data) -> tuple[dict[str, Quality], np.ndarray]:
+    """Each way on some models, and the network's belief about them."""
+    variables, network = data.values.shape[2], by_network(model, data)
+    edges, other = edges_of(network), edges_of(by_network(model, tuning))
+    scored = [judged(other, tuning, sure=True, threshold=each).f1 for each in THRESHOLDS]
+    best = float(THRESHOLDS[int(np.argmax(scored))])
+    found = {"network": judged(edges, data, network)}
+    found["network, F1"] = judged(edges, data, sure=True, threshold=best)
     if variables <= _enumerated.MOST:
         exact = by_enumeration(data)
         found["enumeration"] = judged(edges_of(exact), data, exact)
     if _classical.HERE:
-        found["PC"] = judged(by_pc(data, tuning), data, sure=True)
+        for name, method in _classical.METHODS.items():
+            found[name] = judged(by_method(method, data, tuning), data, sure=True)
     found["correlation"] = judged(by_correlation(data, tuned(tuning)), data, sure=True)
     rate = tuning.models.parents.sum() / (tuning.models.parents.size * (1 - 1 / variables))
     guess = np.random.default_rng(0).random(data.models.parents.shape) < rate
     guess &= ~np.eye(variables, dtype=bool)
     found["chance"] = judged(guess.astype(float), data, sure=True)
-    return found
+    return found, network
 
 
 def table(found: dict[tuple[str, int], dict[str, Quality]]) -> Table:
@@ -233,7 +241,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", default=(3, 4, 5, 8, 12, 20), help="numbers of variables")
     add("--models", type=int, default=100, help="of each size and kind (default: %(default)s)")
     add("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="(default: all)")
-    add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
+    add("--weights", type=Path, help="(default: those that are best for each size)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
     return parser.parse_args(arguments)
 
@@ -241,16 +249,15 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge, print, draw, and keep the figures as JSON."""
     chosen, console = options(arguments), Console(width=110)
-    model = _trained.load(chosen.weights)
     found, beliefs = {}, {}
     if not _classical.HERE:
-        console.print("causal-learn is not installed: PC is left out", highlight=False)
+        console.print("causal-learn is not installed: PC and GES are left out", highlight=False)
     for kind in chosen.kinds:
         for variables in chosen.sizes:
+            model = _trained.load(chosen.weights or _trained.best_for(variables))
             data, tuning = (data_of(chosen.models, variables, kind, part) for part in (0, 1))
-            belief = by_network(model, data)
+            found[kind, variables], belief = row(model, data, tuning)
             beliefs.setdefault(variables, (data, belief))
-            found[kind, variables] = row(belief, data, tuning)
             keep(found, chosen.out)
             console.print(f"{kind}, {variables} variables: done", highlight=False)
     console.print(table(found))

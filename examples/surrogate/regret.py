@@ -19,13 +19,16 @@ Regret is how far the mean of the target, in standard deviations, is below that 
 intervention of the grid, by 512 simulations of the true model with common noise: after the last
 round, and as a mean over the rounds. It is set beside random interventions with the same belief, so
 that a difference is one of choice alone. Intervals are of 95 %, by the bootstrap over models.
+
+Each way that has run is a line of `regret.jsonl`: the same command goes on where it broke off.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,16 +119,34 @@ def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, s
 
 
 def curves(
-    model: Believer, models: Environment, plan: Plan, ways: Sequence[str] = WAYS
+    model: Believer,
+    models: Environment,
+    plan: Plan,
+    ways: Sequence[str] = WAYS,
+    known: Mapping[str, Curve] | None = None,
+    after: Callable[[str, Curve], None] = lambda name, curve: None,
 ) -> dict[str, Curve]:
-    """Each way on the same models."""
-    found = {}
+    """Each way on the same models.
+
+    Args:
+        model: The network.
+        models: What is to be optimised.
+        plan: How; the acquisition is that of each way.
+        ways: Which.
+        known: Ways that have run already, which are not run again.
+        after: Is called after each way that has run.
+    """
+    found, known = {}, known or {}
+    effects = models.effects() if set(ways) - set(known) else None
     for name, (learner, kind) in learners(model, models).items():
-        if name in ways:
+        if name in ways and name in known:
+            found[name] = known[name]
+        elif name in ways:
             own = replace(plan, kind=kind)
             done = run(models, learner, own)
             best = np.concatenate([done.best, last(done, learner, own)[None]])
-            found[name] = Curve(regret(models, best))
+            found[name] = Curve(regret(effects, best))
+            after(name, found[name])
     return found
 
 
@@ -173,7 +194,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--models", type=int, default=100, help="of each size (default: %(default)s)")
     add("--rounds", type=int, default=plan.rounds, help="interventions (default: %(default)s)")
     add("--worlds", type=int, default=plan.worlds, help="of a belief (default: %(default)s)")
-    add("--weights", type=Path, default=_trained.WEIGHTS, help="(default: %(default)s)")
+    add("--weights", type=Path, help="(default: those that are best for each size)")
     add("--part", type=int, default=0, help="which models; another part has others (default: 0)")
     add("--ways", nargs="+", choices=WAYS, default=WAYS, help="which (default: all)")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder (default: %(default)s)")
@@ -183,29 +204,59 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print, and keep all regrets as JSON."""
     chosen, console, found = options(arguments), Console(width=160), {}
-    plan, model = Plan(rounds=chosen.rounds, worlds=chosen.worlds), _trained.load(chosen.weights)
+    plan = Plan(rounds=chosen.rounds, worlds=chosen.worlds)
     for variables in chosen.sizes:
         began = time.perf_counter()
         part = [chosen.part] if chosen.part else []
         rng = np.random.default_rng([HELD_OUT, variables, *part])
         models = environment(rng, chosen.models, variables)
-        found[variables] = curves(model, models, plan, chosen.ways)
+        weights = chosen.weights or _trained.best_for(variables)
+        log = Log(chosen.out / "regret.jsonl", (variables, *part), models.tasks, plan, weights)
+        given = plan, chosen.ways, log.read(), log.add
+        found[variables] = curves(_trained.load(weights), models, *given)
         seconds = time.perf_counter() - began
         console.print(f"{variables} variables: {seconds:.0f} s", highlight=False)
         console.print(table({variables: found[variables]}))
-        keep(found, chosen.out)
     traces = f"{imagined.stats.traces} traces of rounds with the network, {considered.stats.traces}"
     console.print(f"{traces} with given graphs", highlight=False)
 
 
-def keep(found: dict[int, dict[str, Curve]], folder: Path) -> None:
-    """Write all regrets as JSON."""
-    kept = {
-        str(variables): {name: curve.values.tolist() for name, curve in rows.items()}
-        for variables, rows in found.items()
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "regret.json").write_text(json.dumps(kept))
+class Log:
+    """Regrets of ways that have run, a line of JSON for each: a table that broke off goes on.
+
+    Args:
+        path: Of the file.
+        models: Which models: their number of variables, and part.
+        tasks: How many.
+        plan: How the ways run.
+        weights: Of the network.
+    """
+
+    def __init__(
+        self, path: Path, models: tuple[int, ...], tasks: int, plan: Plan, weights: Path
+    ) -> None:
+        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+        self.path = path
+        self.made_of = {"models": [*models], "tasks": tasks, **vars(plan), "weights": digest}
+
+    def add(self, name: str, curve: Curve) -> None:
+        """Write a line."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"way": name, "made of": self.made_of, "regret": curve.values.tolist()}
+        with self.path.open("a+b") as file:
+            # a run that was killed may have left half a line, which ends here
+            torn = file.tell() and not self.path.read_bytes().endswith(b"\n")
+            file.write(b"\n" * bool(torn) + json.dumps(line).encode() + b"\n")
+
+    def read(self) -> dict[str, Curve]:
+        """What has run with the same models, plan and weights."""
+        if not self.path.exists():
+            return {}
+        # the last line is half a line where a run was killed while it wrote
+        lines = [each for each in self.path.read_text().splitlines() if each.endswith("]]}")]
+        found = [json.loads(each) for each in lines]
+        same = [each for each in found if each["made of"] == self.made_of]
+        return {each["way"]: Curve(np.array(each["regret"])) for each in same}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """One changed line for each way to run a step of training: `python -m examples.surrogate.variants`.
 
-bfloat16, rematerialisation, donation, the batch in parts, eight devices, the same with weights and
-moments cut too. Loss, norm of the gradient and weights after a step are asserted to be those of the
-plain step before one is timed; in bfloat16 to a hundredth. The eight devices are virtual ones of
-one CPU, which show that it runs and what is sent, not that it is faster.
+bfloat16, rematerialisation, donation, the batch in parts, a step that cannot be traced, eight
+devices, the same with weights and moments cut too. Loss, norm of the gradient and weights after a
+step are asserted to be those of the plain step before one is timed; in bfloat16 to a hundredth. The
+eight devices are virtual ones of one CPU, which show that it runs and what is sent, not that it is
+faster.
 """
 
 import argparse
@@ -15,11 +16,12 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +31,7 @@ import jitney
 from .._timing import seconds_of
 from ._expert import batch
 from ._losses import weighted
-from ._step import Recipe, start, step_of, updated
+from ._step import Recipe, loss_of, start, step_of, updated
 from .model import Surrogate
 
 RECIPE = Recipe()
@@ -74,6 +76,23 @@ def in_parts(microbatch: int) -> Step:
     return step
 
 
+def untraceable() -> Step:
+    """The step with a clip that reads the norm in Python, which no trace can: it runs un-jitted,
+    with a warning. The loss inside is compiled as before.
+    """
+    loss = loss_of(RECIPE)
+
+    @jitney.optimize(on_trace_error="eager")
+    def step(model: Surrogate, opt: PyTree, *data: Array) -> tuple[Surrogate, PyTree, dict]:
+        value, slope = eqx.filter_value_and_grad(lambda model: jnp.mean(loss(model, *data)))(model)
+        norm = optax.tree.norm(slope)
+        if norm > RECIPE.clip:
+            slope = jax.tree.map(lambda part: part * RECIPE.clip / norm, slope)
+        return *updated(RECIPE, model, opt, slope), {"loss": value, "norm": norm}
+
+    return step
+
+
 def variants(examples: int) -> dict[str, Variant]:
     """Each of the plain step but for one line."""
     found = {
@@ -92,6 +111,7 @@ def variants(examples: int) -> dict[str, Variant]:
             f'accumulate(total, axis="example", microbatch={examples // PARTS})',
             in_parts(examples // PARTS),
         ),
+        "not traceable": Variant('optimize(on_trace_error="eager")', untraceable()),
     }
     if len(jax.devices()) >= 8:
         mesh = jitney.mesh(data=8, devices=jax.devices()[:8])

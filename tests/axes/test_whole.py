@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,15 @@ def test_orders_are_those_of_plain_jax_to_the_bit(body, values_and_chunk, kind):
     x = (np.nan_to_num(x, posinf=3, neginf=0) if np.dtype(kind).kind in "iu" else x).astype(kind)
     with jax.enable_x64(kind == "f8"):
         same_bits(*both(body, x, chunk=chunk))
+
+
+@pytest.mark.core("average")
+@pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
+def test_ranks_are_those_of_scipy(method):
+    """What stands in a branch is read per chunk if it has the axis, and once if it has not."""
+    y = np.array([2, 0, 1, 2, 2, -1, 0, 3, 1], F)
+    got, _ = both(lambda x: jax.scipy.stats.rankdata(x, method), y, chunk=4)
+    np.testing.assert_array_equal(got[0], scipy.stats.rankdata(y, method))
 
 
 COLUMNS = np.random.default_rng(0).normal(size=(23, 3)).astype(F)

@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jitney import optimize
+from tests._tracing import count_traces
 
 V = Float[Array, "n"]
 
@@ -71,3 +72,30 @@ def test_the_warning_says_at_which_size(name):
     f(np.ones(alike[0], np.float32))
     with pytest.warns(Warning, match=f"does other operations at size {other}"):
         f(np.ones(other, np.float32))
+
+
+def windowed(x: V):
+    return x * np.hanning(len(x)).astype(np.float32)
+
+
+def test_a_first_call_is_traced_once_at_each_size_that_it_needs():
+    """With a symbol, up to the line that needs a number; at the size of the call; at two others.
+    A new size is one trace more.
+    """
+    body = count_traces(windowed)
+    f = optimize(pad={"n": [32]})(body)
+    for n, traces in ((20, 4), (19, 5)):
+        x = np.ones(n, np.float32)
+        np.testing.assert_allclose(f(x), np.hanning(n), rtol=1e-6)
+        assert body.traces == traces
+
+
+def test_rows_in_two_buckets_are_traced_for_each():
+    """Each bucket has a trace that stops for numbers, and is repeated with what that one found."""
+    body = count_traces(windowed)
+    f = optimize(vmap="rows", ragged="list", pad={"n": [8, 16]})(body)
+    for lengths, traces in (((5, 12), 8), ((6, 13), 10)):
+        rows = [np.ones(n, np.float32) for n in lengths]
+        for n, out in zip(lengths, f(rows), strict=True):
+            np.testing.assert_allclose(out, np.hanning(n), rtol=1e-6)
+        assert body.traces == traces

@@ -87,7 +87,7 @@ def norm(x):
     return jnp.sqrt(jnp.sum(x * x))
 
 x = np.ones(17, np.float32)
-for restart in range(4):
+for restart in range(8):
     for steps in (10, 20, 30):
         x = run(x, steps=steps)
     norm(x)

@@ -226,12 +226,32 @@ def test_whatever_the_compiler_says_the_width_fits(size, fixed, each, jump, budg
         return fixed + each * width + 1000 * (width // jump)
 
     if measure(1) > budget:
-        with pytest.raises(Misfit):
-            fit(measure, size, budget)
+        assert isinstance(fit(measure, size, budget), Misfit)
         return
     found = fit(measure, size, budget)
     assert 1 <= found.width <= size
     assert measure(found.width) == found.measured <= budget
+
+
+@given(taken=st.lists(st.integers(1, 100), min_size=1, max_size=200), budget=st.integers(1, 100))
+@examples(
+    {"taken": [7], "budget": 6},
+    {"taken": [9, 3, 8, 9], "budget": 3},  # two take less than one
+    {"taken": [9, 8, 3, 9, 9, 9, 9, 9], "budget": 2},
+    {"taken": [5] * 40 + [2] + [9] * 60, "budget": 1},
+    {"taken": [3, 9] * 50, "budget": 2},
+)
+def test_the_bytes_that_an_error_names_are_enough(taken, budget):
+    """Whatever each width takes: a wider chunk may take less."""
+
+    def measure(width):
+        return taken[width - 1]
+
+    first = fit(measure, len(taken), budget)
+    enough = first.least if isinstance(first, Misfit) else budget
+    found = fit(measure, len(taken), enough)
+    assert isinstance(found, Fit)
+    assert measure(found.width) == found.measured <= enough
 
 
 def test_a_line_takes_most_of_what_there_is():

@@ -322,10 +322,10 @@ def test_calls_are_as_before_when_it_is_over(tmp_path: Path):
     """The functions that are exchanged meanwhile are put back, after an error too: a call outside
     costs nothing more.
     """
-    before = vars(jitney.Program)["__call__"]
+    before = jitney.Program.__call__
     with jitney.profile(tmp_path):
         assert vars(jitney.Program)["__call__"] is not before
-    assert vars(jitney.Program)["__call__"] is before
+    assert jitney.Program.__call__ is before
 
 
 @pytest.mark.rest
@@ -343,13 +343,13 @@ def test_one_profile_at_a_time(tmp_path: Path):
 
 def test_a_profile_that_was_stopped_inside(tmp_path: Path):
     """There is no trace then; and calls are as before."""
-    before = vars(jitney.Program)["__call__"]
+    before = jitney.Program.__call__
     with (
         pytest.raises(jitney.errors.OptionError, match="profiler has not written a trace"),
         jitney.profile(tmp_path),
     ):
         jax.profiler.stop_trace()
-    assert vars(jitney.Program)["__call__"] is before
+    assert jitney.Program.__call__ is before
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path):

@@ -112,9 +112,9 @@ MUTATIONS = [
     ),
     Mutation(
         "auto acts under a transform",
-        f"{_SOURCE}/auto_calls.py",
-        "if jit_is_off() or is_within_trace() or is_nested_trace(arrays) or self._has_mesh():",
-        "if jit_is_off() or self._has_mesh():",
+        "src/jitney/_program/runners/whole_calls.py",
+        "if jit_is_off() or is_within_trace() or is_nested_trace(arrays):",
+        "if jit_is_off():",
         (
             f"{_CALLS}under_transforms_it_is_whole",
             f"{_CALLS}under_transforms_it_is_whole_after_the_choice_too",

@@ -89,7 +89,7 @@ MAPPED = [
     ),
     Mutation(
         "a tangent of a part is shared",
-        "src/jitney/_stages/derive.py",
+        "src/jitney/_stages/derivatives/derive.py",
         "                    if root_of(path) == primal",
         "                    if path == primal",
         (f"{_ENSEMBLES}derivatives_along_directions_of_a_stack[part]",),
@@ -418,7 +418,7 @@ AROUND = [
     ),
     Mutation(
         "past the limit a call that may run eagerly raises",
-        "src/jitney/_interface/program.py",
+        "src/jitney/_interface/calling.py",
         'if limit is None or limit.past != "eager":',
         'if limit is None or limit.past == "eager":',
         (f"{_LIMIT}past_the_limit_calls_may_run_eagerly",),
@@ -432,7 +432,7 @@ AROUND = [
     ),
     Mutation(
         "what cannot be traced is an error under eager too",
-        "src/jitney/_interface/program.py",
+        "src/jitney/_interface/calling.py",
         'if ran_eagerly(error) or core.options.on_trace_error == "raise":',
         "if True:",
         (f"{_TRACER_ERRORS}eager_gives_the_numbers_of_the_function_and_warns_once",),
@@ -440,8 +440,8 @@ AROUND = [
     Mutation(
         "a call with effects is run again",
         _FALLBACK_CALLS,
-        "            if told is not None:\n",
-        "            if not told:\n",
+        '        return _verify.tells(entry.lower(arrays, "trace").jaxpr.effects)\n',
+        "        return None\n",
         (f"{_FALLBACK}effects_do_not_happen_twice",),
     ),
     Mutation(

@@ -16,6 +16,11 @@ of a microsecond which it takes in a loop of such calls, since behind a program 
 neither Python's code nor its objects are in the processor's caches. `program` says where the
 compiled one has the same operations, so that all that differs is the call.
 
+`python -m tests.perf.harm --caller` tells more beside other work: where the program is the same, only
+the caller can take longer. It prints the processor time of the calling thread for one call of several,
+the least of many laps, under `jax.jit`, under jitney, and what jitney, a second `jax.jit` and an empty
+decorator take more, in percent of the least time of a call of `jax.jit` that is waited for.
+
 Run-time checks: `jax.jit` leaves them callbacks. A program with callbacks runs in the thread that
 calls it on a CPU, one without in another if it computes more than a little, and whoever waits for
 that at once, as a call does that raises what its checks say, waits for a thread to wake up. So
@@ -26,9 +31,11 @@ Equinox's; and beside functions of modules, which `jax.jit` does not take.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +58,7 @@ from .styles.case import Case
 LIMIT = 1.02
 SECONDS = float(os.environ.get("JITNEY_BENCH_SECONDS", "3"))  # of a function
 LEAST, MOST = 100, 1000  # rounds
+CALLER_LAPS, CALLER_CALLS = 150, 10
 Call = Callable[[], Any]
 Interval = tuple[float, float]
 
@@ -208,8 +216,39 @@ def _interval(ratios: Sequence[float]) -> Interval:
     return found
 
 
+def caller(case: Case) -> str:
+    """Line of a table: processor time of the calling thread, where the program is the same."""
+    calls = compared(case)
+    waited, least = math.inf, [math.inf] * len(calls)
+    for _ in range(CALLER_LAPS):
+        for i, call in enumerate(calls):
+            begin = time.thread_time()
+            for _ in range(CALLER_CALLS):
+                out = call()
+            least[i] = min(least[i], (time.thread_time() - begin) / CALLER_CALLS)
+            jax.block_until_ready(jax.tree.leaves(eqx.filter(out, eqx.is_array)))
+        begin = time.perf_counter()
+        jax.block_until_ready(calls[0]())
+        waited = min(waited, time.perf_counter() - begin)
+    more = " | ".join(f"{(taken - least[0]) / waited:+.1%}" for taken in least[1:])
+    figures = " | ".join(f"{x * 1e6:.1f}" for x in (waited, least[0], least[1]))
+    return f"| {case.name} | {figures} | {more} |"
+
+
+def callers(chosen: Sequence[Case]) -> None:
+    heads = "function | waited for, us | `jax.jit`, us | jitney, us | jitney | again | empty"
+    print(f"| {heads} |\n|{'---|' * 7}")
+    for case in chosen:
+        if not has_checks(case) and is_same(case):
+            print(caller(case), flush=True)
+
+
 def main() -> None:
-    chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
+    names = [name for name in sys.argv[1:] if name != "--caller"]
+    chosen = [case for case in CASES if not names or case.fn.__name__ in names]
+    if "--caller" in sys.argv:
+        callers(chosen)
+        return
     print(f"jax {jax.__version__}; {len(chosen)} functions; microseconds a call that is waited for")
     heads = (
         "function",

@@ -156,9 +156,8 @@ def compare(make):
             key=lambda point: point.flops,
         )
         search = Known(traced, known)
-        try:
-            found = choose(search, budget)
-        except NoneFits:
+        found = choose(search, budget)
+        if isinstance(found, NoneFits):
             print(f"  {text(budget):>10}: nothing found, of best {best}")
             continue
         grads = gradient(lambda flat, fn=found.fn: fn(flat)[0])

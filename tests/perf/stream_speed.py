@@ -9,6 +9,8 @@ that one writes by hand: a chunk of 4 MiB at a time is copied into one buffer an
 compiled step. The stream runs with `checkpoint=` too, with nothing saved yet. Results are compared
 first; the sides take turns, and a figure is a median of 15, a ratio the median of 15 ratios.
 
+Of Arrow it is a column of an uncompressed IPC file that is mapped into memory, which takes `pyarrow`.
+
 `--first` measures the first run of a function instead: CPU time of the loop by hand and of the
 stream, each in a process of its own that has run a small program of `jax.jit` before; of the stream
 also where another function was streamed before, so that its modules are there.
@@ -17,6 +19,8 @@ also where another function was streamed before, so that its modules are there.
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -90,6 +94,19 @@ def by_hand(body: Callable[..., Any], arrays: list[np.ndarray[Any, Any]]) -> Cal
     return run
 
 
+def arrow_column(x: np.ndarray[Any, Any], path: Path) -> Any:
+    """An array on a mapped file, in one piece; None without the package."""
+    if importlib.util.find_spec("pyarrow") is None:
+        return None
+    arrow: Any = importlib.import_module("pyarrow")
+    ipc: Any = importlib.import_module("pyarrow.ipc")
+    table = arrow.table({"x": x})
+    with arrow.OSFile(str(path), "wb") as file, ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    (column,) = ipc.open_file(arrow.memory_map(str(path))).read_all()["x"].chunks
+    return column.to_numpy(zero_copy_only=True)
+
+
 def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path], bool]]:
     """Name of a row: the program, what it reads, files of the same bytes, and whether in float64."""
     rng = np.random.default_rng(0)
@@ -114,9 +131,10 @@ def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path]
         "sum in float64, .npy": (total, [paths["wide"]], [paths["wide"]], True),
         "x.T @ x, .npy": (squares, [paths["table"]], [paths["table"]], False),
         "sum, HDF5": (total, [file["x"]], [paths["plain"]], False),
-        "sum, Zarr": (
+        "sum, Zarr": (total, [blocks], [paths["plain"]], False),
+        "sum, Arrow": (
             total,
-            [blocks],
+            [arrow_column(plain, folder / "x.arrow")],
             [paths["plain"]],
             False,
         ),
@@ -204,6 +222,9 @@ def main() -> None:
     print(f"{'ms':22}", *(f"{title:>10}" for title in COLUMNS_OF_TABLE))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for name, (program, data, files, wide) in cases(Path(folder), size).items():
+            if data[0] is None:
+                print(f"{name:22} not installed")
+                continue
             with jax.enable_x64(wide):
                 row = found[name] = measure(program, data, files)
             print(f"{name:22}", *(f"{figure:10.2f}" for figure in row.values()), flush=True)

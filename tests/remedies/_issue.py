@@ -174,7 +174,7 @@ STATIC = "_diagnosis/tracer_errors.py:_static"
 DATA = "_diagnosis/tracer_errors.py:_DATA"
 MISFIT = "_errors.py:misfit"
 FIX_OF = "_errors.py:_fix_of"
-DERIVATIVE = "_stages/derive.py:KEYWORDS"
+DERIVATIVE = "_stages/derivatives/derive.py:KEYWORDS"
 
 CASES = [
     Remedy(

@@ -24,7 +24,7 @@ _MAKERS = {  # functions whose result is a fix, or a part of one
     "_values/array_likes.py": ("numbers_of",),
     "_signature/records.py": ("tree_fix",),
     "_values/static_values.py": ("_numbers",),
-    "_stages/derive.py": ("KEYWORDS", "KEYWORDS_OF_DERIVATIVES"),
+    "_stages/derivatives/derive.py": ("KEYWORDS", "KEYWORDS_OF_DERIVATIVES"),
     "_contract/check.py": ("_mapped_fix",),
     "_stages/chunk.py": ("_WITHOUT",),
 }

@@ -514,7 +514,7 @@ CASES = [
         ROWS @ HOST + ROWS[:, 0],
     ),
     Remedy(
-        "_stages/possible_stacks.py:warning_of",
+        "_stages/dict_form.py:warning_of",
         "for a stack write …",
         lambda: optimize(vmap="b")(beside)(Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X),
         lambda: optimize(vmap={"b": {"model": 0, "state": 0}})(beside)(
@@ -523,7 +523,7 @@ CASES = [
         ROWS @ HOST + ROWS.sum(1) + ROWS[:, 0],
     ),
     Remedy(
-        "_stages/possible_stacks.py:warning_of",
+        "_stages/dict_form.py:warning_of",
         "if it is shared",
         lambda: optimize(vmap="b")(beside)(Annotated(ROWS, ROWS), {"k": ROWS[:, 0]}, X),
         lambda: optimize(vmap={"b": {"model": 0}})(beside)(

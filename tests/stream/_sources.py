@@ -47,6 +47,13 @@ def in_a_folder(x, folder):
     return zarr.create_array(str(folder / "z"), data=x, chunks=(8,), overwrite=True)
 
 
+def in_chunk_files(x, folder):
+    import zarr  # here, since importing it is slow
+
+    own = {"chunks": (6,), "compressors": None, "overwrite": True}
+    return zarr.create_array(str(folder / "f"), data=x, **own)
+
+
 SOURCES = {
     "NumPy": lambda x, folder: x.copy(),
     "device": lambda x, folder: jnp.asarray(x),
@@ -57,6 +64,7 @@ SOURCES = {
     "sliceable": lambda x, folder: Sliceable(x.copy()),
     "HDF5": hdf5,
     "Zarr": in_a_folder,
+    "chunk files": in_chunk_files,
     "Zarr in memory": lambda x, folder: in_zarr(x, (8,)),
     "npz": lambda x, folder: archive(x[:, None], folder, np.savez),
     "compressed npz": lambda x, folder: archive(x[:, None], folder, np.savez_compressed),

@@ -16,9 +16,9 @@ from tests.stream.test_stream import rows, saved
 def opened(monkeypatch):
     """Paths that were opened for their rows, in order."""
     seen = []
-    begin = files._Descriptor.__init__
+    begin = files.Descriptor.__init__
     monkeypatch.setattr(
-        files._Descriptor, "__init__", lambda self, path: seen.append(path) or begin(self, path)
+        files.Descriptor, "__init__", lambda self, path: seen.append(path) or begin(self, path)
     )
     return seen
 
@@ -52,8 +52,8 @@ def test_a_file_that_stood_there_for_a_moment_is_not_read(monkeypatch, tmp_path)
     """The path has the right file before and after, and another one when it is opened."""
     path, other = saved(rows(100), tmp_path), tmp_path / "other.npy"
     np.save(other, rows(100) + 1)
-    begin = files._Descriptor.__init__
-    monkeypatch.setattr(files._Descriptor, "__init__", lambda self, _path: begin(self, other))
+    begin = files.Descriptor.__init__
+    monkeypatch.setattr(files.Descriptor, "__init__", lambda self, _path: begin(self, other))
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):
         stream(mean, path, chunk={"n": 8}, progress=False)
 

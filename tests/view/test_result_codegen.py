@@ -148,7 +148,7 @@ def test_a_model_that_comes_back_is_not_flattened(kind, monkeypatch):
     for _ in range(4):
         model, want = f(model), scaled(want)
     monkeypatch.setattr(Flattener, "__call__", None)
-    monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
+    monkeypatch.setattr("jitney._program.core.tree_flatten", None)
     assert_same(f(model), scaled(want))
 
 

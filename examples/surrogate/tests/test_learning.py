@@ -13,7 +13,7 @@ from examples.surrogate._environment import environment
 from examples.surrogate._learning import Session, judge_of, steps_of
 from examples.surrogate._learning import learn as trained
 from examples.surrogate._stages import Curriculum, Look, Mixture, Stage
-from examples.surrogate._trained import load, save
+from examples.surrogate._trained import best_for, load, save
 from examples.surrogate.model import parameters
 from examples.surrogate.reader import Reader
 
@@ -49,6 +49,33 @@ def test_a_curriculum_moves_on_where_held_out_quality_stands_still():
     assert {curriculum.choose(rng, done) for _ in range(50)} == {Stage(3), Stage(5)}
 
 
+def test_a_stage_that_has_not_begun_to_learn_is_not_done():
+    """Its quality stands still with no edge found; it is done once enough are found."""
+    first = Stage(3)
+    curriculum = Curriculum((first,), 0.01, Mixture((3,), (1.0,)), least=0.1)
+    lies = [Look(first, 1.1, 0.0) for _ in range(5)]
+    assert curriculum.level(lies) == 0
+    learned = [*lies, *(Look(first, value, 0.4) for value in (0.7, 0.65))]
+    assert curriculum.level(learned) == 0
+    assert curriculum.level([*learned, Look(first, 0.649, 0.4), Look(first, 0.65, 0.4)]) == 1
+
+
+def test_a_session_begins_with_the_weights_of_a_file(tmp_path):
+    """Rounded as the file has them, of the same sizes, and no other file goes on with it."""
+    save(replace(TINY, seed=5).model(), TINY, tmp_path / "weights")
+    begun = replace(TINY, begin=tmp_path / "weights")
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, (begun.model(), load(tmp_path / "weights"))), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    before = begun.made_of()
+    assert before != TINY.made_of()
+    save(TINY.model(), TINY, tmp_path / "weights")
+    assert begun.made_of() != before
+    with pytest.raises(ValueError, match="give the sizes it has"):
+        replace(begun, hidden=12).model()
+
+
 def test_a_session_ends_by_time_or_by_dispatches_and_its_rate_goes_up_and_down():
     """Whichever comes first."""
     both = replace(TINY, dispatches=10, seconds=100.0)
@@ -71,9 +98,12 @@ def test_the_command_refuses_a_session_without_an_end(capsys):
         assert said in capsys.readouterr().err
 
 
-def test_the_weights_that_are_kept_are_those_of_a_network():
-    """As many as the page says, and all of them numbers."""
-    model = load()
+@pytest.mark.parametrize("variables", [8, 9])
+def test_the_weights_that_are_kept_are_those_of_a_network(variables):
+    """As many as the page says, and all of them numbers; a file each for few variables and for
+    many.
+    """
+    model = load(best_for(variables))
     assert parameters(model) == 49_184
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model))
 

@@ -116,7 +116,7 @@ def test_with_the_true_graph_and_much_data_the_regret_goes_away():
     plan = Plan(rounds=4, observed=32, answers=8, worlds=16)
     learner = by_truth(models)
     done = run(models, learner, plan)
-    left = regret(models, _loop.last(done, learner, plan))
+    left = regret(models.effects(), _loop.last(done, learner, plan))
     assert np.all(left >= 0)
     assert np.mean(left) < 0.1
 

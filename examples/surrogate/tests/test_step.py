@@ -133,3 +133,17 @@ def test_a_batch_in_parts_gives_the_step_of_the_whole(model):
     whole = step_of(variants.RECIPE, pad=None, donate=False)(*state, *both)
     parts = variants.in_parts(2)(*state, *both)
     assert variants.off(parts, whole, 1e-4, "in parts") < 1e-4
+
+
+@pytest.mark.rest
+def test_a_step_that_cannot_be_traced_runs_unjitted_with_a_warning(model):
+    """A clip that reads the norm in Python: the numbers of the compiled step."""
+    both = batch(np.random.default_rng(SEED), 4, 3, samples=6).arrays
+    state = model, start(variants.RECIPE, model)
+    whole = step_of(variants.RECIPE, pad=None, donate=False)(*state, *both)
+    step = variants.untraceable()
+    with pytest.warns(match=r"`if norm > RECIPE.clip:`.*\n.*runs un-jitted"):
+        first = step(*state, *both)
+    assert variants.off(first, whole, 1e-4, "not traceable") < 1e-4
+    assert variants.off(step(*state, *both), whole, 1e-4, "again, without a warning") < 1e-4
+    assert step.stats.eager == 2

@@ -12,7 +12,15 @@ from .._errors import DerivativeError
 from .._interface.derivatives import Derivative, argument_names, check_names, program_of
 from .._jax.xla.memory import budget_of
 from .._owners import public
-from .._remat import MeasuredOption, NoneFits, Problem, choose, frontier_of, offload_obstacle
+from .._remat import (
+    EVERYTHING,
+    MeasuredOption,
+    NoneFits,
+    Problem,
+    choose,
+    frontier_of,
+    offload_obstacle,
+)
 from .._report.frontier import Frontier, Saving
 from .._signature.options import Wrt
 from .._stages import AutoRemat, Place
@@ -109,23 +117,19 @@ def _explore_limits(problem: Problem) -> int | None:
     `problem`. Return the lowest of them if something fits it, since less may be possible then.
     """
     # Without a limit everything is saved. Limits descend, so none fits below one that does not.
-    most = choose(problem, 2**62).point.bytes
+    most = problem.measure(EVERYTHING).bytes
     limits = [int(part * most) for part in _PARTS]
     for limit in limits:
-        try:
-            choose(problem, limit)
-        except NoneFits:
+        if isinstance(choose(problem, limit), NoneFits):
             return None
     return limits[-1]
 
 
 def _choice(problem: Problem, budget: int) -> MeasuredOption | None:
     """Return the choice of `remat="auto"` within a budget; None if nothing fits."""
-    choose(problem, 2**62)
-    try:
-        return choose(problem, budget).point
-    except NoneFits:
-        return None
+    problem.measure(EVERYTHING)
+    chosen = choose(problem, budget)
+    return None if isinstance(chosen, NoneFits) else chosen.point
 
 
 def _frontier(

@@ -85,9 +85,10 @@ def strategy(
         avals = stage.avals({SYMBOL: stage.size})
         whole = stage.bytes(body, avals)
 
-        def streamed() -> Fit:
+        def streamed() -> Fit | Misfit:
             layout = StreamLayout.of(entry, stage)
-            return suiting_steps(entry, stage, layout, budget)[1]
+            suiting = suiting_steps(entry, stage, layout, budget)
+            return suiting if isinstance(suiting, Misfit) else suiting[1]
 
         # In the order of preference.
         ways = [
@@ -110,7 +111,7 @@ def _chunked_way(
     avals: Sequence[jax.ShapeDtypeStruct],
     budget: int,
 ) -> Way:
-    def longest() -> Fit:
+    def longest() -> Fit | Misfit:
         passes = stage.passes(body)
 
         def measure(width: int) -> int:
@@ -121,20 +122,20 @@ def _chunked_way(
     return _way(CHUNKED, longest)
 
 
-def _way(name: str, longest: Callable[[], Fit]) -> Way:
+def _way(name: str, longest: Callable[[], Fit | Misfit]) -> Way:
     try:
         chunks = longest()
-    except Misfit as misfit:
-        return Way(
-            name,
-            misfit.least,
-            None,
-            f"{text(misfit.least)} at least, by the compiler",
-            fits=False,
-        )
     except AxisError as error:
         reason = str(error).partition("\n")[0]
         return Way(name, None, None, reason, fits=False)
+    if isinstance(chunks, Misfit):
+        return Way(
+            name,
+            chunks.least,
+            None,
+            f"{text(chunks.least)} at least, by the compiler",
+            fits=False,
+        )
     return Way(
         name,
         chunks.measured,

@@ -39,7 +39,7 @@ from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL, Options
 from .._stages import Fill, Mask, Vmap
 from .._stages.derivatives.arguments import with_numbers
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._stages.plan import Plan
 from .._stages.stage import Fn, Request, Stage
 from .._values.attribute_reads import Statics

@@ -16,7 +16,7 @@ from .._jax.mesh import automatically, dividing, explicit_mesh, spec, with_expli
 from .._jax.trees import tree_flatten, tree_map, tree_unflatten
 from .._jax.typed import AnyMesh
 from .._stages import Place, Vmap
-from .._stages.derive import JACOBIANS, Derived
+from .._stages.derivatives.derive import JACOBIANS, Derived
 from .._stages.shard import named_results
 from .._view.named_axes import named_axes
 from .._view.result import Outcome

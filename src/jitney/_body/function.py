@@ -18,7 +18,7 @@ from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import Options
-from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
+from .._stages.derivatives.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .._values.static_values import has_hash
 from .._view.field_axes import declared_axes
 from .trace_log import TraceLog

@@ -17,7 +17,7 @@ from typing import Any
 from .._jax.user_contexts import PLAIN
 from .._jax.xla.compiler import options_of
 from .._signature.options import Options, policy_of, tolerance_of
-from .._stages.derive import JACOBIANS, Derived
+from .._stages.derivatives.derive import JACOBIANS, Derived
 
 
 @dataclass(frozen=True)

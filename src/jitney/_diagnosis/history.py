@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._errors import Where
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._stages.plan import difference
 from .._view.layout import MAX_ENTRIES
 from . import remedies

@@ -25,7 +25,7 @@ from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
 from .._stages.derivatives.arguments import COTANGENT, TANGENT, unknown_name
-from .._stages.derive import Derived, What, with_directions
+from .._stages.derivatives.derive import Derived, What, with_directions
 from .tools import Tools
 
 if TYPE_CHECKING:

@@ -105,30 +105,26 @@ def _has_tracers(tree: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in tree_flatten(tree)[0])
 
 
-class _CouldChange(Exception):
-    """A value that could change unnoticed."""
-
-
 def _constant_parts(state: object) -> list[object] | None:
-    try:
-        return list(_parts(state))
-    except _CouldChange:
-        return None
+    """Return everything that a state holds; None if something in it could change unnoticed."""
+    parts: list[object] = []
+    for part in _parts(state):
+        if part is _MUTABLE:
+            return None
+        parts.append(part)
+    return parts
 
 
 def _parts(value: object) -> Iterator[object]:
     """Yield everything that a value holds: immutable parts as they are, NumPy arrays as their
-    bytes.
-
-    Raises:
-        _CouldChange: It holds something else.
+    bytes, and `_MUTABLE` for anything else.
     """
     kind = type(value)
     # pyright would narrow the type of `value` in the branches below.
     whole: Any = value
     if isinstance(value, jax.Ref):
-        raise _CouldChange
-    if value is None or kind in _PLAIN or isinstance(value, _FIXED):
+        yield _MUTABLE
+    elif value is None or kind in _PLAIN or isinstance(value, _FIXED):
         yield value
     elif isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         yield value.dtype, value.shape, value.tobytes()
@@ -141,9 +137,10 @@ def _parts(value: object) -> Iterator[object]:
         for part in parts:
             yield from _parts(part)
     else:
-        raise _CouldChange
+        yield _MUTABLE
 
 
+_MUTABLE = object()
 _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, BuiltinFunctionType)
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import jax
 
 from .._diagnosis.jax_work import Phase, Watch
-from .._interface.program import Program
+from .._interface.calling import CallableProgram
 from .._owners import public
 from .._program.runners.filling import Filling
 from .._text.json import Data
@@ -59,7 +59,7 @@ def named_calls() -> Generator[None]:
     """Name the calls in the trace. Only the owner of JAX's profiler may enter, so one at a time."""
     with Compiling() as compiling:
         named = [
-            (Program, "__call__", functools.partial(_call, compiling)),
+            (CallableProgram, "__call__", functools.partial(_call, compiling)),
             (Filling, "fill", functools.partial(_step, "pad")),
             (Filling, "fill_all", functools.partial(_step, "pad")),
             (Filling, "cut", functools.partial(_step, "cut")),
@@ -79,7 +79,7 @@ def _call(compiling: Compiling, call: Method) -> Method:
     @public
     @functools.wraps(call)
     def annotated(
-        self: Program[..., object],
+        self: CallableProgram[..., object],
         /,
         *args: object,
         **kwargs: object,

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from jax.sharding import NamedSharding
@@ -28,7 +28,7 @@ from .._signature.options import Options
 from .._values.attribute_reads import Statics
 from .._view.layout import Layout
 from .._view.result_padding import CutRecord
-from .._view.true_sizes import Proof
+from .._view.true_sizes import KnownSizes, Proof
 from .held_numbers import NumberChoices
 from .runners.checked_calls import Run
 
@@ -60,7 +60,7 @@ class ThreadCalls(Protocol):
 
     is_demanded: bool
 
-    def __call__(self, *arrays: Array) -> object: ...
+    def run_outermost(self, arrays: Sequence[Array]) -> object: ...
 
     def runner(self) -> Run: ...
 
@@ -138,6 +138,12 @@ class CompiledCalls(CallPlanner, ABC):
         self.redirects = True
         # Which of the numbers that its calls trace are held, at which shapes.
         self.choices = NumberChoices()
+
+    def known_again(self, known: KnownSizes, proof: Proof) -> KnownSizes:
+        """Known sizes of a call that is traced again, as its program takes numbers: the proof of
+        the trace before serves that trace too, unless the reads of the body are recorded.
+        """
+        return known if self.kept is not None else replace(known, proof=proof)
 
     @property
     @abstractmethod

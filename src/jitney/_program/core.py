@@ -34,7 +34,7 @@ from .._owners import users_level
 from .._signature.annotations import missing_in
 from .._signature.hints import AnyHint, StaticHint
 from .._signature.options import Options, fail
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
 from .._values.recent_statics import RecentStatics

@@ -51,7 +51,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._signature.options import Options, falls_back, is_measured, tolerance_of
-from .._stages import Jit, Place
+from .._stages import Jit, Mask, Place
 from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
 from .._verify import is_verified
@@ -497,9 +497,10 @@ class Specialization(CompiledCalls):
         # Two reasons to lower once more: another thread has traced the program meanwhile (`Retry`),
         # or the trace has found that the program takes numbers computed from the sizes
         # (`NeedsNumbers`), which then join the arguments.
+        counts = split_counts(arrays)[1]
+        at_hand = KnownSizes(counts and counts.sizes)
         while True:
             plain, counts = split_counts(arrays)
-            at_hand = KnownSizes(counts and counts.sizes)
             try:
                 with (
                     suppress(Retry),
@@ -521,6 +522,7 @@ class Specialization(CompiledCalls):
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
+                at_hand = self.known_again(at_hand, needs.proof)
                 numbers = needs.proof.numbers_at(counts.sizes)
                 counts = TrueSizes(
                     counts.values,
@@ -596,7 +598,11 @@ class Specialization(CompiledCalls):
                 may_fail = bool(self.layout.numbers)
                 if not may_fail:
                     self._remember(planned, counts)
-                outcome = Outcome()
+                # With the proof of the trace before, the body is not run again.
+                mask = planned.plan.of(Mask)
+                proof = mask and mask.proof_before
+                outcome = (proof and proof.outcome) or Outcome()
+                outcome.begin_again()
                 out = self.apply_plan(planned, arrays, outcome, counts)
                 self.joint_rules += outcome.joint_rules
                 if planned.plan.of(Jit) is not None:
@@ -729,7 +735,7 @@ class Specialization(CompiledCalls):
         key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves])
         self.cuts[key] = outcome.cuts
         if outcome.proof is not None and outcome.proof.program.each is not None:
-            self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
+            self.proofs[key] = outcome.proof
 
     def _remember(
         self,

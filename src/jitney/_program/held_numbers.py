@@ -28,7 +28,7 @@ from .._diagnosis.needed_values import need_of
 from .._errors import JitneyError
 from .._owners import user_line
 from .._signature.options import tolerance_of
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._view.layout import Layout
 from .._view.result import Outcome
 from .leaked_tracers import refuse_left_in_result

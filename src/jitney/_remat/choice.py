@@ -28,12 +28,11 @@ _SEARCHED = 8
 _HARDER = 40
 
 
-class NoneFits(Exception):
+@dataclass(frozen=True)
+class NoneFits:
     """Failure of the search: no option fits. It holds what was measured."""
 
-    def __init__(self, points: Sequence[MeasuredOption]):
-        super().__init__("nothing fits")
-        self.points = tuple(points)
+    points: tuple[MeasuredOption, ...]
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,13 @@ class Chosen:
         )
 
 
-def choose(problem: Problem, budget: int) -> Chosen:
-    """Option that recomputes the least, of those that fit.
-
-    Raises:
-        NoneFits: No option fits.
-    """
-    best = problem.measure(EVERYTHING)
+def choose(problem: Problem, budget: int) -> Chosen | NoneFits:
+    """Option that recomputes the least, of those that fit."""
+    best: MeasuredOption | None = problem.measure(EVERYTHING)
     if best.bytes > budget:
         best = _search_options(problem, budget, best)
+    if best is None:
+        return NoneFits(tuple(problem.points.values()))
     fn = problem.fn(best.option)
     return Chosen(fn, best, tuple(problem.points.values()))
 
@@ -79,7 +76,7 @@ def _search_options(
     problem: Problem,
     budget: int,
     most: MeasuredOption,
-) -> MeasuredOption:
+) -> MeasuredOption | None:
     layers = layers_of(problem.flat, problem.stacks)
     guess = Guess(problem, Estimate(layers, most.bytes))
     options = problem.options()
@@ -109,8 +106,6 @@ def _search_options(
         point = problem.measure(option)
         if point.bytes <= budget and (best is None or point.flops < best.flops):
             best = point
-    if best is None:
-        raise NoneFits(tuple(problem.points.values()))
     return best
 
 

@@ -36,7 +36,7 @@ from .._stages import Chunk, MappedChunks, Mask, Place, Precision, Vmap
 from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
 from .._stages.derivatives.decisions import Decision, decisions
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._stages.plan import Plan
 from .._stages.precision import COMPUTE
 from .._stages.roll import NONE, Roll, rolls

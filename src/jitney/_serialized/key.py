@@ -35,7 +35,7 @@ from .._record.memoised import TracedCacheEntries
 from .._record.unsure import NotDeterministic
 from .._record.values import ContentHasher
 from .._signature.options import AUTO, tolerance_of
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 from .._version import __version__
 from .._view.layout import aval_parts
 from .._view.true_sizes import TrueSizes

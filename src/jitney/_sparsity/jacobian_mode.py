@@ -258,14 +258,13 @@ def _fitting(
     whole = measure(directions)
     if whole <= budget:
         return None, f"all directions at once take {text(whole)} of {text(budget)}"
-    try:
-        chunks = fit(measure, directions - 1, budget)
-    except Misfit as misfit:
+    chunks = fit(measure, directions - 1, budget)
+    if isinstance(chunks, Misfit):
         return (
             1,
             (
                 f"one direction at a time: not one fits into {text(budget)}, compiled by itself it"
-                f" takes {text(misfit.least)}"
+                f" takes {text(chunks.least)}"
             ),
         )
     return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"

@@ -8,7 +8,7 @@ inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles
 - Fill is outermost: Jit is keyed by shapes, so arrays are padded before.
 - Place stands outside Jit, which needs to know where arguments lie.
 - Jit donates buffers, which exist only there.
-- Saved (`remat="auto"`) stands outside Vmap, because all examples share the memory, and outside
+- AutoRemat (`remat="auto"`) stands outside Vmap, because all examples share the memory, and outside
   Roll, because what is saved of a loop is chosen per iteration.
 - Roll (`roll="auto"`) looks at the program that will be compiled.
 - Shard stands just inside Jit, where results are; under an outer trace it places the arguments too.
@@ -19,13 +19,13 @@ inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles
 - Remat stands outside Precision: in the other order low-precision copies would be saved as well.
 """
 
-from .auto_remat import AutoRemat as AutoRemat
 from .chunk import Chunk as Chunk
 from .fill import Fill as Fill
 from .jit import Jit as Jit
 from .mapped_chunks import MappedChunks as MappedChunks
 from .mask import Mask as Mask
 from .precision import Precision as Precision
+from .remat import AutoRemat as AutoRemat
 from .remat import Remat as Remat
 from .roll import Roll as Roll
 from .shard import Shard as Shard

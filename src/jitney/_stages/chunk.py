@@ -23,7 +23,7 @@ from .._errors import AxisError, OptionError, Where
 from .._host.own_time import OWN_TIME
 from .._jax.programs.primitives import public_name
 from .._jax.typed import Array
-from .._jax.xla.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
+from .._jax.xla.memory import Fit, compiled_bytes, fit, free_bytes, text
 from .._signature.options import AUTO, is_measured
 from .._view.named_axes import (
     clash_of,
@@ -553,10 +553,10 @@ class Chunk(Stage):
                 )
             except AxisError as error:
                 failed = failed or error
-            except Misfit as misfit:
-                least = min(least, misfit.least)
-            else:
+                continue
+            if isinstance(fitting, Fit):
                 return Cut(stage.axis, passes, fitting.width, fitting, stage.devices, stage.size)
+            least = min(least, fitting.least)
 
         # No chunk takes less than the whole, so the first refusal is the better error.
         if failed is not None and least == whole:

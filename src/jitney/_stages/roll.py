@@ -2,8 +2,8 @@
 compiled instead of all.
 
 Roll stands outside every stage that changes the body, so that it looks at the program that will be
-compiled: mapped, padded, in chunks, with casts. Only Saved (`remat="auto"`) stands outside of it,
-because what is saved of a loop is chosen per iteration.
+compiled: mapped, padded, in chunks, with casts. Only AutoRemat (`remat="auto"`) stands outside of
+it, because what is saved of a loop is chosen per iteration.
 """
 
 from __future__ import annotations

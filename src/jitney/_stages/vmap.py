@@ -23,9 +23,8 @@ from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .dict_form import Dims as Dims
-from .dict_form import dict_form, positions_by_path
+from .dict_form import clause_on, dict_form, positions_by_path, possible_stacks, warning_of
 from .mapped_chunks import MappedChunks
-from .possible_stacks import clause_on, possible_stacks, warning_of
 from .stage import Fn, Request, Skip, Stage
 
 Levels = tuple[tuple[str, Dims], ...]

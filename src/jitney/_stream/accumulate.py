@@ -17,7 +17,7 @@ from .._interface.program import Program
 from .._owners import public
 from .._program.rows.row_kinds import may_have_rows
 from .._signature.options import Wrt, fail
-from .._stages.derive import Derived
+from .._stages.derivatives.derive import Derived
 
 if TYPE_CHECKING:
     from .._program.core import CompiledFunction

@@ -131,7 +131,7 @@ class FileSource:
         self._place = str(path)
         self.stays_open = True
         """False among so many files that a process may not have all of them open."""
-        self._file: _Descriptor | None = None
+        self._file: Descriptor | None = None
         self.shape = tuple(array.shape)
         self.dtype = array.dtype
 
@@ -176,20 +176,15 @@ class FileSource:
         """Read the bytes from an offset on into an array; return how many of its rows."""
         file = self._opened()
         content = out.reshape(-1).view(np.uint8).data
-        done = 0
         try:
-            # The system may read less than it is asked for.
-            while done < len(content) and (
-                count := _read_at(file.number, content[done:], offset + done)
-            ):
-                done += count
+            done = read_at(file.number, content, offset)
         except OSError:
             # A file far away may be gone for this descriptor only.
             self._file = None
             raise
         return done * len(out) // len(content)
 
-    def _opened(self) -> _Descriptor:
+    def _opened(self) -> Descriptor:
         """The file, which is opened once where it stays open.
 
         Raises:
@@ -198,7 +193,7 @@ class FileSource:
         file = self._file
         if file is None:
             try:
-                file = _Descriptor(self.path)
+                file = Descriptor(self.path)
             except FileNotFoundError:
                 raise self._change_error() from None
             # Another file may have been in its place just now, and be gone again.
@@ -226,10 +221,10 @@ class FileSource:
         )
 
 
-class _Descriptor:
+class Descriptor:
     """File that is open for reading, until nobody has it any more."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: str | Path):
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
 
@@ -238,8 +233,17 @@ class _Descriptor:
             os.close(self.number)
 
 
-def _read_at(number: int, content: memoryview, offset: int) -> int:
+def read_at(number: int, content: memoryview, offset: int) -> int:
     """Read bytes of a file from an offset on; return how many there were."""
+    done = 0
+    # The system may read less than it is asked for.
+    while done < len(content) and (count := _read_at(number, content[done:], offset + done)):
+        done += count
+    return done
+
+
+def _read_at(number: int, content: memoryview, offset: int) -> int:
+    """Read bytes of a file from an offset on, at least one if it is there; return how many."""
     if hasattr(os, "preadv"):
         return os.preadv(number, [content], offset)
     with _SEEKING:

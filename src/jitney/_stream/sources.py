@@ -2,7 +2,8 @@
 
 `source_of` turns each argument's value into an object with `shape`, `dtype` and `__getitem__`:
 
-    np.ndarray, Zarr, HDF5            itself
+    np.ndarray, HDF5                  itself
+    Zarr                              itself; ChunkFiles if it is a folder without codecs
     memory-mapped array               Mapped, which checks the length of the file
     "x.npy", stored member of .npz    FileSource, which checks that the file has not changed
     compressed member of .npz         FileSource around Sequential
@@ -22,6 +23,7 @@ import numpy as np
 from .._errors import ContractError
 from .._jax.trees import canonicalize_dtype
 from .._jax.typed import NumPyArray
+from .chunk_files import ChunkFiles, chunk_files_of
 from .files import FileSource, Mapped, Stamp, map_of, open_file
 from .slices import Rows, Sequential, Slice, check_slice
 
@@ -44,6 +46,9 @@ def source_of(name: str, value: object, where: str) -> object:
         return Mapped(value, name)
     if isinstance(value, (jax.Array, np.ndarray)):
         return value
+    chunk_files = chunk_files_of(value, name)
+    if chunk_files is not None:
+        return chunk_files
 
     if _are_sources(value):
         parts = [source_of(name, part, where) for part in value]
@@ -90,7 +95,7 @@ def abstract(value: object) -> object:
 
 def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
     """Read rows of a source, into an array of their shape and dtype if that saves a copy."""
-    if isinstance(data, (Mapped, FileSource, ConcatenatedSource)):
+    if isinstance(data, (Mapped, FileSource, ConcatenatedSource, ChunkFiles)):
         return data.read_into(where, out)
     if isinstance(where, slice) and _reads_directly(data) and 0 < where.stop <= data.shape[0]:
         cast("_Direct", data).read_direct(out, where)

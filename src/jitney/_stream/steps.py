@@ -25,7 +25,7 @@ from .._jax.programs.ssa import numbers_of
 from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array
 from .._jax.xla.compiler import options_of
-from .._jax.xla.memory import Fit, counted_bytes, fit, text
+from .._jax.xla.memory import Fit, Misfit, counted_bytes, fit, text
 from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import name_scope
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 
-_READ_BYTES = 4 * 2**20
+_READ_BYTES = 6 * 2**20
 """Bytes of data in a chunk: reading them takes longer than a dispatch, and caches hold them."""
 _TIMES_FIXED = 4
 """Least number of times that the data of a chunk are as large as what a step takes besides."""
@@ -360,13 +360,12 @@ def suiting_steps(
     stage: Chunk,
     laid: StreamLayout,
     budget: int,
-) -> tuple[CompiledSteps, Fit]:
+) -> tuple[CompiledSteps, Fit] | Misfit:
     """Steps with chunks that are quick to read, or as long as the budget allows if these are
     shorter; and the fit on one device.
 
     Raises:
         AxisError: The axis cannot be cut.
-        Misfit: A chunk of one element exceeds the budget.
     """
     # Planned once; each measured width reuses the plan and compiles its own steps.
     first = CompiledSteps(entry, stage, laid, 1)
@@ -387,6 +386,8 @@ def suiting_steps(
     )
     if measured > budget:
         fitting = fit(measure, most, budget)
+    if isinstance(fitting, Misfit):
+        return fitting
     return by_width[fitting.width], fitting
 
 

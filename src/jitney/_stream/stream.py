@@ -111,7 +111,7 @@ def stream(
         chunk: Number of elements that are read at a time, and their axis: `{"n": 4096}`. A size
             alone, or nothing, is for the axis that the program's own `chunk=` names, else for the
             longest named axis that all sources have, or without a source for that of any array.
-            The size `"auto"`, which is the default, reads about 4 MiB at a time, or more where a
+            The size `"auto"`, which is the default, reads about 6 MiB at a time, or more where a
             step takes large other arguments or carries much; and fewer, if a step of the run would
             exceed the program's `memory=` (256 MiB if it has none), by the compiler's count on one
             device. If the axis is sharded over a mesh, each device takes its part of a chunk, and
@@ -446,18 +446,18 @@ def _suiting(
     laid: StreamLayout,
     budget: int,
 ) -> CompiledSteps:
-    try:
-        steps, fitting = suiting_steps(entry, stage, laid, budget)
-    except Misfit as misfit:
+    suiting = suiting_steps(entry, stage, laid, budget)
+    if isinstance(suiting, Misfit):
         raise AxisError(
             entry.core.where,
             f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the"
-            f" least is {text(misfit.least)}.",
+            f" least is {text(suiting.least)}.",
             "`memory` bounds temporaries and arguments of a step, and the chunk that is read"
             " meanwhile.",
-            f"give it memory={misfit.least}.",
+            f"give it memory={suiting.least}.",
             code="J230",
-        ) from None
+        )
+    steps, fitting = suiting
     if stage.budget and fitting.measured < _SMALL_CHUNK:
         _warn_of_small_chunks(entry, stage, fitting.width * laid.parts)
     return steps
@@ -733,6 +733,7 @@ class _StreamRun:
         """
         for start, count in remaining_pieces(self.steps.pieces, done, back=back):
             yield start, count, self.reader(start, count)
+        self.reader.settle()
 
     def _check_checkpoint(self, kept: Checkpoint | None) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""

@@ -28,7 +28,7 @@ from .._jax.typed import Array
 from .._signature.options import Options
 from .._signature.policies import RematPolicy
 from .._stages.derivatives.arguments import COTANGENT
-from .._stages.derive import Derived, without_directions
+from .._stages.derivatives.derive import Derived, without_directions
 from .._version import __version__
 from .difference import Difference, numbers
 from .shrunk import first_operation, shrunk

@@ -68,6 +68,10 @@ class Outcome:
         self.build: Build = self._first
         """Builds the result from arrays, as users get it."""
 
+    def begin_again(self) -> None:
+        """Drop the notes of the stages, which run anew where the proof of the body does not."""
+        self.uncut, self.joint_rules, self.cuts, self.body_seconds = None, [], [], []
+
     @property
     def rest(self) -> _StaticLeaves:
         """Static leaves of the result, by index among the leaves."""

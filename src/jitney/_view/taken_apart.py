@@ -53,7 +53,12 @@ class TakenApart:
 
     __slots__ = ("kind", "names", "parts")
 
-    def __init__(self, kind: type, names: tuple[str, ...], parts: Sequence[object]):
+    def __init__(
+        self,
+        kind: type,
+        names: tuple[str, ...],
+        parts: Sequence[object],
+    ):
         self.kind, self.names, self.parts = kind, names, parts
 
 
@@ -181,22 +186,34 @@ def _taken_apart(value: object, inside: tuple[object, ...] = ()) -> TakenApart |
         return None
     values = tuple(held[name] for name in names)
     try:
-        parts = tuple(_part(each, (*inside, value)) for each in values)
-    except (Unkeyed, _IsArray):
+        parts = _parts(values, (*inside, value))
+    except Unkeyed:
         return None
-    if not any(map(_is_data, parts)):
+    if parts is None or not any(map(_is_data, parts)):
         return None
     if not _hashes_fields(value, values):
         return None
     return TakenApart(kind, names, parts)
 
 
-class _IsArray(Exception):
-    """A field holds an array: whoever refuses such dataclasses sees the whole one."""
+# A field that holds an array: whoever refuses such dataclasses sees the whole one.
+_ARRAY = object()
+
+
+def _parts(values: tuple[object, ...], inside: tuple[object, ...]) -> tuple[object, ...] | None:
+    """Return the parts of values; None if one of them holds an array."""
+    parts: list[object] = []
+    for value in values:
+        part = _part(value, inside)
+        if part is _ARRAY:
+            return None
+        parts.append(part)
+    return tuple(parts)
 
 
 def _part(value: object, inside: tuple[object, ...]) -> object:
-    """A field as a tree of numbers, and of static values that are leaves.
+    """A field as a tree of numbers, and of static values that are leaves; `_ARRAY` if it holds an
+    array.
 
     Raises:
         Unkeyed: It has no key, and whoever computes that of the whole dataclass says so.
@@ -205,13 +222,15 @@ def _part(value: object, inside: tuple[object, ...]) -> object:
         return value
     part: object = None
     if type(value) is tuple and isinstance(value, tuple):
-        part = tuple(_part(each, inside) for each in value)
+        part = _parts(value, inside)
+        if part is None:
+            return _ARRAY
     elif may_be_taken_apart(type(value)):
         part = _taken_apart(value, inside)
     if _is_data(part):
         return part
     if holds_array(value):
-        raise _IsArray
+        return _ARRAY
     return Opaque(value)
 
 

@@ -8,7 +8,7 @@ with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -23,6 +23,7 @@ from .._jax.typed import Array
 if TYPE_CHECKING:
     from .._axes.symbolic.symbolic_trace import SymbolicProgram
     from .._axes.unified.sized_function import Avals
+    from .result import Outcome
 
 
 class TrueSizes:
@@ -86,7 +87,8 @@ class Proof:
         fn: The body.
         avals: Returns its arguments, given a size for each symbol.
         symbols: Axis -> symbol.
-        check: Called after each trace.
+        subject: Key of what was proven: the axes, the arguments and the sizes of the call.
+        outcome: Findings of the traces of the body.
         derivatives: Positions of the arguments that vary -> the proof of the derivative, of those
             that have to be traced at each size; filled in while JAX differentiates.
     """
@@ -95,7 +97,8 @@ class Proof:
     fn: Callable[..., object]
     avals: Avals
     symbols: Mapping[str, str]
-    check: Callable[[], None] | None = None
+    subject: Hashable = None
+    outcome: Outcome | None = field(default=None, compare=False, repr=False)
     derivatives: Derivatives = field(
         default_factory=dict[tuple[int, ...], "Proof"],
         compare=False,
@@ -120,8 +123,8 @@ class Proof:
         if numbers is None:
             of_symbols = {symbol: sizes[name] for name, symbol in self.symbols.items()}
             numbers = self.program.numbers_at(self.fn, self.avals, of_symbols)
-            if self.check is not None:
-                self.check()
+            if self.outcome is not None:
+                self.outcome.refuse_differences()
             for proof in along:
                 numbers = [*numbers, np.zeros((), np.int32), *proof.numbers_at(sizes)]
             size = sum(number.nbytes for number in numbers) or 1
@@ -153,11 +156,13 @@ class KnownSizes:
         numbers: Numbers that Python computed from the sizes, as the program takes them.
         derivatives: Those that are traced at each size, where such calls are differentiated by an
             outer transform; None where nothing traces them again.
+        proof: That of the trace before, if that has stopped for numbers and this one repeats it.
     """
 
     sizes: Mapping[str, int] | None = None
     numbers: tuple[Array, ...] = ()
     derivatives: Derivatives | None = None
+    proof: Proof | None = None
 
 
 _NOTHING = KnownSizes()

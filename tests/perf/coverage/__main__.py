@@ -43,15 +43,12 @@ def main() -> int:
 
     found = _read(options.read) if options.read else _run(options)
     if options.page:
-        old, tables = options.page.read_text(), page(found)
-        options.page.write_text(
-            re.sub(
-                r"(<!-- tables -->\n).*(\n<!-- end -->)",
-                lambda at: at[1] + tables + at[2],
-                old,
-                flags=re.DOTALL,
-            )
-        )
+        text = options.page.read_text()
+        for mark, groups in (("tables", ("models", "scripts")), ("libraries", ("libraries",))):
+            # What was not run stays as it was.
+            if any(cell.group in groups for cell in found):
+                text = _between(text, mark, page(found, groups))
+        options.page.write_text(text)
     elif options.floors:
         for name in dict.fromkeys(cell.model for cell in found):
             print(
@@ -67,6 +64,12 @@ def main() -> int:
         }
     )
     return any(cell.outcome in ("WRONG", "raw error") for cell in found)
+
+
+def _between(text: str, mark: str, tables: str) -> str:
+    """The page with these tables between the comments of a name."""
+    old = rf"(<!-- {mark} -->\n).*?(\n<!-- end -->)"
+    return re.sub(old, lambda at: at[1] + tables + at[2], text, flags=re.DOTALL)
 
 
 def _run(options: Any) -> list[Any]:

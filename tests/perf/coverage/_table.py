@@ -19,12 +19,12 @@ def printed(cells: Sequence[Cell]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def page(cells: Sequence[Cell]) -> str:
-    """What stands in docs/models.md: the tables, and below each why mathematics does not allow what
-    it does not. A column says what is otherwise with numbers of 64 bits.
+def page(cells: Sequence[Cell], groups: Sequence[str]) -> str:
+    """What stands in docs/models.md: the tables of these groups, and below each why mathematics
+    does not allow what it does not. A column says what is otherwise with numbers of 64 bits.
     """
     parts: list[str] = []
-    for group in ("models", "scripts"):
+    for group in groups:
         both = [cell for cell in cells if cell.group == group]
         mine = [cell for cell in both if cell.bits == 32]
         table, _, _ = _group(group, mine, _wide(both)).partition("\n\n")

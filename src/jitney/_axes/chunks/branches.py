@@ -174,12 +174,12 @@ def _select_operands(
             if not isinstance(ref, Const):
                 wanted.append((b, ref, atom.aval))
 
-    def branch(b: int) -> Callable[[], list[jax.Array]]:
+    def branch(b: int, positions: Sequence[int]) -> Callable[[], list[jax.Array]]:
         def taken() -> list[jax.Array]:
-            refs = [ref for other, ref, _ in wanted if other == b]
+            refs = [wanted[i][1] for i in positions if wanted[i][0] == b]
             values = iter(branches[b].values(operands, hoisted[b], refs))
             out: list[jax.Array] = []
-            for other, _, aval in wanted:
+            for other, _, aval in (wanted[i] for i in positions):
                 if other == b:
                     out.append(strong(next(values), aval))
                 else:
@@ -188,7 +188,7 @@ def _select_operands(
 
         return taken
 
-    return _switch(index, [branch(b) for b in range(len(branches))])
+    return _two_conds(index, [aval for _, _, aval in wanted], len(branches), branch)
 
 
 def _cond_results(
@@ -199,25 +199,39 @@ def _cond_results(
     avals: Sequence[Aval],
 ) -> list[jax.Array]:
     """The results of the `cond`, once all hoisted operations are done."""
-    # Two conds: one for results with the axis, evaluated per chunk, one for the others, evaluated
-    # once. In one cond the latter would count as made per chunk.
+
+    def branch(b: int, positions: Sequence[int]) -> Callable[[], list[jax.Array]]:
+        def taken() -> list[jax.Array]:
+            refs = [branches[b].gives[i] for i in positions]
+            values = branches[b].values(
+                operands,
+                hoisted[b],
+                refs,
+            )
+            return [strong(x, avals[i]) for x, i in zip(values, positions, strict=True)]
+
+        return taken
+
+    return _two_conds(index, avals, len(branches), branch)
+
+
+def _two_conds(
+    index: jax.Array,
+    avals: Sequence[Aval],
+    count: int,
+    branch: Callable[[int, Sequence[int]], Callable[[], list[jax.Array]]],
+) -> list[jax.Array]:
+    """Values with these abstract values from one `cond` for those with the axis, evaluated per
+    chunk, and one for the others, evaluated once. In one cond the latter would count as made per
+    chunk.
+
+    Args:
+        branch: Makes a branch, from its number and the positions of the values that it returns.
+    """
     out: Values = {}
     for has_axis in (False, True):
         positions = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
-
-        def branch(b: int, positions: Sequence[int] = positions) -> Callable[[], list[jax.Array]]:
-            def taken() -> list[jax.Array]:
-                refs = [branches[b].gives[i] for i in positions]
-                values = branches[b].values(
-                    operands,
-                    hoisted[b],
-                    refs,
-                )
-                return [strong(x, avals[i]) for x, i in zip(values, positions, strict=True)]
-
-            return taken
-
-        results = _switch(index, [branch(b) for b in range(len(branches))])
+        results = _switch(index, [branch(b, positions) for b in range(count)])
         out.update(zip(positions, results, strict=True))
     return [out[i] for i in range(len(avals))]
 

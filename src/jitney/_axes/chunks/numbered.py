@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
+import jax
+
 from ..._jax.programs.evaluation import CallStack, without_calls
 from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr, solve_operands
 from ..._jax.programs.jaxprs import inside as equations_inside
@@ -32,8 +34,8 @@ from .cut_axis import accumulates, carrier_of, checked_uses, emits, uses_along
 from .partial_results import PartialResults, find_partials
 from .turns import CountedLoop, counted_loop
 
-_TOKEN = cast("Aval", None)
-"""The abstract value of a token."""
+# The abstract value of a token: an array without bytes, as JAX's tangents of integers are.
+_TOKEN = Aval((), jax.dtypes.float0)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Node(Step):
 
 @dataclass(frozen=True)
 class NumberedProgram(SSAProgram[Node]):
-    """A program whose axis is cut. The abstract value of a token has no shape and no dtype."""
+    """A program whose axis is cut. A token of JAX itself has no shape and no dtype."""
 
     @cached_property
     def dims(self) -> Mapping[int, tuple[Dim, ...]]:

@@ -5,7 +5,7 @@ trace at known sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..._jax.programs.jaxprs import open_jaxpr, programs
 from ..._jax.programs.primitives import HOLDERS
@@ -51,7 +51,7 @@ class Candidate:
         Raises:
             Refused: They differ.
         """
-        exact = function.at(sizes)
+        exact = function.at_known(sizes)
         witness = Witness(sizes, function.ranges)
         witness.compare(self.jaxpr, expand_closed(exact) if self.is_expanded else exact)
         return witness
@@ -66,6 +66,7 @@ class SymbolicProgram:
         ranges: Symbol -> the least and the largest size it stands for.
         numbers: Variable of the program -> the value that Python computed from the sizes in its
             place, at one size.
+        confirmed: Symbol -> that size, at which a trace has confirmed the program.
         each: The reason why each new size is traced once more, for a line of the plan; None if the
             program is the same at all sizes.
         choices: The choices that were made for it, once for all sizes.
@@ -78,6 +79,7 @@ class SymbolicProgram:
     each: str | None = None
     choices: Choices | None = field(default=None, compare=False)
     is_expanded: bool = field(default=False, compare=False)
+    confirmed: Mapping[str, int] | None = field(default=None, compare=False)
 
     @property
     def out_dims(self) -> list[Shape]:
@@ -94,9 +96,11 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        function = SizedFunction(fn, avals, self.ranges, self.choices)
-        candidate = Candidate(self.jaxpr, is_expanded=self.is_expanded)
-        numbers = candidate.witness(function, sizes).numbers
+        numbers = self.numbers
+        if sizes != self.confirmed:
+            function = SizedFunction(fn, avals, self.ranges, self.choices)
+            candidate = Candidate(self.jaxpr, is_expanded=self.is_expanded)
+            numbers = candidate.witness(function, sizes).numbers
         if numbers.keys() != self.numbers.keys():
             size = " and ".join(map(str, sizes.values()))
             raise Refused("", f"does other operations at size {size}")
@@ -136,7 +140,8 @@ def trace(
     function = SizedFunction(fn, avals, ranges, choices)
     at_hand = [sizes] if sizes is not None else function.probes
     if choices is not None:
-        choices.begin(function)
+        # A copy: the choices outlive the traces of this proof.
+        choices.begin(replace(function))
     try:
         return _confirmed(function, _symbolic(function, at_hand[0]), at_hand)
     except AsksForSize as refusal:
@@ -187,7 +192,7 @@ def _example(function: SizedFunction, sample: Mapping[str, int]) -> ClosedJaxpr:
         Refused: The function fails there.
     """
     try:
-        exact = function.at(sample)
+        exact = function.at_known(sample)
     except Refused:
         raise
     # The function's own, whatever it is: the call has another size, at which it may go through.
@@ -251,6 +256,7 @@ def _confirmed(
         why,
         choices,
         candidate.is_expanded,
+        at_hand[0],
     )
 
 
@@ -283,7 +289,7 @@ def _symbolic(function: SizedFunction, known: Mapping[str, int]) -> Candidate:
     # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
     # is the reason.
     if isinstance(result, Exception):
-        function.at(known)
+        function.at_known(known)
         if isinstance(result, Refused):
             raise result
         what = explain_size_error(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jax import export
@@ -41,6 +41,13 @@ class SizedFunction:
     avals: Avals
     ranges: Ranges
     choices: Choices | None = None
+    # Known sizes -> the program. One proof asks for the size of its call up to three times.
+    _traces: dict[tuple[int, ...], ClosedJaxpr] = field(
+        default_factory=dict[tuple[int, ...], ClosedJaxpr],
+        init=False,
+        compare=False,
+        repr=False,
+    )
 
     def at(self, sizes: Sizes, rehearsed: list[Proposal] | None = None) -> ClosedJaxpr:
         """The program at these sizes, known or symbolic.
@@ -54,6 +61,17 @@ class SizedFunction:
         """
         with _scope(Scope(self.ranges, self.choices, rehearsed)):
             return make_jaxpr(_fresh_function(self.fn))(*self.avals(sizes))
+
+    def at_known(self, sizes: Mapping[str, int]) -> ClosedJaxpr:
+        """The program at known sizes, traced once for all that ask.
+
+        Raises:
+            Exception: Any exception that the function raises.
+        """
+        key = tuple(sizes.values())
+        if key not in self._traces:
+            self._traces[key] = self.at(sizes)
+        return self._traces[key]
 
     @property
     def symbols(self) -> dict[str, Dim]:

@@ -111,10 +111,6 @@ class Measurements:
     stopped: str
 
 
-class _TooLarge(Exception):
-    """Size that does not fit into memory; the message has the bytes."""
-
-
 @dataclass(frozen=True)
 class _WarmSize:
     sizes: Mapping[str, int]
@@ -141,7 +137,7 @@ def measure_sizes(
         try:
             called, one = _compile_size(maker, sizes, made)
             how = how or called
-        except (_TooLarge, MemoryError, jax.errors.JaxRuntimeError) as error:
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
             if isinstance(error, jax.errors.JaxRuntimeError) and _FULL not in str(error):
                 raise
             said = str(error).partition("\n")[0] or "no memory is left"
@@ -209,7 +205,7 @@ def _compile_size(
 def _check(size: int, what: str) -> None:
     free = free_bytes()
     if size > free:
-        raise _TooLarge(f"{what} {text(size)}, of {text(free)} that may be taken")
+        raise MemoryError(f"{what} {text(size)}, of {text(free)} that may be taken")
 
 
 def _memory(compiled: Any) -> ProgramMemory | None:

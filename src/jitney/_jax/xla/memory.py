@@ -42,16 +42,15 @@ class Fit:
         return f"{counted}; extrapolated from two widths: {text(self.estimate)}"
 
 
-class Misfit(Exception):
-    """No width fits.
+@dataclass(frozen=True)
+class Misfit:
+    """No width fits, not even one element.
 
     Args:
-        least: The smallest number of bytes that was measured, a budget that would do.
+        least: A budget, in bytes, that would do.
     """
 
-    def __init__(self, least: int):
-        super().__init__(least)
-        self.least = least
+    least: int
 
 
 def compiled_bytes(
@@ -85,7 +84,7 @@ def counted_bytes(compiled: jax.stages.Compiled) -> int:
     return usage.temporaries + usage.arguments
 
 
-def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
+def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit | Misfit:
     """Find a width close to the widest that fits, by the secant method: a line through two widths
     predicts the next one, until the compiler confirms that it fits.
 
@@ -93,9 +92,6 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
         measure: Bytes at a width.
         most: The widest possible width.
         budget: Bytes.
-
-    Raises:
-        Misfit: Not even one element fits.
     """
     narrow, wide = max(1, most // _NARROW), max(1, most // _WIDE)
     seen = {width: measure(width) for width in (narrow, wide)}
@@ -123,7 +119,14 @@ def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
         below, above = (
             ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
         )
-    raise Misfit(min(seen.values()))
+
+    # Nor need they grow with it: where the line leads past a width that fits, that one is taken.
+    fitting = [width for width, taken in seen.items() if taken <= budget]
+    if not fitting:
+        # These widths are tried with each budget, so this one is enough.
+        return Misfit(min(seen[width] for width in (1, narrow, wide)))
+    widest = max(fitting)
+    return Fit(widest, None, seen[widest], budget)
 
 
 def _by_line(

@@ -17,9 +17,8 @@ import jax
 
 from ..._host.limits import allowed_cores
 from ..._host.switches import EXACT
-from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
-from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
+from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
 from ..runners.whole_calls import WholeCalls
@@ -55,8 +54,12 @@ class AutoCalls(WholeCalls):
         one.
         """
 
-    def __call__(self, *arrays: Array) -> object:
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays) or self._has_mesh():
+    def run_within(self, arrays: Sequence[Array]) -> object:
+        sharded = self.entry.sharded
+        return super().run_within(arrays) if sharded is None else sharded(*arrays)
+
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
+        if self._has_mesh():
             return self.run_way(WHOLE, arrays)
         key = self._key(arrays)
         calls = self._sizes.get(key)
@@ -72,7 +75,7 @@ class AutoCalls(WholeCalls):
             return self.run_way(WHOLE, arrays)
         if choice.way.carrier == "devices" and self._process != os.getpid():
             calls.choice = AutoChoice(WHOLE, None, _FORKED_DEVICES)
-            return self(*arrays)
+            return self.run_outermost(arrays)
         self.entry.core.counters.saved_seconds += choice.gain
         return self.run_entry(choice.entry, arrays)
 
@@ -89,8 +92,10 @@ class AutoCalls(WholeCalls):
     def run_way(self, way: RunWay, arrays: Sequence[Array]) -> object:
         if way != WHOLE:
             return self.run_entry(self.entry_of(way), arrays)
-        whole = self.entry.sharded or self.entry.workers
-        return self.run_whole(arrays) if whole is None else whole(*arrays)
+        sharded, workers = self.entry.sharded, self.entry.workers
+        if sharded is not None:
+            return sharded(*arrays)
+        return self.run_whole(arrays) if workers is None else workers.run_outermost(arrays)
 
     def entry_of(self, way: RunWay) -> CompiledCalls:
         """Return the entry that runs calls in a way, where there is no mesh."""
@@ -184,7 +189,7 @@ class AutoCalls(WholeCalls):
         if self._process != os.getpid():
             why = "whole, since this process was forked from one that had not chosen"
             calls.choice = AutoChoice(WHOLE, None, why)
-            return self(*arrays)
+            return self.run_outermost(arrays)
         if calls.compile_seconds is None:
             return self._first_call(calls, arrays)
         times = calls.times
@@ -198,7 +203,7 @@ class AutoCalls(WholeCalls):
             finally:
                 self._trying.release()
         if calls.choice is not None:
-            return self(*arrays)
+            return self.run_outermost(arrays)
         return times.run(lambda: self.run_way(WHOLE, arrays))
 
     def _first_call(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:

@@ -25,7 +25,7 @@ from ..._sparsity import PassMode
 from ..._stages import Chunk
 from ..._stages.chunk import Cut
 from ..._stages.derivatives.decisions import decisions
-from ..._stages.derive import JACOBIANS, Derived
+from ..._stages.derivatives.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls
 from ..runners.device_parts import DEVICES
 from ..runners.worker_calls import (

@@ -30,7 +30,7 @@ from ..._jax.typed import Array, DType, NumPyArray
 from ..._signature.buckets import AUTO
 from ..._verify import is_verified
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
-from ..._view.true_sizes import KnownSizes, NeedsNumbers, knowing
+from ..._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing
 from ..compiled_calls import SpecializedFunction
 from ..entry import Retry, Specialization
 from ..held_numbers import Redirected
@@ -203,6 +203,8 @@ class RowCall:
         self.columns = columns
         self.count = count
         self._has_traced = False
+        # The proof of the latest trace that stopped for numbers.
+        self._proof: Proof | None = None
         self.is_nested = any(column.is_traced for column in columns)
         if self.is_nested and not entry.layout.nested:
             self.entry = entry = entry.nested_entry
@@ -542,7 +544,8 @@ class RowCall:
         # Handled after `except`, so that errors raised next do not carry this one as their context.
         stopped: Exception | None = None
         try:
-            with knowing(KnownSizes(known)):
+            at_hand, proof = KnownSizes(known), self._proof
+            with knowing(at_hand if proof is None else self.entry.known_again(at_hand, proof)):
                 yield
         except (Retry, Redirected, NeedsNumbers, Refused) as reason:
             stopped = reason
@@ -574,7 +577,7 @@ class RowCall:
         elif isinstance(stopped, NeedsNumbers):
             if group.recipe is None:
                 raise AssertionError("a program at exact size takes numbers of its size")
-            self.entry.proofs[group.recipe.key] = stopped.proof
+            self._proof = self.entry.proofs[group.recipe.key] = stopped.proof
             self.groups.forget(group)
         elif isinstance(stopped, Refused):
             groups = self.groups

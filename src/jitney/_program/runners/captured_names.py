@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ..._jax.programs.large_constants import has_content
-from ..._stages.derive import Derived
+from ..._stages.derivatives.derive import Derived
 from ..._values.attributes import attributes_of
 from ..._values.kinds import paths
 

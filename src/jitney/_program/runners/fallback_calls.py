@@ -23,7 +23,6 @@ from jax.errors import JaxRuntimeError
 from ... import _verify
 from ..._diagnosis.exhausted import is_exhausted
 from ..._errors import AxisError, ChunkWarning, EagerWarning
-from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
 from ..._jax.xla.memory import free_bytes, memory_usage
 from ..._owners import users_level
@@ -31,7 +30,6 @@ from ..._signature.options import AUTO, Options
 from ..._stages import Chunk
 from ..._stages.chunk import Cut
 from ..._stages.stage import Fn
-from ..._view.layout import is_nested_trace, jit_is_off
 from ..._view.result import Mixed
 from ..compiled_calls import CompiledCalls
 from .whole_calls import WholeCalls
@@ -53,10 +51,6 @@ class Fallback:
     option: str
 
 
-class NotRepeated(Exception):
-    """A call is not repeated."""
-
-
 class FallbackCalls(WholeCalls):
     """Runs the calls of an entry, and repeats those that fail."""
 
@@ -65,9 +59,7 @@ class FallbackCalls(WholeCalls):
         self._taken: dict[Hashable, Fallback] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, *arrays: Array) -> object:
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
-            return self.run_whole(arrays)
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
         if self._taken:
             taken = self.taken(arrays)
             if taken is not None:
@@ -130,15 +122,14 @@ class FallbackCalls(WholeCalls):
             raise error
 
         asked = f'`{option}="{way}"` asks'
-        try:
-            self._demand_repeatable(compiled, arrays)
-            if way == "chunk":
-                fallback = self._in_chunks(compiled, arrays, asked)
-            else:
-                fallback = self._eagerly(error, option, asked)
-        except NotRepeated as reason:
-            error.add_note(f"{core.where}: the call is not run again, as {asked}: {reason}.")
-            raise error from None
+        fallback = self._obstacle(compiled, arrays)
+        if fallback is None and way == "chunk":
+            fallback = self._in_chunks(compiled, arrays, asked)
+        elif fallback is None:
+            fallback = self._eagerly(error, option, asked)
+        if isinstance(fallback, str):
+            error.add_note(f"{core.where}: the call is not run again, as {asked}: {fallback}.")
+            raise error
 
         try:
             out = self._run(fallback, arrays)
@@ -163,18 +154,14 @@ class FallbackCalls(WholeCalls):
         except JaxRuntimeError:
             return None
 
-    def _demand_repeatable(
+    def _obstacle(
         self,
         compiled: jax.stages.Compiled | None,
         arrays: Sequence[Array],
-    ) -> None:
-        """Check that a call can be repeated as if it had not been tried.
-
-        Raises:
-            NotRepeated: It cannot.
-        """
+    ) -> str | None:
+        """Return why a call cannot be repeated as if it had not been tried; None if it can."""
         if jax.process_count() > 1:
-            raise NotRepeated("each of several processes would decide for itself")
+            return "each of several processes would decide for itself"
         entry = self.entry
         gone = [
             path
@@ -182,18 +169,22 @@ class FallbackCalls(WholeCalls):
             if isinstance(array, jax.Array) and array.is_deleted()
         ]
         if gone:
-            raise NotRepeated(f"the donated buffers of {', '.join(map(repr, gone))} are gone")
+            return f"the donated buffers of {', '.join(map(repr, gone))} are gone"
         try:
             jax.block_until_ready(list(arrays))
         except JaxRuntimeError:
-            raise NotRepeated("an argument has no value, as what computes it has failed") from None
+            return "an argument has no value, as what computes it has failed"
         # What was not compiled has done nothing.
-        if compiled is not None:
-            told = _verify.tells(entry.lower(arrays, "trace").jaxpr.effects)
-            if told is not None:
-                raise NotRepeated(told)
+        if compiled is None:
+            return None
+        return _verify.tells(entry.lower(arrays, "trace").jaxpr.effects)
 
-    def _eagerly(self, error: RuntimeError, option: str, asked: str) -> Fallback:
+    def _eagerly(
+        self,
+        error: RuntimeError,
+        option: str,
+        asked: str,
+    ) -> Fallback:
         core = self.entry.core
         first_line = str(error).partition("\n")[0]
         what = "XLA cannot compile it" if option == "on_compile_error" else "it runs out of memory"
@@ -210,19 +201,17 @@ class FallbackCalls(WholeCalls):
         compiled: jax.stages.Compiled | None,
         arrays: Sequence[Array],
         asked: str,
-    ) -> Fallback:
-        """Return how a call runs in smaller chunks.
-
-        Raises:
-            NotRepeated: It does not.
-        """
+    ) -> Fallback | str:
+        """Return how a call runs in smaller chunks, or why it does not."""
         if any(len(array.devices()) > 1 for array in arrays if isinstance(array, jax.Array)):
-            raise NotRepeated("its arrays lie on several devices")
+            return "its arrays lie on several devices"
         core = self.entry.core
         try:
             cut = self._cut(arrays, compiled)
         except (AxisError, JaxRuntimeError) as error:
-            raise NotRepeated(str(error).partition("\n")[0].rstrip(".")) from None
+            return str(error).partition("\n")[0].rstrip(".")
+        if isinstance(cut, str):
+            return cut
         entry = self._entry_in_chunks(((cut.axis, cut.width),), None)
         at_a_time = f"{cut.width:,} of {cut.axis!r} at a time"
         warnings.warn(
@@ -234,13 +223,13 @@ class FallbackCalls(WholeCalls):
         )
         return Fallback(entry, f"{at_a_time}, since a call ran out of memory", "on_memory_error")
 
-    def _cut(self, arrays: Sequence[Array], compiled: jax.stages.Compiled | None) -> Cut:
+    def _cut(self, arrays: Sequence[Array], compiled: jax.stages.Compiled | None) -> Cut | str:
         """Return the axis that is cut, and the width that takes less memory than the program; than
-        one that was not compiled, the width that suits caches.
+        one that was not compiled, the width that suits caches; or why
+        there is nothing to cut.
 
         Raises:
             AxisError: No axis can be cut, or no chunk is small enough.
-            NotRepeated: There is nothing to cut.
         """
         chunk = tuple((axis, AUTO) for axis, _ in self.options.chunk)
         entry = self._entry_in_chunks(chunk, _budget(compiled, arrays))
@@ -249,11 +238,11 @@ class FallbackCalls(WholeCalls):
             stage = planned.plan.of(Chunk)
             if stage is None:
                 skipped = [stage.why for stage in planned.plan.stages if stage.name == "chunk"]
-                raise NotRepeated(f"nothing can be cut: {'; '.join(skipped)}")
+                return f"nothing can be cut: {'; '.join(skipped)}"
             body = entry.body_inside(planned.plan, Chunk)
             cut = self._suiting(stage, body) if compiled is None else stage.cut(body)
         if cut.passes is None:
-            raise NotRepeated(
+            return (
                 "chunks would not make it smaller: it has no temporaries besides its arguments and"
                 " its result"
             )

@@ -27,6 +27,7 @@ from ..._view.named_axes import named_axes, with_shape_hint
 from ..._view.result_padding import Cut, unpadded_shape
 from ..._view.true_sizes import (
     NeedsNumbers,
+    Proof,
     knowing,
     reset_known,
     set_known,
@@ -105,8 +106,16 @@ class PaddedCalls(Buckets):
         with self.entry.numbers():
             return self._run(arrays, whole=not nested)
 
-    def _run(self, arrays: Sequence[Array], *, whole: bool) -> object:
-        """Run one call; `whole` if no outer transform traces it."""
+    def _run(
+        self,
+        arrays: Sequence[Array],
+        *,
+        whole: bool,
+        proof: Proof | None = None,
+    ) -> object:
+        """Run one call; `whole` if no outer transform traces it. A proof is that of its trace just
+        before.
+        """
         key = (*self.entry.mesh_key(), *[aval_parts(array) for array in arrays])
 
         # The recipe, which the first call of these shapes works out. None: at exact size.
@@ -125,7 +134,8 @@ class PaddedCalls(Buckets):
         stopped: Refused | NeedsNumbers | None = None
         out: object = None
         try:
-            with knowing(padded.known):
+            known = padded.known
+            with knowing(known if proof is None else self.entry.known_again(known, proof)):
                 if self.entry.sharded is not None and program not in self._runs:
                     given = self.entry.sharded.shard_donations(given)
                 out = self._program(program, given)(*given)
@@ -141,14 +151,19 @@ class PaddedCalls(Buckets):
         # gets them, as arguments, and the call is repeated.
         if stopped is not None:
             self.entry.proofs[padded.key] = stopped.proof
-            return self._repeat(padded, arrays, whole=whole)
+            return self._repeat(padded, arrays, whole=whole, proof=stopped.proof)
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
         if whole and self._may_be_warm:
             self._note_warm(padded, arrays, self._program(program, given))
         return self._cut(padded, out, keeps=whole)
 
-    def _note_warm(self, padded: PaddingRecipe, arrays: Sequence[Array], run: Run) -> None:
+    def _note_warm(
+        self,
+        padded: PaddingRecipe,
+        arrays: Sequence[Array],
+        run: Run,
+    ) -> None:
         """Note how calls like this one run, once one has."""
         key = warm_key(arrays)
         if key is None:
@@ -179,6 +194,7 @@ class PaddedCalls(Buckets):
         arrays: Sequence[Array],
         *,
         whole: bool,
+        proof: Proof | None = None,
     ) -> object:
         """Run a call once more, of whose program more is known now."""
         self._warm = {}
@@ -187,7 +203,7 @@ class PaddedCalls(Buckets):
             for shapes, recipe in [*self.known.items()]
             if recipe is None or recipe.key != padded.key
         }
-        return self._run(arrays, whole=whole)
+        return self._run(arrays, whole=whole, proof=proof)
 
     def _first(
         self,

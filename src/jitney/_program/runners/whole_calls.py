@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import cast
 
 from ..._jax.equinox_checks import FAILURE
+from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
 from ..._signature.options import Options
-from ..._view.layout import jit_is_off
+from ..._view.layout import is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls, SpecializedFunction
 from ..held_numbers import Redirected
 from .wrappers import Run, around, runner_inside
@@ -31,9 +32,19 @@ class WholeCalls(ABC):
         # Options, and another function -> the entry of the same calls with them.
         self._entries: dict[Hashable, CompiledCalls] = {}
 
-    @abstractmethod
     def __call__(self, *arrays: Array) -> object:
-        """Run a call."""
+        # The one place that asks. Whatever this runs, it runs under the answer.
+        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+            return self.run_within(arrays)
+        return self.run_outermost(arrays)
+
+    @abstractmethod
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
+        """Run a call that stands in no trace, with jit on."""
+
+    def run_within(self, arrays: Sequence[Array]) -> object:
+        """Run a call inside a trace, or with jit off: nothing is divided or measured there."""
+        return self.entry.jitted(*arrays) if jit_is_off() else self.run_whole(arrays)
 
     @property
     def entry(self) -> CompiledCalls:
@@ -47,9 +58,8 @@ class WholeCalls(ABC):
         return around(self.entry, self.entry.jitted, self)
 
     def run_whole(self, arrays: Sequence[Array]) -> object:
+        """Run a call whole, with jit on."""
         entry = self.entry
-        if jit_is_off():
-            return entry.jitted(*arrays)
         if self._whole is None or self._whole[0] != entry.checked:
             run = runner_inside(entry, arrays, entry.jitted)
             self._whole = entry.checked, run

@@ -19,9 +19,7 @@ from dataclasses import dataclass, replace
 import jax
 
 from ..._errors import AxisError
-from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
-from ..._view.layout import is_nested_trace, jit_is_off
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
 from .whole_calls import WholeCalls
@@ -61,9 +59,7 @@ class WidthCalls(WholeCalls):
         # One thread measures, and others wait for its choice.
         self._measuring = threading.RLock()
 
-    def __call__(self, *arrays: Array) -> object:
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
-            return self._run(None, arrays)
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
         key = call_key(arrays)
         choice = self._choices.get(key)
         if choice is None:
@@ -82,7 +78,7 @@ class WidthCalls(WholeCalls):
         if width is not None:
             return self.run_entry(self._entry_of(width), arrays)
         workers = self.entry.workers
-        return self.run_whole(arrays) if workers is None else workers(*arrays)
+        return self.run_whole(arrays) if workers is None else workers.run_outermost(arrays)
 
     def _entry_of(self, width: int) -> CompiledCalls:
         entry = self._of_width.get(width)

@@ -29,7 +29,7 @@ from ..._host.limits import allowed_cores
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
 from ..._jax.equinox_checks import Insides, has_equinox_checks
-from ..._jax.mesh import context, is_within_trace
+from ..._jax.mesh import context
 from ..._jax.programs.jaxprs import draws_jointly, source_of
 from ..._jax.settings import (
     default_platform,
@@ -42,7 +42,7 @@ from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array
 from ..._signature.options import AUTO, is_measured
 from ..._stages import Vmap
-from ..._view.layout import aval_parts, is_nested_trace, jit_is_off
+from ..._view.layout import aval_parts
 from ..._view.result import Outcome
 from ..compiled_calls import CompiledCalls
 from .captured_calls import captured_calls, note_captured
@@ -176,9 +176,7 @@ class WorkerCalls(WholeCalls):
         # One thread makes a program, and others wait for it.
         self._making = threading.RLock()
 
-    def __call__(self, *arrays: Array) -> object:
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
-            return self.run_whole(arrays)
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
         program = self.program(arrays)
         return self.run_whole(arrays) if isinstance(program, str) else program.run(arrays)
 

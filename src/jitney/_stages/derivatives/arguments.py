@@ -29,7 +29,7 @@ from ..._jax.xla.memory import free_bytes
 from ..._signature.binding import Binder
 from ..._signature.options import AUTO
 from ..._signature.policies import RematPolicy, policy_function
-from ..auto_remat import choose_residuals
+from ..remat import choose_residuals
 from ..roll import rolling_tree
 from .decisions import note_decision
 from .options import DerivativeOptions

@@ -17,16 +17,16 @@ from inspect import Parameter as Kind
 from inspect import Signature
 from typing import Any
 
-from .._contract.contract import Contract, Parameter, contract_of
-from .._signature.binding import signature_of
-from .._signature.hints import AnyHint
-from .._signature.options import VmapAxis
-from .._signature.paths import root_of
-from .derivatives.arguments import COTANGENT, TANGENT, DerivedCall
-from .derivatives.directions import Directional
-from .derivatives.gradients import Gradient
-from .derivatives.jacobians import Jacobian
-from .derivatives.options import DerivativeOptions, What
+from ..._contract.contract import Contract, Parameter, contract_of
+from ..._signature.binding import signature_of
+from ..._signature.hints import AnyHint
+from ..._signature.options import VmapAxis
+from ..._signature.paths import root_of
+from .arguments import COTANGENT, TANGENT, DerivedCall
+from .directions import Directional
+from .gradients import Gradient
+from .jacobians import Jacobian
+from .options import DerivativeOptions, What
 
 JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
 """Kinds that several passes make."""
