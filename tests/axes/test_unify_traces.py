@@ -87,6 +87,15 @@ def test_python_that_looks_at_sizes_is_padded(name):
     assert "traced at sizes" in str(program.plan(data(8)))
 
 
+def test_a_middle_element_of_few_sizes_is_padded():
+    """Three sizes beside each other are also on a square, which says less than the quotient."""
+
+    def middle(x):
+        return x[len(x) // 2]
+
+    assert check(padded(middle, (2, 4, 8)), middle, sizes=(2, 3, 4, 5, 6, 8)) == []
+
+
 def test_a_plan_refuses_a_size_in_a_result_as_the_call_does():
     """Exact size in both, with what to write: as an array it is a result like any other."""
     program = padded(lambda x: (jnp.sum(x), len(x)))

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jitney import optimize
 from tests._arrays import array
@@ -34,6 +34,20 @@ def test_an_error_of_memory_has_a_note(options, words):
         notes = [note for note in error.value.__notes__ if "out of memory: " in note]
         assert len(notes) == 1
         assert words in notes[0]
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("rows", [False, True], ids=["one", "rows"])
+def test_an_error_of_a_padded_program_names_its_buckets(rows):
+    def of_table(x: Float[Array, "n"], i: Int[Array, "n"]):
+        return jnp.zeros((LARGE, LARGE)).at[i, i].set(x)[0, :3]
+
+    f = optimize(pad={"n": "pow2"}, **({"vmap": "row"} if rows else {}))(of_table)
+    given = [array([1.0] * n) for n in (3, 5)], [array([1] * n) for n in (3, 5)]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="emory") as error:
+        jax.block_until_ready(f(*given) if rows else f(*(each[0] for each in given)))
+    (note,) = (note for note in error.value.__notes__ if "out of memory: " in note)
+    assert "finer buckets take less" in note
 
 
 @pytest.mark.rest

@@ -29,5 +29,8 @@ def note_exhausted(error: Exception, where: Where, options: Options) -> None:
         do = "smaller sizes in `chunk` take less at a time"
     else:
         do = 'memory="auto" cuts an axis into chunks that fit, where the function allows it'
+    if options.pad:
+        # XLA makes some arrays of a program and fuses others away, so no rule says it beforehand.
+        do += "; `pad` makes axes as long as their buckets, and finer buckets take less"
     gone = "; donated arguments may be gone, and have to be made anew" if options.donate else ""
     error.add_note(f"{where}: out of memory: {do}{gone} (docs/problems/out-of-memory.md).")

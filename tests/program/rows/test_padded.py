@@ -238,6 +238,11 @@ def test_padded_rows_are_a_pytree():
             r"lengths of 'n' are float64 of \(7,\)",
         ),
         (
+            lambda: mapped()(BEHIND, lengths={"n": (k for k in SIZES)}),
+            ContractError,
+            "lengths of 'n' are a generator",
+        ),
+        (
             lambda: mapped()(BEHIND, lengths={"n": SIZES - 1}),
             ContractError,
             "a length of 'n' is -1",
@@ -276,6 +281,7 @@ def test_padded_rows_are_a_pytree():
         "count",
         "too long",
         "floats",
+        "a generator",
         "negative",
         "a list",
         "no rows",

@@ -569,6 +569,12 @@ def spectrum(y: Float[Array, "n"]) -> Float[Array, "n"]:
             "row 1 of 'y' is int32 with 1 axes, and row 0 float32 with 1 axes",
         ),
         (
+            lambda: mapped(squares)([Y[0], X[0]]),
+            ContractError,
+            r"row 1 of 'y' is float32 with 2 axes.*pass rows of 1 axes",
+        ),
+        (lambda: mapped(squares)([Y[0], None]), ContractError, "is a NoneType.*leave that row out"),
+        (
             lambda: optimize(vmap="row", pad={"n": "pow2"})(named)(
                 [Curve(Y[0], X[0][:, :2]), Curve(Y[1], X[1][:, :2], "other")]
             ),
@@ -591,6 +597,8 @@ def spectrum(y: Float[Array, "n"]) -> Float[Array, "n"]:
         "none",
         "numbers",
         "dtypes",
+        "ranks",
+        "nothing",
         "structures",
         "fft",
         "jit",
@@ -606,6 +614,16 @@ def test_what_cannot_be_is_a_sentence(call, error, message):
 
 def named(curve: Curve) -> Float[Array, ""]:
     return jnp.sum(curve.t)
+
+
+def test_the_median_element_of_short_rows_is_padded():
+    short = rows((2, 3, 5, 4, 1, 9))
+    at_middle = mapped(middle)(short)
+    np.testing.assert_array_equal(at_middle, [row[len(row) // 2] for row in short])
+
+
+def middle(y: Float[Array, "n"]) -> Float[Array, ""]:
+    return y[len(y) // 2]
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,12 @@ def _candidates(
     dims: Mapping[str, Dim],
 ) -> Iterator[Dim]:
     varying = [name for name in dims if len({sample[name] for sample in samples}) > 1]
-    # Sums of symbols first, then a product more, then halves: n * (n + 1) // 2.
+    # Sums of symbols first, then n // 2, then a product more, then halves: n * (n + 1) // 2.
     yield from _polynomial(values, samples, dims, [(name,) for name in varying])
+    for name in varying:
+        # Three numbers are always fitted by a square too, of which JAX can tell less.
+        sizes = [sample[name] for sample in samples]
+        yield from _quotients(values, sizes, dims[name], most=1)
     for pair in combinations_with_replacement(varying, 2):
         for monomials in ([pair], [*((name,) for name in varying), pair]):
             yield from _polynomial(values, samples, dims, monomials)
@@ -108,21 +112,22 @@ def _quotients(
     values: Sequence[int],
     sizes: Sequence[int],
     dim: Dim,
+    most: int | None = None,
 ) -> Iterator[Dim]:
     """Quotients by a small number, rounded down or up: of multiples of the size, and multiples of
-    these.
+    these, by at most this factor.
     """
-    (low, least), *_, (high, most) = sorted(
+    (low, least), *_, (high, largest) = sorted(
         zip(
             sizes,
             values,
             strict=True,
         )
     )
-    slope = (most - least) / (high - low)
+    slope = (largest - least) / (high - low)
     for divisor in _DIVISORS:
         factor = round(slope * divisor)
-        if not factor:
+        if not factor or (most is not None and abs(factor) > most):
             continue
         for shift in (0, divisor - 1, 1, -1, divisor // 2):
             for inner, outer in ((1, factor), (factor, 1)):

@@ -473,11 +473,14 @@ def demand_arrays(
     strange = [kind for kind in types if not issubclass(kind, _ARRAYS)]
     if strange:
         i = next(i for i, row in enumerate(rows) if type(row) in strange)
+        fix = f"pass arrays: {name}=[np.asarray(row) for row in {name}]."
+        if rows[i] is None:
+            fix = "leave that row out, here and of all other arguments, or pass an array."
         raise ContractError(
             where,
             f"row {i} of {name!r} is a {type(rows[i]).__name__}.",
             "A list for an array is a list of rows, each of which is an array.",
-            f"pass arrays: {name}=[np.asarray(row) for row in {name}].",
+            fix,
             code="J221",
         )
     arrays = cast("list[Array]", rows)
@@ -490,12 +493,15 @@ def demand_arrays(
     kinds = list(map(_kind, rows))
     at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if at is not None:
-        dtype = str(aval_parts(rows[0])[1])
+        shape, first, _ = aval_parts(rows[0])
+        dtype = str(first)
+        is_rank = len(aval_parts(rows[at])[0]) != len(shape)
+        fix = f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}]."
         raise ContractError(
             where,
             f"row {at} of {name!r} is {kinds[at]}, and row 0 {kinds[0]}.",
             "All rows of an argument have one dtype and one rank.",
-            f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}].",
+            f"pass rows of {len(shape)} axes, as `row.reshape(...)` gives." if is_rank else fix,
             code="J221",
         )
     return arrays

@@ -94,6 +94,8 @@ def read_lengths(
             raise _misfit(where, name, what) from None
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             what = f"the lengths of {name!r} are {found.dtype} of {found.shape}"
+            if not found.ndim:
+                what = f"the lengths of {name!r} are a {type(numbers).__name__}"
             raise _misfit(where, name, what)
         if found.size and found.min() < 0:
             raise _misfit(where, name, f"a length of {name!r} is {found.min()}")
