@@ -112,7 +112,8 @@ class FunctionProtocols(CallableProgram[P, R]):
         return len(mine) == len(theirs) and all(map(operator.is_, mine, theirs))
 
     def __hash__(self) -> int:
-        return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
+        mine = (self._core, *self._args, *self._kwargs.values())
+        return hash(tuple(map(id, mine)))
 
     def flattened(self) -> tuple[Bound, _Function]:
         """Return the children and the auxiliary data of the pytree node: bound arguments, and the

@@ -754,7 +754,8 @@ def _check_names(core: CompiledFunction) -> None:
                 " another name.",
                 code="J203",
             )
-    if core.options.vmap and core.options.vmap[0].dims is None and len(core.options.vmap) == 1:
+    levels = core.options.vmap
+    if len(levels) == 1 and levels[0].dims is None:
         _check_rank_rule(core)
 
 

@@ -227,7 +227,8 @@ def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
         chunk = np.asarray(part)
         if first is None:
             first = chunk
-        if chunk.ndim == 0 or (chunk.shape[1:], chunk.dtype) != (first.shape[1:], first.dtype):
+        is_like = chunk.shape[1:] == first.shape[1:] and chunk.dtype == first.dtype
+        if chunk.ndim == 0 or not is_like:
             raise _unlike(where, name, "a chunk", chunk, first)
         count += len(chunk)
     if first is None:

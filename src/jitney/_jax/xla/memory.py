@@ -136,14 +136,23 @@ def _by_line(
     limit: int,
 ) -> int:
     """Return the width at which the line through two points meets the budget, up to the limit."""
-    slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
-    width = int(min(limit, a[0] + (budget - a[1]) / slope)) if slope > 0 else limit
+    slope = _slope(a, b)
+    width = limit
+    if slope > 0:
+        width = int(min(limit, a[0] + (budget - a[1]) / slope))
     # Round down to a multiple of `_ROUND`, unless the width is an end point or short.
     return max(1, width if width in (limit, b[0]) or width < _ROUND else width - width % _ROUND)
 
 
 def _on_line(a: tuple[int, int], b: tuple[int, int], width: int) -> int:
-    return int(a[1] + (b[1] - a[1]) / (b[0] - a[0]) * (width - a[0])) if b[0] != a[0] else a[1]
+    return int(a[1] + _slope(a, b) * (width - a[0]))
+
+
+def _slope(a: tuple[int, int], b: tuple[int, int]) -> float:
+    """Return the bytes of an element, from two widths; 0 if they are the same."""
+    if a[0] == b[0]:
+        return 0.0
+    return (b[1] - a[1]) / (b[0] - a[0])
 
 
 # widths above this are multiples of it

@@ -399,7 +399,9 @@ def _own_sizes(
     places = {place.axis: place for place in part.cuts[leaf]}
     names = list(part.sizes)
     if not names:
-        return {axis: np.full(len(part.rows), part.leaves[leaf].shape[1:][axis]) for axis in axes}
+        rows = len(part.rows)
+        shape = part.leaves[leaf].shape[1:]
+        return {axis: np.full(rows, shape[axis]) for axis in axes}
     table = np.stack([part.sizes[name] for name in names], axis=1)
     distinct, which = np.unique(table, axis=0, return_inverse=True)
     known = [dict(zip(names, sizes, strict=True)) for sizes in distinct.tolist()]
