@@ -191,6 +191,20 @@ CASES = [
         SUMS,
     ),
     Remedy(
+        f"{COLUMNS}:demand_arrays",
+        "leave that row out, here and of all other arguments, or pass an array",
+        lambda: by_row(scaled)([ROWS[0], None, ROWS[2]], ROWS),
+        lambda: by_row(scaled)([ROWS[0], ROWS[2]], [ROWS[0], ROWS[2]]),
+        np.array([np.sum(ROWS[0] ** 2), np.sum(ROWS[2] ** 2)]),
+    ),
+    Remedy(
+        f"{COLUMNS}:demand_arrays",
+        "pass rows of … axes, as `row.reshape(...)` gives",
+        lambda: by_row(total)([ROWS[0], ROWS[1][:, None], ROWS[2]]),
+        lambda: by_row(total)([ROWS[0], ROWS[1][:, None].reshape(-1), ROWS[2]]),
+        SUMS,
+    ),
+    Remedy(
         f"{COLUMNS}:demand_equal",
         "pass as many rows of each",
         lambda: by_row(scaled)(ROWS, ROWS[:2]),
