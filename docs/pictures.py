@@ -99,7 +99,7 @@ def batches() -> str:
     gains.sort(key=lambda each: -each[1])
 
     def at(gain: float) -> float:
-        return 150 + 280 * math.log(gain / 0.8) / math.log(20 / 0.8)
+        return 150 + 280 * math.log(gain / 0.8) / math.log(24 / 0.8)
 
     low = 46 + len(gains) * 15
     parts = [

@@ -230,13 +230,6 @@ STREAMS = [
         (f"{_CHANGED_DATA}rows_that_change_between_two_passes_are_an_error",),
     ),
     Mutation(
-        "memory of a chunk is written before its checksum is taken",
-        "src/jitney/_stream/reading.py",
-        "        self.settle(1)\n",
-        "",
-        ("tests/stream/test_checksums.py::test_checksums_are_of_the_chunks_that_were_read",),
-    ),
-    Mutation(
         "a reading that failed is not made again",
         "src/jitney/_stream/reading.py",
         "if tried == retries or isinstance(error, _FINAL):",

@@ -1,11 +1,9 @@
-"""Checksums that a thread takes beside the reading: of the right bytes, each time, and all of them.
+"""Checksums of the chunks of a stream: of the right bytes, each time, and all of them.
 
 Reference: `xxhash` on the rows themselves.
 """
 
-import gc
 import os
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,6 @@ import xxhash
 from jaxtyping import Array, Float
 
 from jitney import optimize, stream
-from jitney._stream import checksums
 from jitney._stream.reading import ChunkReader
 from jitney._stream.resume import Checkpoint
 from jitney.errors import DataError
@@ -23,13 +20,6 @@ from tests.stream._sources import SOURCES, Stops, breaks_off, mean, variance
 from tests.stream.test_stream import rows, saved
 
 HEADER = 128
-WAYS = {"reader": False, "thread": True}
-
-
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    """Who takes the checksums, which is otherwise a question of time."""
-    monkeypatch.setattr(checksums.Checksums, "_in_thread", lambda self: WAYS[request.param])
 
 
 @optimize
@@ -49,18 +39,8 @@ def marks(path):
 @pytest.mark.core("path")
 @pytest.mark.parametrize("kind", ["NumPy", "path", "HDF5", "chunks"])
 def test_checksums_are_of_the_chunks_that_were_read(kind, tmp_path, monkeypatch):
-    """The thread comes to each of them as late as it can: when the reader waits for it."""
+    """A chunk is read while the step of the one before runs, into memory that is used again."""
     x, y = rows(100), rows(100)[::-1].copy()
-    monkeypatch.setattr(checksums.Checksums, "_in_thread", lambda self: True)
-    waits, compute = threading.Semaphore(0), checksums.PendingChecksums.compute
-    wait = checksums.PendingChecksums.wait
-    monkeypatch.setattr(
-        checksums.PendingChecksums, "compute", lambda self: (waits.acquire(), compute(self))[1]
-    )
-    monkeypatch.setattr(
-        checksums.PendingChecksums, "wait", lambda self: (waits.release(), wait(self))[1]
-    )
-    # No save before the last chunk: only the memory of the chunks makes the reader wait.
     path, reached, times = tmp_path / "run", Checkpoint.save_if_due, []
 
     def sixth(self, progress):
@@ -79,8 +59,7 @@ def test_checksums_are_of_the_chunks_that_were_read(kind, tmp_path, monkeypatch)
             assert got[i, j] == xxhash.xxh3_64_intdigest(of[8 * j : 8 * j + 8].tobytes())
 
 
-@pytest.mark.core("thread-path-47", "reader-memory map-20")
-@pytest.mark.usefixtures("way")
+@pytest.mark.core("path-47", "memory map-20")
 @pytest.mark.parametrize("row", [0, 20, 47])
 @pytest.mark.parametrize("kind", ["path", "memory map"])
 def test_one_byte_that_changes_in_place_is_seen(kind, row, tmp_path, monkeypatch):
@@ -102,7 +81,6 @@ def test_one_byte_that_changes_in_place_is_seen(kind, row, tmp_path, monkeypatch
         stream(mean, made, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("row", [0, 50, 99])
 def test_a_change_between_two_passes_is_seen_wherever_it_is(row, monkeypatch):
     """The last chunk too, after which nothing is read."""
@@ -121,7 +99,6 @@ def test_a_change_between_two_passes_is_seen_wherever_it_is(row, monkeypatch):
         stream(variance, x, chunk={"n": 8}, progress=False)
 
 
-@pytest.mark.usefixtures("way")
 def test_rows_in_another_dtype_have_the_checksum_of_what_is_stored(tmp_path, monkeypatch):
     """A reader of its own may fill one buffer again and again."""
     x, path = rows(100).astype(float), tmp_path / "run"
@@ -138,27 +115,3 @@ def test_rows_in_another_dtype_have_the_checksum_of_what_is_stored(tmp_path, mon
         breaks_off(monkeypatch, mean, {"x": Buffered()}, path, 6)
     for j, got in enumerate(marks(path)[0, :6]):
         assert got == xxhash.xxh3_64_intdigest(x[8 * j : 8 * j + 8].tobytes())
-
-
-@pytest.mark.parametrize("quicker", WAYS)
-def test_the_quicker_way_is_gone_on_with(quicker, monkeypatch):
-    """A clock says how long each chunk takes; both ways are tried first."""
-    now, ways = [0.0], []
-    monkeypatch.setattr(checksums.time, "perf_counter", lambda: now[0])
-    both = checksums.Checksums()
-    for _ in range(60):
-        ways.append(both._in_thread())
-        now[0] += 1.0 if ways[-1] == WAYS[quicker] else 2.0
-    assert ways[:40] == [False] * 35 + [True] * 5
-    assert set(ways[40:]) == {WAYS[quicker]}
-
-
-@pytest.mark.usefixtures("way")
-def test_the_thread_ends_with_the_run(tmp_path):
-    path = saved(rows(100), tmp_path)
-    stream(mean, path, chunk={"n": 8}, checkpoint=tmp_path / "run", progress=False)
-    gc.collect()
-    for thread in threading.enumerate():
-        if thread.name == "jitney-checksums":
-            thread.join(10)
-            assert not thread.is_alive()

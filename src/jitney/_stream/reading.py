@@ -8,7 +8,6 @@ Otherwise results of the old rows would be mixed with results of the new ones.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +15,13 @@ from typing import TypeVar
 
 import jax
 import numpy as np
+import xxhash
 
 from .._errors import DataError
+from .._jax.array_bytes import bytes_of
 from .._jax.settings import x64_is_on
 from .._jax.typed import DType, NumPyArray
 from .._view.fitting import demand_whole_numbers_fit
-from .checksums import Checksums, PendingChecksums, checksum
 from .chunk_memory import ChunkMemory
 from .slices import Rows, check_slice
 from .sources import read_rows, source_of, stamp_of
@@ -153,14 +153,9 @@ class ChunkReader:
         self._stamps = list(map(stamp_of, data))
         # Checksums cost a pass over the bytes, so they are taken only where a chunk may be read
         # twice from data that can change.
-        repeated = passes > 1
-        self._marked = [
-            i for i, rows in enumerate(data) if kept or (repeated and not _is_fixed(rows))
-        ]
+        self._marked = [kept or (passes > 1 and not _is_fixed(rows)) for rows in data]
         self._marks = np.zeros((len(sources), len(pieces)), np.uint64)
         self._seen = np.zeros(len(pieces), np.bool_)
-        self._checksums = Checksums()
-        self._pending: deque[tuple[int, PendingChecksums]] = deque()
         # The caller's setting: chunks are read in the 64-bit context of the schedule.
         self._wide: bool = x64_is_on()
 
@@ -169,47 +164,28 @@ class ChunkReader:
 
         Raises:
             OSError: It could not be read.
-            DataError: Rows of a chunk before are not those of the first reading. `settle` says it
-                of the last ones.
+            DataError: Its rows are not those of the first reading.
         """
         j = self._numbers[start]
-        # The memory of the chunk before the last one is written now.
-        self.settle(1)
         rows = slice(start, start + count)
         parts: dict[int, NumPyArray] = {}
-        marked: list[NumPyArray | int] = []
         self.memory.next_chunk()
         for i, (n, source) in enumerate(self.sources.items()):
             chunk = self.memory.array(n, source.shape_of(count), source.dtype)
             parts[n] = chunk
             part = self._part(source, rows, chunk if source.is_direct else None)
+            if self._marked[i]:
+                mark = _mark(part)
+                if self._seen[j] and mark != self._marks[i, j]:
+                    raise self._change_error(source, start, count, "in the pass before")
+                self._marks[i, j] = mark
             if not source.is_direct:
                 self._demand_fit(source, part)
             # Copied, because an iterator may reuse its buffer for the next chunk.
             if part is not chunk:
                 np.copyto(chunk, part, casting="unsafe")
-            if i in self._marked:
-                # In another dtype: at once, since the rows may lie in a buffer of the iterator.
-                marked.append(chunk if source.is_direct else checksum(part))
-        if marked:
-            self._pending.append((j, self._checksums.submit(marked)))
+        self._seen[j] = True
         return parts
-
-    def settle(self, left: int = 0) -> None:
-        """Wait for the checksums of the chunks that were read, but of the last so many.
-
-        Raises:
-            DataError: Rows of a chunk are not those of the first reading.
-        """
-        while len(self._pending) > left:
-            j, pending = self._pending[0]
-            for i, mark in zip(self._marked, pending.wait(), strict=True):
-                if self._seen[j] and mark != self._marks[i, j]:
-                    raise self._change_error(i, j, "in the pass before")
-                self._marks[i, j] = mark
-            # Ctrl-C before this line does it once more, which gives the same.
-            self._seen[j] = True
-            self._pending.popleft()
 
     def _demand_fit(self, source: Source, part: object) -> None:
         """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
@@ -217,12 +193,7 @@ class ChunkReader:
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
     def checkpoint_data(self, done: Sequence[bool]) -> Mapping[str, NumPyArray]:
-        """Checksums and file stamps of the chunks that are done, for a checkpoint.
-
-        Raises:
-            DataError: Rows of a chunk are not those of the first reading.
-        """
-        self.settle()
+        """Checksums and file stamps of the chunks that are done, for a checkpoint."""
         return {
             "marks": self._marks,
             "done": np.asarray(done),
@@ -246,8 +217,10 @@ class ChunkReader:
                 if not done[j]:
                     continue
                 part = self._part(source, slice(start, start + count))
-                if checksum(part) != marks[i, j]:
-                    raise self._change_error(i, j, "when the checkpoint was written")
+                if _mark(part) != marks[i, j]:
+                    raise self._change_error(
+                        source, start, count, "when the checkpoint was written"
+                    )
         self._marks = np.array(marks)
         self._seen = np.array(done)
 
@@ -277,8 +250,13 @@ class ChunkReader:
     def _count_failure(self) -> None:
         self.failures += 1
 
-    def _change_error(self, i: int, j: int, when: str) -> DataError:
-        source, (start, count) = list(self.sources.values())[i], self.pieces[j]
+    def _change_error(
+        self,
+        source: Source,
+        start: int,
+        count: int,
+        when: str,
+    ) -> DataError:
         return DataError(
             self._where,
             f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
@@ -292,6 +270,11 @@ def _is_fixed(data: object) -> bool:
     """Return whether the data cannot change without notice."""
     stamp = stamp_of(data)
     return isinstance(data, jax.Array) or (stamp is not None and stamp.settled)
+
+
+def _mark(part: NumPyArray) -> int:
+    """Checksum of the bytes of a chunk."""
+    return xxhash.xxh3_64_intdigest(bytes_of(part).data)
 
 
 # Errors that reading again does not mend.

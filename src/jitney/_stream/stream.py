@@ -733,7 +733,6 @@ class _StreamRun:
         """
         for start, count in remaining_pieces(self.steps.pieces, done, back=back):
             yield start, count, self.reader(start, count)
-        self.reader.settle()
 
     def _check_checkpoint(self, kept: Checkpoint | None) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""

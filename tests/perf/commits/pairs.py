@@ -70,7 +70,14 @@ class Worker:
 
     def __init__(self, src: Path):
         path = os.pathsep.join([str(src), str(ROOT)])
-        unset = ("JAX_COMPILATION_CACHE_DIR", "JITNEY_CACHE_DIR", "JITNEY_DISABLE", "JITNEY_VERIFY")
+        # Without bytecode the other source, which is new, would be compiled at each start.
+        unset = (
+            "JAX_COMPILATION_CACHE_DIR",
+            "JITNEY_CACHE_DIR",
+            "JITNEY_DISABLE",
+            "JITNEY_VERIFY",
+            "PYTHONDONTWRITEBYTECODE",
+        )
         env = {name: value for name, value in os.environ.items() if name not in unset}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.perf.commits.worker", str(src)],
