@@ -14,7 +14,7 @@ from typing import Generic, ParamSpec, Self, TypeVar
 from .._program.core import CompiledFunction
 from .._public import CompletedType
 from .._signature.options import Options
-from .derivatives import Defaults
+from .defaults import Defaults
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

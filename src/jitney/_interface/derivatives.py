@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
@@ -26,6 +26,7 @@ from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
 from .._stages.derivatives.arguments import COTANGENT, TANGENT, unknown_name
 from .._stages.derivatives.derive import Derived, What, with_directions
+from .defaults import Defaults
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -37,17 +38,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 G = TypeVar("G", covariant=True)
-
-
-@dataclass(frozen=True)
-class Defaults:
-    """Settings of `@lazy_derivatives` for all derivatives of a function."""
-
-    wrt: tuple[str, ...] | None = None
-    skip: tuple[str, ...] = ()
-    single: bool = False
-    mode: Mode = "auto"
-    sparse: bool = False
 
 
 @public_in("jitney.types")

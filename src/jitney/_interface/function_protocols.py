@@ -8,7 +8,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast, overload
+from typing import ParamSpec, Self, TypeVar, cast
 
 from .._program.core import CompiledFunction
 from .._public import completed_names
@@ -17,14 +17,8 @@ from .._signature.resolving import innermost
 from .bound import Bound
 from .calling import CallableProgram
 
-if TYPE_CHECKING:
-    from .program import Program
-
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
-S = TypeVar("S")
-_T = TypeVar("_T")
 
 
 def _function_calling(program: FunctionProtocols[P, R]) -> Callable[P, R]:
@@ -51,17 +45,6 @@ class FunctionProtocols(CallableProgram[P, R]):
         else:
             vars(self)["__call__"] = same
         return self
-
-    @overload
-    def __get__(self, instance: None, owner: object = None, /) -> Program[P, R]: ...
-    @overload
-    def __get__(
-        self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
-    ) -> Program[Q, _T]: ...
-    def __get__(self, instance: object, owner: object = None, /) -> object:
-        if instance is None:
-            return self
-        return self.bound_to((*self._args, instance), self._kwargs)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:

@@ -14,7 +14,7 @@ from .calling import CallableProgram
 from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 
 if TYPE_CHECKING:
-    from .derivatives import Defaults
+    from .defaults import Defaults
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

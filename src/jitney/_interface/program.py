@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .._diagnosis.counters import Stats
 from .._jax.trees import register_pytree_node
@@ -24,13 +24,17 @@ from .._program.core import REGISTRY, CompiledFunction
 from .._public import public_in
 from .._signature.options import Options
 from .ahead_of_time import ProgramAhead
-from .derivatives import Defaults, Derivative
+from .defaults import Defaults
+from .derivatives import Derivative
 from .function_protocols import FunctionProtocols
 from .pickled import PickledProgram
 from .tools import Tools
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
+S = TypeVar("S")
+_T = TypeVar("_T")
 
 
 @public_in("jitney")
@@ -87,6 +91,17 @@ class Program(
         self._usual: dict[str, AnyProgram] = {}
         # Sparse derivative -> the arguments that determine its structure.
         self.positions: dict[object, tuple[str, ...]] = {}
+
+    @overload
+    def __get__(self, instance: None, owner: object = None, /) -> Program[P, R]: ...
+    @overload
+    def __get__(
+        self: Program[Concatenate[S, Q], _T], instance: S, owner: object = None, /
+    ) -> Program[Q, _T]: ...
+    def __get__(self, instance: object, owner: object = None, /) -> object:
+        if instance is None:
+            return self
+        return self.bound_to((*self._args, instance), self._kwargs)
 
     @property
     def stats(self) -> Stats:
