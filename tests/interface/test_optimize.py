@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import Program, optimize
+from jitney import Program, lazy_derivatives, optimize
 from jitney.errors import ContractError
 from tests._arrays import array, weak
 
@@ -228,6 +228,16 @@ def test_it_pickles_and_copies_like_the_function():
     line = copy.deepcopy(Line(jnp.array(2.0)))
     np.testing.assert_allclose(line(X), X * 2)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(Line(jnp.array(3.0))))(X), X * 3)
+
+
+def test_pickles_and_copies_keep_the_defaults_of_derivatives():
+    """Without `wrt` the gradient is that of the decorator's, bound or not."""
+    program = lazy_derivatives(wrt="x")(optimize(plain))
+    sent = pickle.loads(pickle.dumps(program))
+    bound = copy.deepcopy(program.bound_to((jnp.asarray(X),), {}))
+    for one in (sent, bound):
+        assert one.defaults == program.defaults
+        assert one.defaults.wrt == ("x",)
 
 
 def test_it_pickles_into_another_process(tmp_path, monkeypatch):

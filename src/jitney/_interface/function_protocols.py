@@ -112,7 +112,7 @@ class FunctionProtocols(CallableProgram[P, R]):
             # A plain function copies to itself, too.
             return self
         args, kwargs = copy.deepcopy((self._args, self._kwargs), memo)
-        return type(self)(self._core, self._fn, args, kwargs)
+        return type(self)(self._core, self._fn, args, kwargs, defaults=self._defaults)
 
 
 def is_call_of(fn: object, instance: object) -> bool:

@@ -35,7 +35,8 @@ class PickledProgram(CallableProgram[P, R]):
     def __reduce__(self) -> str | tuple[object, ...]:
         # As a function is pickled: by its name, which must lead to this very program.
         if self._args or self._kwargs or not _found_by_name(self):
-            return _restore, (type(self), self._fn, self._core.options, self._args, self._kwargs)
+            bound = (self._args, self._kwargs, self._defaults)
+            return _restore, (type(self), self._fn, self._core.options, *bound)
         if self.__dict__["__module__"] != "__main__":
             return self.__dict__["__qualname__"]
         sending = self._sending_from_main()
@@ -83,8 +84,9 @@ def _restore(
     options: Options,
     args: tuple[object, ...],
     kwargs: dict[str, object],
+    defaults: Defaults,
 ) -> _Pickled:
-    return cls(REGISTRY.core(fn, options), fn, args, kwargs)
+    return cls(REGISTRY.core(fn, options), fn, args, kwargs, defaults=defaults)
 
 
 def _receive(cls: type[_Pickled], token: str, digest: str | None) -> _Pickled:
