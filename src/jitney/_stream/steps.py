@@ -189,7 +189,8 @@ class CompiledSteps(StreamProgram):
         # The same functions, as what can be lowered.
         self._jitted_steps = step
 
-    @property
+    # Once: nothing of it changes, and to print the operations takes as long as to read a chunk.
+    @cached_property
     def program(self) -> str:
         """Digest of every operation and constant."""
         facts: list[object] = [
