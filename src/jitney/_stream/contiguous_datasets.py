@@ -72,8 +72,8 @@ class ContiguousDataset:
         own. There are fewer rows if the file has become shorter, where the library gives zeros.
         """
         # Of a dataset that was closed, the library says so itself.
-        is_plain = isinstance(where, slice) and out.size and out.flags.c_contiguous
-        if is_plain and where.stop <= self.shape[0] and self.array.id.valid:
+        is_plain = out.size and out.flags.c_contiguous and self.array.id.valid
+        if is_plain and isinstance(where, slice) and where.stop <= self.shape[0]:
             content = out.reshape(-1).view(np.uint8).data
             width = out.nbytes // len(out)
             done = read_at(self._file.number, content, self._offset + where.start * width)

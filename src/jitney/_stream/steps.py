@@ -189,10 +189,14 @@ class CompiledSteps(StreamProgram):
         # The same functions, as what can be lowered.
         self._jitted_steps = step
 
-    # Once: nothing of it changes, and to print the operations takes as long as to read a chunk.
-    @cached_property
+    @property
     def program(self) -> str:
         """Digest of every operation and constant."""
+        return self._digest
+
+    # Once: nothing of it changes, and printing the operations takes a fifth of a millisecond.
+    @cached_property
+    def _digest(self) -> str:
         facts: list[object] = [
             self.entry.core.name,
             program_key(self.passes),
