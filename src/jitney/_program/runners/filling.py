@@ -182,10 +182,10 @@ class Filling:
         """
         beside, here, empty = self._beside, self._here, np.empty
         for at, shape, dtype, takes, leading, edges in plans:
-            array = given[at]
+            array: Any = given[at]
             if type(array) is not np.ndarray:
                 if beside and takes and id(array) in beside:
-                    whole = self._whole(cast("jax.Array", array), shape)
+                    whole = self._whole(array, shape)
                     if whole is not None:
                         self.kept += 1
                         given[at] = whole
