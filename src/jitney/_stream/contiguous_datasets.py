@@ -64,8 +64,9 @@ class ContiguousDataset:
     def __getitem__(self, where: Slice) -> NumPyArray:
         if isinstance(where, tuple):
             return np.asarray(self.array[where])
-        rows = where.stop - where.start
-        return self.read_into(where, np.empty((rows, *self.shape[1:]), self.dtype))
+        shape = where.stop - where.start, *self.shape[1:]
+        out = np.empty(shape, self.dtype)
+        return self.read_into(where, out)
 
     def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
         """Read rows into an array of their shape and dtype; return it, or rows in memory of their
@@ -76,8 +77,11 @@ class ContiguousDataset:
         if is_plain and isinstance(where, slice) and where.stop <= self.shape[0]:
             content = out.reshape(-1).view(np.uint8).data
             width = out.nbytes // len(out)
-            done = read_at(self._file.number, content, self._offset + where.start * width)
-            return out if done == len(content) else out[: done // width]
+            start = self._offset + where.start * width
+            done = read_at(self._file.number, content, start)
+            if done == len(content):
+                return out
+            return out[: done // width]
         return np.asarray(self.array[where])
 
 
@@ -90,12 +94,25 @@ def contiguous_dataset_of(value: object) -> ContiguousDataset | None:
     dataset = cast("_Dataset", value)
     if not dataset.id.valid or not dataset.shape:
         return None
-    file, dtype = dataset.file, np.dtype(dataset.dtype)
-    is_only_read = file.mode == "r" and not file.swmr_mode
-    if not is_only_read or file.driver != "sec2" or dtype.kind not in "iuf" or not dtype.isnative:
+    file = dataset.file
+    if file.mode != "r" or file.swmr_mode:
         return None
+    if file.driver != "sec2":
+        return None
+
+    # The bytes of a row are those of NumPy.
+    dtype = np.dtype(dataset.dtype)
+    if dtype.kind not in "iuf" or not dtype.isnative:
+        return None
+    as_numpy_stores = package.h5t.py_create(dtype)
+    if dataset.id.get_type() != as_numpy_stores:
+        return None
+
+    # They are in one piece, of which each byte is there.
     offset = dataset.id.get_offset()
-    is_whole = dataset.id.get_storage_size() == dataset.size * dtype.itemsize
-    if offset is None or not is_whole or package.h5t.py_create(dtype) != dataset.id.get_type():
+    size = dataset.size * dtype.itemsize
+    if offset is None or dataset.id.get_storage_size() != size:
         return None
-    return ContiguousDataset(dataset, Descriptor.duplicate(file.id.get_vfd_handle()), offset)
+    number = file.id.get_vfd_handle()
+    descriptor = Descriptor.duplicate(number)
+    return ContiguousDataset(dataset, descriptor, offset)

@@ -6,16 +6,12 @@ others, a Python container is a display, and any other node is left to JAX. It i
 result that JAX's own unflatten made of stand-ins, and its first result is compared with JAX's, part
 by part. If they differ, JAX builds all results of the structure.
 
-The function for `eqx.nn.Linear(2, 3)`, in which `c4` copies a dict with the static fields and
-`c5` is the class:
+The function for `eqx.nn.Linear(2, 3)`, in which `c4` to `c7` are the static fields and the class:
 
     def build(arrays):
         a0, a1, = arrays
-        d1 = c4()
-        d1['weight'] = a0
-        d1['bias'] = a1
-        m1 = new(c5)
-        put(m1, d1)
+        m1 = new(c7)
+        put(m1, {'weight': a0, 'bias': a1, 'in_features': c4, 'out_features': c5, 'use_bias': c6})
         return m1
 """
 
@@ -135,7 +131,6 @@ class _BuilderWriter:
             "unflatten": tree_unflatten,
         }
         self._lines: list[str] = []
-        self._modules = 0
         indices = range(treedef.num_leaves)
         stand_ins = [_StandIn() for _ in indices]
         self._number = {id(each): i for i, each in enumerate(stand_ins)}
@@ -197,24 +192,18 @@ class _BuilderWriter:
     def _module(self, node: eqx.Module) -> str:
         fields = dataclasses.fields(node)
         traced = {field.name for field in fields if not field.metadata.get("static")}
-        # A copy of a dict is quicker than one made anew. It has all fields, in their order.
-        held: dict[str, object] = {}
-        changes: list[str] = []
-        self._modules += 1
-        module, variable = f"m{self._modules}", f"d{self._modules}"
+        entries: list[str] = []
         for name, part in fields_of(node).items():
-            held[name] = None if name in traced else part
-            if name in traced and part is not None:
-                changes.append(f"{variable}[{name!r}] = {self._part(part)}")
+            value = self._part(part) if name in traced else self._constant(part)
+            entries.append(f"{name!r}: {value}")
+        variable = f"m{len(self._lines)}"
 
         # Equinox's `__setattr__` refuses writes, so the `__dict__` is set as a whole.
         self._lines += [
-            f"{variable} = {self._constant(held.copy)}()",
-            *changes,
-            f"{module} = new({self._constant(type(node))})",
-            f"put({module}, {variable})",
+            f"{variable} = new({self._constant(type(node))})",
+            f"put({variable}, {{{', '.join(entries)}}})",
         ]
-        return module
+        return variable
 
 
 def _lies_in_vars(module: eqx.Module) -> bool:
