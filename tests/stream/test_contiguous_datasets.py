@@ -111,6 +111,16 @@ def test_others_are_read_by_their_slices(kind, tmp_path):
     assert len(data[3:5]) == 2
 
 
+def test_the_place_in_the_file_stays(tmp_path, monkeypatch):
+    """A system that reads from the place of a file only would move it under HDF5."""
+    data = written(tmp_path)
+    place = os.lseek(data.file.id.get_vfd_handle(), 0, os.SEEK_CUR)
+    contiguous_dataset_of(data)[0:5]
+    assert os.lseek(data.file.id.get_vfd_handle(), 0, os.SEEK_CUR) == place
+    monkeypatch.delattr(os, "preadv")
+    assert contiguous_dataset_of(data) is None
+
+
 def test_a_file_that_has_taken_its_place_is_not_read(tmp_path):
     """The rows are those of the file that was opened."""
     data = written(tmp_path)

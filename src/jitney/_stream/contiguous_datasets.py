@@ -10,6 +10,7 @@ of plain files, and files that this process may write, whose rows may still be i
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Protocol, cast
 
@@ -90,6 +91,9 @@ def contiguous_dataset_of(value: object) -> ContiguousDataset | None:
     package = sys.modules.get("h5py")
     # A class of its own may change what slices give.
     if package is None or type(value) is not getattr(package, "Dataset", None):
+        return None
+    # Without this call a reading would move the place in the file, which HDF5 remembers.
+    if not hasattr(os, "preadv"):
         return None
     dataset = cast("_Dataset", value)
     if not dataset.id.valid or not dataset.shape:
