@@ -174,14 +174,14 @@ def chances(variables: int) -> Float[np.ndarray, "vars sets"]:
     return 1 / many / (size.max() + 1)
 
 
-def by_belief(campaign: Campaign, log_q: np.ndarray, draws: Draws) -> Worth:
+def by_belief(campaign: Campaign, log_q: np.ndarray, draws: Draws, weighed: bool = False) -> Worth:
     """The worth of interventions by the logarithm of a belief, up to a constant for each
-    variable.
+    variable; `weighed` by prior and evidence, as `imagine` has it.
     """
     sets = tables(campaign.values.shape[2])
     log_q = (log_q - logsumexp(log_q, axis=2, keepdims=True)).astype(np.float32)
     given = campaign.values, campaign.intervened, campaign.target, draws
-    return by_parts(lambda q, *g: supposed(q, *g[:2], *sets, *g[2:]), log_q, *given)
+    return by_parts(lambda q, *g: supposed(q, *g[:2], *sets, *g[2:], weighed), log_q, *given)
 
 
 def by_truth(environment: Environment) -> Learner:

@@ -147,11 +147,13 @@ def refined(
     return by_parts(lambda *g: stepped(model, *g[:2], *sets, *g[2:], size), *given)
 
 
-def by_steps(model: Believer, steps: int = STEPS) -> Learner:
-    """The belief of the network, after so many gradient steps in each round."""
+def by_steps(model: Believer, weighed: bool = False, steps: int = STEPS) -> Learner:
+    """The belief of the network, after so many gradient steps in each round; `weighed` by prior
+    and evidence, as `imagine` has it, which brings back what variables know of each other.
+    """
 
     def worth(campaign: Campaign, draws: Draws) -> Worth:
         log_q = refined(model, campaign.values, campaign.intervened, steps)
-        return by_belief(campaign, log_q, draws)
+        return by_belief(campaign, log_q, draws, weighed)
 
     return worth

@@ -10,6 +10,7 @@ the target largest? They differ in the belief about graphs, or in how they choos
     random         the same belief, interventions at random
     steps          the network's belief after a few gradient steps on the campaign's data
     steps-improvement    the same belief, expected improvement alone
+    steps-weighed  graphs drawn from it count by prior and evidence
     weighed-random, steps-random, enumeration-random, evidence-random    random for these beliefs
     enumeration    the exact posterior over all graphs (up to five variables)
     marginals      the exact posterior over the parents of each variable, multiplied, as a network
@@ -72,6 +73,8 @@ WAYS = (
     "steps",
     "steps-improvement",
     "steps-random",
+    "steps-weighed",
+    "steps-weighed-random",
     "enumeration",
     "enumeration-random",
     "marginals",
@@ -81,7 +84,8 @@ WAYS = (
 )
 # ways with the same belief that choose at random; the others have none
 RANDOM = dict.fromkeys(("network", "information", "improvement"), "random")
-RANDOM |= {each: f"{each}-random" for each in ("weighed", "steps", "enumeration", "evidence")}
+WITH_RANDOM = ("weighed", "steps", "steps-weighed", "enumeration", "evidence")
+RANDOM |= {each: f"{each}-random" for each in WITH_RANDOM}
 RANDOM["steps-improvement"] = "steps-random"
 
 
@@ -105,7 +109,7 @@ class Curve:
 def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, str]]:
     """Who says what interventions are worth, and by which acquisition."""
     network, weighed = by_network(model), by_network(model, weighed=True)
-    steps = by_steps(model)
+    steps, both = by_steps(model), by_steps(model, weighed=True)
     found = {
         "network": (network, "both"),
         "weighed": (weighed, "both"),
@@ -116,6 +120,8 @@ def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, s
         "steps": (steps, "both"),
         "steps-improvement": (steps, "improvement"),
         "steps-random": (steps, "random"),
+        "steps-weighed": (both, "both"),
+        "steps-weighed-random": (both, "random"),
         "enumeration": (by_enumeration, "both"),
         "enumeration-random": (by_enumeration, "random"),
         "marginals": (by_marginals, "both"),
