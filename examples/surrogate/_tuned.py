@@ -16,6 +16,7 @@ Each step draws orders from the belief as it then is. Steps begin with the netwo
 round and nothing is carried along, so that a campaign goes on to the same bits from its data alone.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,10 +28,24 @@ from ._data import tables
 from ._expert import scores
 from ._loop import Campaign, Learner, by_belief, by_parts
 from ._round import DATA, LOOP_PAD, Believer, Worth, belief
-from ._worlds import FLOOR, Draws
+from ._worlds import FLOOR, Draws, log_prior
 
 STEPS, ORDERS, RATE = 8, 32, 3.0
 SEED = 2**31 - 7  # of the orders
+
+
+class Ignorant(eqx.Module):
+    """A belief that no data change: the prior. Steps that begin here show what they do alone."""
+
+    def beliefs(
+        self,
+        values: Float[Array, "samples vars"],
+        intervened: Bool[Array, "samples vars"],
+        index: Int[Array, "vars sets parents"],
+        mask: Bool[Array, "vars sets parents"],
+    ) -> Float[Array, "vars sets"]:
+        """Each size of a parent set with equal chance, and each set of a size."""
+        return jax.nn.log_softmax(log_prior(mask), axis=1)
 
 
 def by_orders(

@@ -8,6 +8,7 @@ nothing else is said.
     network, F1    the same, edges above the threshold that gives the best F1 on other models
     steps          the network's belief after a few gradient steps on the samples
     steps, F1      the same, by the threshold of the best F1 on other models
+    steps alone    such steps from the prior, without a network
     enumeration    the exact posterior over all graphs (up to five variables)
     PC, GES        the PC algorithm and greedy equivalence search, by causal-learn where that is
                    installed; with the level, or the penalty, of the best F1 on other models
@@ -42,7 +43,7 @@ from ._environment import Environment, environment
 from ._loop import by_parts
 from ._round import Believer, believed
 from ._trained import seen
-from ._tuned import refined
+from ._tuned import Ignorant, refined
 from ._validate import calibration
 
 HELD_OUT = 2**32 - 3  # the seed of the models here is one that no training has
@@ -190,6 +191,8 @@ def row(
         found[name] = judged(edges_of(belief), data, belief)
         best = threshold_of(edges_of(other), tuning)
         found[f"{name}, F1"] = judged(edges_of(belief), data, sure=True, threshold=best)
+    alone = by_steps(Ignorant(), data)
+    found["steps alone"] = judged(edges_of(alone), data, alone)
     if variables <= _enumerated.MOST:
         exact = by_enumeration(data)
         found["enumeration"] = judged(edges_of(exact), data, exact)

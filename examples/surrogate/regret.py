@@ -11,6 +11,7 @@ the target largest? They differ in the belief about graphs, or in how they choos
     steps          the network's belief after a few gradient steps on the campaign's data
     steps-improvement    the same belief, expected improvement alone
     steps-weighed  graphs drawn from it count by prior and evidence
+    steps-alone    such steps from the prior, without a network
     weighed-random, steps-random, enumeration-random, evidence-random    random for these beliefs
     enumeration    the exact posterior over all graphs (up to five variables)
     marginals      the exact posterior over the parents of each variable, multiplied, as a network
@@ -59,7 +60,7 @@ from ._loop import (
     run,
 )
 from ._round import Believer, considered, imagined
-from ._tuned import by_steps, stepped
+from ._tuned import Ignorant, by_steps, stepped
 
 HELD_OUT = 2**32 - 2  # the seed of the models here is one that no training has
 SIZES = (3, 4, 5, 8, 12, 20)
@@ -75,6 +76,7 @@ WAYS = (
     "steps-random",
     "steps-weighed",
     "steps-weighed-random",
+    "steps-alone",
     "enumeration",
     "enumeration-random",
     "marginals",
@@ -122,6 +124,7 @@ def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, s
         "steps-random": (steps, "random"),
         "steps-weighed": (both, "both"),
         "steps-weighed-random": (both, "random"),
+        "steps-alone": (by_steps(Ignorant()), "both"),
         "enumeration": (by_enumeration, "both"),
         "enumeration-random": (by_enumeration, "random"),
         "marginals": (by_marginals, "both"),
