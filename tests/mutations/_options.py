@@ -533,7 +533,7 @@ TOLD = [
     ),
     Mutation(
         "a refused proof is JAX's time",
-        "src/jitney/_program/entry.py",
+        "src/jitney/_program/tracing.py",
         "            self._book(time.perf_counter() - began, spent)\n            raise",
         "            raise",
         (f"{_COUNTERS}a_refused_proof_is_jitneys_own",),

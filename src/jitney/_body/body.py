@@ -2,7 +2,7 @@
 here is compiled.
 
 A `CallPlanner` is one tree structure with one set of static values. The plan is made, and the
-contract checked, on abstract values. `_program/entry.py` adds what compiles it. One call goes
+contract checked, on abstract values. `_program/lowering.py` adds what compiles it. One call goes
 through
 
     Layout.view     arrays -> View: path, shape, dtype and annotation of each array

@@ -192,3 +192,23 @@ def _extend_path(path: str, keys: Path) -> str:
     if isinstance(key, DictKey):
         return f"{path}[{key.key!r}]" if path else str(key.key)
     return f"{path}[{key.idx}]" if isinstance(key, SequenceKey) else f"{path}{key}"
+
+
+def describe_mutation(
+    names: Mapping[int, str],
+    value: object,
+    attribute: str,
+    before: object,
+    now: object,
+) -> tuple[str, str, str]:
+    """Return the path of a mutated static value, with its text before and now."""
+    cls = value if isinstance(value, type) else type(value)
+    path = names.get(id(value)) or cls.__name__
+    if not attribute:
+        return path, "as it was", "changed in place"
+
+    path = f"{path}.{attribute}"
+    old, new = static_text(before), static_text(now)
+    if old == new:
+        return path, "as it was", "changed in place"
+    return path, old, new

@@ -1,10 +1,12 @@
 """What the runners of calls know of the specialisation that holds them, and of its function.
 
-`entry.py` and `core.py` fill these classes in. Whatever runs calls (padded, sharded, in chunks, in
-threads, row by row) is held by a `Specialization` and imports this file alone, so the arrows of
-imports go one way:
+The files below fill these classes in. Whatever runs calls (padded, sharded, in chunks, in threads,
+row by row) is held by a `Specialization` and imports this file alone, so the arrows of imports go
+one way:
 
-    core.py -> entry.py -> padded_calls.py, sharded_calls.py, ... -> compiled_calls.py
+    CompiledFunction      core.py -> entries.py -> takers.py -> entry.py
+    Specialization        entry.py -> lowering.py -> tracing.py -> compiled_calls.py
+    runners of calls      entry.py, lowering.py -> padded_calls.py, ... -> compiled_calls.py
 """
 
 from __future__ import annotations

@@ -473,6 +473,7 @@ class CompiledFunction(SpecializedFunction[Specialization]):
                 entry = entry.other
             if entry is None:
                 layout.refuse_unreadable(leaves)
+                wider = None if layout.wider is None else self.entry_of(layout.wider, leaves)
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = [*self.entries][0]  # noqa: RUF015 - in one step: garbage may be collected between two
                     self.history.drop(self.entries.pop(oldest).key)
@@ -481,11 +482,8 @@ class CompiledFunction(SpecializedFunction[Specialization]):
                 body = None if self.options.cache == "program" else self.fn()
                 statics = self._statics(layout, leaves, body)
                 entry = self.entries[key] = Specialization(
-                    self, layout, statics, (layout.form, under, key[-1]), options
+                    self, layout, statics, (layout.form, under, key[-1]), options, wider, key
                 )
-                entry.place = key
-                if layout.wider is not None:
-                    entry.wider = self.entry_of(layout.wider, leaves)
 
                 # Drop the entry when one of its objects is gone.
                 for stand_in in statics.identities:

@@ -29,7 +29,8 @@ from .._stages.stage import Fn, Request, Stage
 from .._text.shown import Shown
 from .._view.result import Outcome
 from .core import REGISTRY
-from .entry import Specialization, Undecided
+from .entry import Specialization
+from .tracing import Undecided
 
 if TYPE_CHECKING:
     from rich.table import Table
