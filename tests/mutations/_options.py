@@ -103,7 +103,7 @@ MAPPED = [
     ),
     Mutation(
         "`vmap` may name an axis of the signature",
-        "src/jitney/_program/core.py",
+        "src/jitney/_body/decoration.py",
         "if axis.name in core.axes:",
         "if axis.name in core.axes and axis.dims is None:",
         (f"{_OPTIONS}an_option_against_the_signature_is_refused_at_decoration",),

@@ -52,8 +52,8 @@ from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
+from .decoration import demand_axes_of_call
 from .function import FunctionInfo
-from .known_axes import demand_axes_of_call
 from .plain import plain_function, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 

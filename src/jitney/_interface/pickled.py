@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
 
-from .._program.core import REGISTRY
+from .._program.registry import REGISTRY
 from .._signature.options import Options
 from .calling import CallableProgram
 from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
