@@ -168,7 +168,7 @@ STREAMS = [
     ),
     Mutation(
         "a chunk is read into the memory of the one whose step runs",
-        "src/jitney/_stream/chunk_memory.py",
+        "src/jitney/_stream/data/chunk_memory.py",
         "_CHUNKS = 2",
         "_CHUNKS = 1",
         (f"{_CHUNK_MEMORY}memory_of_a_chunk_is_that_before_the_last",),
@@ -224,14 +224,14 @@ STREAMS = [
     ),
     Mutation(
         "rows that change between passes are mixed",
-        "src/jitney/_stream/reading.py",
+        "src/jitney/_stream/data/reading.py",
         "if self._seen[j] and mark != self._marks[i, j]:",
         "if self._seen[j] and mark == 0 != self._marks[i, j]:",
         (f"{_CHANGED_DATA}rows_that_change_between_two_passes_are_an_error",),
     ),
     Mutation(
         "a reading that failed is not made again",
-        "src/jitney/_stream/reading.py",
+        "src/jitney/_stream/data/reading.py",
         "if tried == retries or isinstance(error, _FINAL):",
         "if tried <= retries or isinstance(error, _FINAL):",
         (f"{_STREAM}a_reading_that_fails_is_made_again",),

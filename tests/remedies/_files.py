@@ -32,9 +32,9 @@ ASKED, CONTAINER, RUNNING, WRITING = (
 )
 STREAM, SOURCES, SLICES, FILES, RESUME, KEPT = (
     "_stream/stream.py",
-    "_stream/sources.py",
-    "_stream/slices.py",
-    "_stream/files.py",
+    "_stream/data/sources.py",
+    "_stream/data/slices.py",
+    "_stream/data/files.py",
     "_stream/resume.py",
     "_processes/checkpoints.py:Checkpoints",
 )

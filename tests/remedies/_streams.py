@@ -22,8 +22,8 @@ from ._case import Remedy
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
 SQUARES = np.sum(ROWS**2, axis=0)
 SOURCES, FILES, STREAM = (
-    "_stream/sources.py",
-    "_stream/files.py",
+    "_stream/data/sources.py",
+    "_stream/data/files.py",
     "_stream/stream.py",
 )
 PATH = pathlib.Path("rows.npy")
@@ -96,7 +96,7 @@ def of_numbers(number):
 
 def written_meanwhile():
     """Another program writes to the file while the second chunk is read."""
-    from jitney._stream.reading import ChunkReader
+    from jitney._stream.data.reading import ChunkReader
 
     np.save(PATH, ROWS)
     part, times = ChunkReader._part, []
@@ -163,7 +163,7 @@ CASES = [
         np.full(4, 18.0),
     ),
     Remedy(
-        "_stream/reading.py:ChunkReader._change_error",
+        "_stream/data/reading.py:ChunkReader._change_error",
         "start again: without the checkpoint, and with data that do not change",
         lambda: stream(Turning(), spread),
         lambda: stream(Fixed(), spread),

@@ -29,7 +29,7 @@ from .._owners import users_level
 from .schedule import Carry, Values
 
 if TYPE_CHECKING:
-    from .reading import ChunkReader
+    from .data.reading import ChunkReader
     from .stream_layout import StreamLayout
 
 _MAGIC = b"jitney checkpoint 3\n"

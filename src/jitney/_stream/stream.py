@@ -53,16 +53,16 @@ from .._view.result import unmix
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
 from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
-from .chunk_memory import ChunkMemory
+from .data.chunk_memory import ChunkMemory
+from .data.reading import ChunkReader, Source
+from .data.slices import Rows
+from .data.sources import is_read, is_reversible, read_whole
 from .outputs import ChunkOutputs
-from .reading import ChunkReader, Source
 from .resume import Checkpoint, remaining_pieces, start_position
 from .resume import CheckpointState as Reached
 from .row_stream import row_values, stream_rows
 from .run_key import platform, value_key
 from .serialized_steps import load_or_plan_steps
-from .slices import Rows
-from .sources import is_read, is_reversible, read_whole
 from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, suiting_steps
 from .stream_layout import StreamLayout
 from .verify import verify_stream
