@@ -161,7 +161,7 @@ LOOPS = [
 STREAMS = [
     Mutation(
         "memory of a chunk is used again though a derivative holds it",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "self.reader.memory.is_used_again = False",
         "self.reader.memory.is_used_again = True",
         (f"{_CHUNK_MEMORY}a_derivative_around_a_stream_has_each_chunk",),
@@ -175,7 +175,7 @@ STREAMS = [
     ),
     Mutation(
         "what the last step gives is not fetched",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "                    outputs.fetch()\n",
         "",
         (f"{_CHUNK_MEMORY}results_along_the_axis_are_each_chunks_own",),
@@ -189,7 +189,7 @@ STREAMS = [
     ),
     Mutation(
         "a run goes on with the chunk that was done",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "over = steps.total - start if turn.back else start + count",
         "over = steps.total - start if turn.back else start",
         (f"{_STREAM}a_run_that_breaks_off_goes_on",),

@@ -95,14 +95,14 @@ KEYS = [
     ),
     Mutation(
         "a call inside of another trace finds the program of one outside",
-        "src/jitney/_program/entries.py",
+        "src/jitney/_program/tables/entries.py",
         "key = (layout.form, is_nested, under, layout.key(leaves))",
         "key = (layout.form, layout.key(leaves))",
         (f"{_KEPT_KEPT}under_outer_transforms_it_is_traced",),
     ),
     Mutation(
         "a program of one setting serves another",
-        "src/jitney/_program/entries.py",
+        "src/jitney/_program/tables/entries.py",
         "under = tuple(getattr(options, name) for name in OF_PROGRAMS)",
         "under = ()",
         ("tests/host/test_switches.py::test_a_change_between_calls_takes_another_program",),

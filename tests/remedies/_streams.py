@@ -26,6 +26,7 @@ SOURCES, FILES, STREAM = (
     "_stream/data/files.py",
     "_stream/stream.py",
 )
+RUN = "_stream/stream_run.py"
 PATH = pathlib.Path("rows.npy")
 
 
@@ -142,7 +143,7 @@ CASES = [
         SQUARES,
     ),
     Remedy(
-        f"{STREAM}:_warn_of_small_chunks",
+        "_stream/chosen_steps.py:_warn_of_small_chunks",
         'give it more, such as memory="64MiB"',
         lambda: summed("256B"),
         lambda: summed("64MiB"),
@@ -199,14 +200,14 @@ CASES = [
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_StreamRun._check_checkpoint",
+        f"{RUN}:StreamRun._check_checkpoint",
         "drop checkpoint=...",
         lambda: stream(ROWS, smallest, checkpoint="run.ckpt"),
         lambda: stream(ROWS, smallest),
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_StreamRun.__init__",
+        f"{RUN}:StreamRun.__init__",
         "call the function itself there",
         lambda: jax.jit(stream)(ROWS),
         lambda: jax.jit(optimize(energy))(ROWS),

@@ -4,7 +4,7 @@ The files below fill these classes in. Whatever runs calls (padded, sharded, in 
 row by row) is held by a `Specialization` and imports this file alone, so the arrows of imports go
 one way:
 
-    CompiledFunction      core.py -> entries.py -> takers.py -> entry.py
+    CompiledFunction      core.py -> tables/entries.py -> tables/takers.py -> entry.py
     Specialization        entry.py -> lowering.py -> tracing.py -> compiled_calls.py
     runners of calls      entry.py, lowering.py -> padded_calls.py, ... -> compiled_calls.py
 """

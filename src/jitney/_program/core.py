@@ -25,12 +25,12 @@ from .._view.fitting import demand_whole_numbers_fit
 from .._view.layout import Layout, wrap_statics
 from .._view.taken_apart import take_apart
 from .advice import Advice
-from .entries import SpecializationTable
 from .entry import Specialization
 from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.lengths import LENGTHS, takes_lengths
 from .rows.row_kinds import cuts_rows, has_rows, may_be_rows, may_have_rows
-from .takers import call_pattern
+from .tables.entries import SpecializationTable
+from .tables.takers import call_pattern
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls

@@ -177,7 +177,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     leaves = steps.stage.view.leaves
     avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
 
-    # Abstract values go through the passes as arrays do in `_StreamRun.__call__`; nothing is
+    # Abstract values go through the passes as arrays do in `StreamRun.__call__`; nothing is
     # computed.
     values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size

@@ -16,14 +16,14 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._jax.trees import tree_flatten, tree_unflatten
-from .._jax.typed import Array
-from .._signature.options import Options
-from .._values.static_values import Opaque
-from .._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
-from .._view.layout import MAX_ENTRIES, Layout
-from .compiled_calls import SpecializedFunction
-from .entry import Specialization
+from ..._jax.trees import tree_flatten, tree_unflatten
+from ..._jax.typed import Array
+from ..._signature.options import Options
+from ..._values.static_values import Opaque
+from ..._view.call_codegen import Argument, Taker, arrays_taker, no_call, taker
+from ..._view.layout import MAX_ENTRIES, Layout
+from ..compiled_calls import SpecializedFunction
+from ..entry import Specialization
 
 Direct = tuple[tuple[Specialization, Taker], ...]
 """Candidates for the calls of one pattern: an entry, and the function that takes its arrays out of

@@ -11,18 +11,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import equinox as eqx
 
-from .._body.decoration import check_names, resolution_warning
-from .._diagnosis.static_variety import Variety
-from .._errors import AnnotationWarning
-from .._host.switches import OF_PROGRAMS, SETTINGS, Settings
-from .._owners import users_level
-from .._signature.options import Options
-from .._values.attribute_reads import Statics
-from .._values.read_hooks import suspend_readers
-from .._values.strict_keys import strict_key
-from .._view.flatten import Flattener, constants_in
-from .._view.layout import MAX_ENTRIES, Layout
-from .entry import Specialization
+from ..._body.decoration import check_names, resolution_warning
+from ..._diagnosis.static_variety import Variety
+from ..._errors import AnnotationWarning
+from ..._host.switches import OF_PROGRAMS, SETTINGS, Settings
+from ..._owners import users_level
+from ..._signature.options import Options
+from ..._values.attribute_reads import Statics
+from ..._values.read_hooks import suspend_readers
+from ..._values.strict_keys import strict_key
+from ..._view.flatten import Flattener, constants_in
+from ..._view.layout import MAX_ENTRIES, Layout
+from ..entry import Specialization
 from .takers import TakenFunction
 
 
