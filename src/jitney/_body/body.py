@@ -141,6 +141,18 @@ class CallPlanner:
         """
         return self.weak_statics.values()
 
+    def note_checks(self) -> None:
+        """Have later calls run the run-time checks of Equinox, which a program holds."""
+        self.checked = True
+
+    def note_captures(self) -> None:
+        """Have later calls pass the large arrays that a program captures."""
+        self.captures = True
+
+    def share_copies(self, other: CallPlanner) -> None:
+        """Use the copies of captured arrays that the programs of another body use."""
+        self.captured_copies = other.captured_copies
+
     def mesh_key(self) -> tuple[Hashable, ...]:
         """Return the part of a call key beyond arrays and settings: the mesh."""
         return ()

@@ -62,6 +62,8 @@ class ThreadCalls(Protocol):
 
     is_demanded: bool
 
+    def allow_whole_calls(self) -> None: ...
+
     def run_outermost(self, arrays: Sequence[Array]) -> object: ...
 
     def runner(self) -> Run: ...
@@ -140,6 +142,10 @@ class CompiledCalls(CallPlanner, ABC):
         self.redirects = True
         # Which of the numbers that its calls trace are held, at which shapes.
         self.choices = NumberChoices()
+
+    def serve_all_calls(self) -> None:
+        """Have no call go to another entry from now on."""
+        self.redirects = False
 
     def known_again(self, known: KnownSizes, proof: Proof) -> KnownSizes:
         """Known sizes of a call that is traced again, as its program takes numbers: the proof of

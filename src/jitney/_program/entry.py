@@ -284,7 +284,7 @@ class Specialization(LoweredCalls):
             or "_EquinoxRuntimeError: " not in str(error)
         ):
             return False
-        self.checked = True
+        self.note_checks()
         return True
 
     @property

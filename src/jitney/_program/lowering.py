@@ -172,7 +172,7 @@ class LoweredCalls(TracedCalls):
                     return getattr(jitted, step)(*given)
             except Redirected:
                 # These arrays are asked about in this entry, which serves them too.
-                self.redirects = False
+                self.serve_all_calls()
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise

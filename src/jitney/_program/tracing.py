@@ -190,7 +190,7 @@ class TracedCalls(CompiledCalls):
         named, why = numbers_in(error, wider.layout, wider)
         if named != held.keys() and (named or why not in held.values()):
             # The numbers have values in the repeated call, and not here.
-            choices.differ = True
+            choices.note_difference()
             raise Redirected
         choices.held_at[key] = held
 

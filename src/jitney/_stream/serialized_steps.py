@@ -49,7 +49,7 @@ class SerializedSteps(StreamProgram):
         kept: CachedParts,
     ):
         outcome = Outcome()
-        outcome.treedef, outcome.rest = kept.treedef, kept.rest
+        outcome.restore(kept.treedef, kept.rest)
         super().__init__(
             entry,
             stage,

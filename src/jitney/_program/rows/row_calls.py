@@ -574,7 +574,7 @@ class RowCall:
             AxisError: The axes cannot be padded.
         """
         if isinstance(stopped, Redirected):
-            self.entry.redirects = False
+            self.entry.serve_all_calls()
         elif isinstance(stopped, NeedsNumbers):
             if group.recipe is None:
                 raise AssertionError("a program at exact size takes numbers of its size")
