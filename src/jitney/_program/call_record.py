@@ -6,7 +6,7 @@ A record is written while something is traced or compiled, and never in a warm c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from .._stages.stage import Skip
 from .._stages.vmap import levels_of
 from .._values.static_values import Opaque
 from .._view.field_axes import axes_in_fields, with_fields
-from .._view.layout import aval_parts, is_nested_trace, name_of
+from .._view.layout import aval_parts, is_nested_trace, name_of, static_text
 from .._view.named_axes import is_count, named_axes
 from .._view.view import View
 

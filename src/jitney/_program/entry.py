@@ -52,7 +52,7 @@ from .runners.fallback_calls import FallbackCalls
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
 from .runners.wrappers import Run, runner
-from .tracing import Retry
+from .tracing import Retry, TracedCalls
 
 if TYPE_CHECKING:
     from .rows.groups import RowGroups
@@ -90,7 +90,7 @@ class Specialization(LoweredCalls):
         statics: Statics,
         key: Hashable,
         options: Options | None = None,
-        wider: Specialization | None = None,
+        wider: TracedCalls | None = None,
         place: tuple[Any, ...] = (),
     ):
         super().__init__(core, layout, statics, key, options, wider)

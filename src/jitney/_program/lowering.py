@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 from jax.sharding import NamedSharding
@@ -47,7 +47,7 @@ class LoweredCalls(TracedCalls):
         statics: Statics,
         key: Hashable,
         options: Options | None = None,
-        wider: Self | None = None,
+        wider: TracedCalls | None = None,
     ):
         super().__init__(core, layout, statics, key, options, wider)
         is_kept = core.options.cache == "program" and not self.request.nested

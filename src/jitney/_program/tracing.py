@@ -11,7 +11,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Self
 
 import jax
 
@@ -64,7 +63,7 @@ class TracedCalls(CompiledCalls):
         statics: Statics,
         key: Hashable,
         options: Options | None = None,
-        wider: Self | None = None,
+        wider: TracedCalls | None = None,
     ):
         super().__init__(core, layout, statics, key, options)
         self._lock = threading.Lock()
@@ -75,7 +74,7 @@ class TracedCalls(CompiledCalls):
     def expect_trace(self) -> None:
         """Have the next call decide again how calls run, where a new program may change that."""
 
-    def share_traces(self, other: Specialization) -> None:
+    def share_traces(self, other: TracedCalls) -> None:
         """Wait for the traces of another entry, and take its choices."""
         self.flights, self.chosen, self._lock = other.flights, other.chosen, other._lock
 
