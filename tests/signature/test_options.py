@@ -465,7 +465,7 @@ def test_options_cannot_be_changed():
     ("options", "expected"),
     [
         ({}, []),
-        ({"static": "k", "donate": "x", "vmap": "b", "ragged": "padded"}, []),
+        ({"static": "k", "donate": "x", "vmap": "b"}, []),
         ({"precision": "f64", "verify": True, "debug_nans": True}, []),
         ({"pad": {"n": "pow2", "m": [8]}}, ["pad over 'n' and 'm'"]),
         ({"chunk": {"n": "auto"}, "memory": "1GB"}, ["chunk over 'n'"]),
