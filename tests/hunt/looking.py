@@ -30,7 +30,9 @@ from ._sizes import pick
 FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 # JAX 0.10 alone knows it; with it small programs compile 1.5 times as fast.
 NO_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
-BLOCK = 500  # programs of one dtype and one set of sizes, which share what is compiled
+# Programs of one dtype and one set of sizes, which share what is compiled; of 450 the programs of
+# JAX that are kept need more mapped regions than Linux gives a process.
+BLOCK = 300
 POOL = 12  # recipes of a block's later lines: most of the time plain JAX compiles operations
 DTYPES = ("float32", "float32", "int32", "float32", "float64", "bfloat16", "bool", "float16")
 FLAVOURS = ("normal", "normal", "whole", "ties", "special")
