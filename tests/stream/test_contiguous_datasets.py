@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jitney import stream
-from jitney._stream.contiguous_datasets import contiguous_dataset_of
-from jitney._stream.sources import source_of
+from jitney._stream.data.contiguous_datasets import contiguous_dataset_of
+from jitney._stream.data.sources import source_of
 from jitney.errors import DataError
 from tests.stream._sources import mean
 

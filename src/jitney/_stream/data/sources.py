@@ -21,9 +21,9 @@ from typing import Protocol, TypeGuard, cast, overload
 import jax
 import numpy as np
 
-from .._errors import ContractError
-from .._jax.trees import canonicalize_dtype
-from .._jax.typed import NumPyArray
+from ..._errors import ContractError
+from ..._jax.trees import canonicalize_dtype
+from ..._jax.typed import NumPyArray
 from .chunk_files import ChunkFiles, chunk_files_of
 from .contiguous_datasets import ContiguousDataset, contiguous_dataset_of
 from .files import FileSource, Mapped, Stamp, map_of, open_file
