@@ -123,6 +123,9 @@ def test_one_at_a_time_is_tried_where_elements_wait_for_each_other():
     assert "1" in order({}, joined=True, threads=0)[0]
     assert order({"1": 0.1}, joined=True)[1] == "1 at a time"
     assert "1 in threads" not in order({})[0]
+    slow = {"64": 20.0, "64 in threads": 20.0}
+    assert "1 in threads" not in order(slow, joined=True)[0]
+    assert "1" not in order(slow, joined=True, threads=0)[0]
 
 
 def test_widths_of_all_elements_and_more_are_not_tried():

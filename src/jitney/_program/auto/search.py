@@ -40,6 +40,8 @@ _REPAID = 20
 _SHARE = 0.1
 # Past a width that takes less than so many times the quickest, the next one is tried too.
 _NEAR = 1.6
+# Where the first width takes so many times the whole, as on a GPU, 1 would take far more.
+_HOPELESS = 16
 # Ways that take less than so many times the best are compared with it on a whole call.
 _CLOSE, _FINALISTS = 1.15, 3
 # The part of their time that calls are hoped to save, before anything is known: half.
@@ -144,7 +146,8 @@ class Search:
         left.
         """
         start = self._start
-        joined = self.widths[:1] if self.joined else []
+        is_hopeless = _HOPELESS * whole < self._seconds(start, whole) * self.size < math.inf
+        joined = self.widths[:1] if self.joined and not is_hopeless else []
         left = [
             *map(self._open, (start, None)),
             *self._narrower(start),

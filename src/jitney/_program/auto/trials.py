@@ -380,7 +380,7 @@ class Trials:
             return runs, failed
 
         runs[WHOLE] = self._timed(WHOLE, arrays)
-        for _ in range(0 if is_long else _TIMES):
+        for _ in range(0 if is_long else _rounds(calls)):
             for way, (_, before) in [*runs.items()]:
                 try:
                     out, again = self._timed(way, arrays)
@@ -392,6 +392,15 @@ class Trials:
                 else:
                     runs[way] = out, min(before, again)
         return runs, failed
+
+
+def _rounds(calls: CallsOfSize) -> int:
+    """Return how often ways take turns at the end: more often, where that costs little beside a
+    compile.
+    """
+    whole = calls.times.least or _WORK
+    cheap = (calls.compile_seconds or 0.0) / (2 * _BRIEF * whole)
+    return round(min(_OFTEN, max(_TIMES, cheap)))
 
 
 def _is_brief(calls: CallsOfSize, width: int) -> bool:
