@@ -364,6 +364,22 @@ def test_what_is_nearly_the_best_on_slices_runs_the_call_that_decides_too(machin
     assert "whole 1.64e+07 ms; " in told
 
 
+@pytest.mark.parametrize(("compiling", "turns"), [(0.2, 4), (2.0, 7), (5.0, 11)])
+def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine, compiling, turns):
+    """A call of 20 ms at the end: three times after the first, and ten at most."""
+    widths = [f"{width:,} at a time" for width in (1, 16, 64, 256, 1024)]
+    ways = [f"{way}{how}" for way in [*widths, "whole"] for how in ("", " in threads")]
+    machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 5e-6}
+    machine.compiling = compiling
+    f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        machine.runs.clear()
+        f(W, rows)
+    assert machine.runs.count(("whole", 2000)) == turns
+    assert auto_line(f, W, rows).startswith("64 at a time: ")
+
+
 def test_short_calls_are_left_alone(machine):
     """Below a millisecond: the second call that was timed says so."""
     machine.rates = {"whole": 1e-6}
