@@ -32,7 +32,7 @@ def _plain(x: Any) -> Any:
 mapped = jax.vmap(_scale)
 jitted = jax.jit(_scale)
 partly = functools.partial(jnp.add, 1.0)
-table = {"scale": _scale, "names": ["a", "b"]}
+table: dict[str, Any] = {"scale": _scale, "names": ["a", "b"]}
 
 
 def _nested(x: Any) -> Any:
@@ -121,6 +121,14 @@ class Scaled(eqx.Module):
 scaled = Scaled(2.0)
 
 
+class Looking(functools.partial[Any]):
+    def __call__(self, x: Any) -> Any:
+        return _by_type(x)
+
+
+looking = Looking(_scale)
+
+
 def _with_module(x: Any) -> Any:
     return scaled(x)
 
@@ -155,6 +163,7 @@ def test_plain_functions_are_known(fn: Any):
         _any_attribute,
         scaled,
         _closed(scaled),
+        _closed(looking),
     ],
 )
 def test_what_may_look_at_a_size_is_observed(fn: Any):

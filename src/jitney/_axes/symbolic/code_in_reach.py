@@ -100,7 +100,7 @@ def _in_reach(
     elif type(value) in _CONTAINERS:
         for part in kind_of(value).parts(value):
             yield part, asked
-    elif isinstance(value, partial):
+    elif isinstance(value, partial) and type(value) in _PARTIAL:
         yield value.func, asked
         yield value.args, asked
         yield value.keywords, asked
@@ -113,6 +113,8 @@ def _in_reach(
         raise _UnknownError
 
 
+# Not their subclasses, which may have methods of the user's.
+_PARTIAL = (partial, jax.tree_util.Partial)
 _CONTAINERS = (tuple, list, set, frozenset, dict)
 
 
