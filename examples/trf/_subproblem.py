@@ -4,7 +4,8 @@ Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-
 length of the radius for one alpha > 0. Newton's method on the secular equation 1 / |p(alpha)| = 1 /
 radius finds it inside a bracket that it narrows (More, "The Levenberg-Marquardt algorithm", 1978,
 section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the
-condition number.
+condition number. In a batch of few parameters `_few.py` finds the alpha to begin with, most often
+the root.
 """
 
 from typing import NamedTuple
@@ -14,12 +15,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from ._few import FEW, Newton, inside, newton, root
 from ._losses import EPS
 from ._qr import back_substitute, product, solved
 
 # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 RTOL = 0.01
 MAX_STEPS = 10
+EXACT = 1e-6  # a step that misses it by less is not improved on
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
@@ -42,7 +45,7 @@ class Secular(NamedTuple):
 
 
 def solve_subproblem(
-    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar
+    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar, batch: bool = False
 ) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
@@ -52,21 +55,19 @@ def solve_subproblem(
         radius: Radius of the region, in the scaled parameters.
         alpha: Guess for the multiplier, from the last radius; 0 for none.
         points: Number of residuals, for the rank test.
+        batch: This is mapped over fits.
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
-    newton = product(inverse, -c)
-    # R^-T p has the square of length -|p| d|p| / d alpha, here at 0.
-    norms, (length, steepest, bend) = _lengths(
-        [R, inverse], [newton, product(R.T, c), product(inverse.T, newton)]
-    )
-    full_rank = _has_full_rank(*norms, points)
+    few = batch and c.size <= FEW
+    p, full_rank, length, steepest, bend = (newton if few else _newton)(R, c, points)
     fits = full_rank & (length <= radius)
     upper, lower = _ratios([steepest, (length - radius) * length], [radius, bend**2])
     lower = jnp.where(full_rank, lower, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
     left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
+    if few:
+        alpha = root(R, c, radius, alpha, (lower, upper), left)
     start = jnp.stack(
         _bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left, radius)
     )
@@ -76,9 +77,17 @@ def solve_subproblem(
         p, after = _newton_step(triangle, Secular(*state[1]))
         return p, jnp.stack(after)
 
-    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
+    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (p, start))
     found = Secular(*last)
     return jnp.where(flat, 0.0, p * found.stretch), found.taken
+
+
+def _newton(R: Matrix, c: Vector, points: Scalar) -> Newton:
+    """The Gauss-Newton step of more parameters."""
+    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
+    p = product(inverse, -c)
+    norms, lengths = _lengths([R, inverse], [p, product(R.T, c), product(inverse.T, p)])
+    return Newton(p, _has_full_rank(*norms, points), *lengths)
 
 
 def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:
@@ -123,7 +132,9 @@ def _newton_step(triangle: Float[Array, "k k+1"], state: Secular) -> tuple[Vecto
     stretch = jnp.where(ratio >= 1 - RTOL, stretch, 1.0)
     lower = jnp.maximum(state.lower, state.alpha - step)
     upper = jnp.where(ratio < 1, state.alpha, state.upper)
-    left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
+    miss = jnp.abs(ratio - 1)
+    left = jnp.where((miss < RTOL) & (state.left > 1), 1.0, state.left - 1)
+    left = jnp.where(miss < EXACT, 0.0, left)
     alpha = state.alpha - ratio * step
     return p, _bracketed(state.alpha, stretch, alpha, lower, upper, left, radius)
 
@@ -138,8 +149,7 @@ def _bracketed(
     radius: Scalar,
 ) -> Secular:
     """Go on with this alpha if it is in the bracket, else with one that is."""
-    inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
-    alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
+    alpha = inside(alpha, lower, upper)
     return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left, radius)
 
 
