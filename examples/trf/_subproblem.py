@@ -4,8 +4,7 @@ Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-
 length of the radius for one alpha > 0. Newton's method on the secular equation 1 / |p(alpha)| = 1 /
 radius finds it inside a bracket that it narrows (More, "The Levenberg-Marquardt algorithm", 1978,
 section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the
-condition number. In a batch of few parameters `_few.py` finds the alpha to begin with, most often
-the root.
+condition number.
 """
 
 from typing import NamedTuple
@@ -15,14 +14,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from ._few import FEW, Newton, inside, newton, root
+from ._few import FEW, Newton, newton
 from ._losses import EPS
 from ._qr import back_substitute, product, solved
 
 # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 RTOL = 0.01
 MAX_STEPS = 10
-EXACT = 1e-6  # a step that misses it by less is not improved on
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
@@ -66,8 +64,6 @@ def solve_subproblem(
     lower = jnp.where(full_rank, lower, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
     left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
-    if few:
-        alpha = root(R, c, radius, alpha, (lower, upper), left)
     start = jnp.stack(
         _bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left, radius)
     )
@@ -132,9 +128,7 @@ def _newton_step(triangle: Float[Array, "k k+1"], state: Secular) -> tuple[Vecto
     stretch = jnp.where(ratio >= 1 - RTOL, stretch, 1.0)
     lower = jnp.maximum(state.lower, state.alpha - step)
     upper = jnp.where(ratio < 1, state.alpha, state.upper)
-    miss = jnp.abs(ratio - 1)
-    left = jnp.where((miss < RTOL) & (state.left > 1), 1.0, state.left - 1)
-    left = jnp.where(miss < EXACT, 0.0, left)
+    left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
     alpha = state.alpha - ratio * step
     return p, _bracketed(state.alpha, stretch, alpha, lower, upper, left, radius)
 
@@ -149,7 +143,8 @@ def _bracketed(
     radius: Scalar,
 ) -> Secular:
     """Go on with this alpha if it is in the bracket, else with one that is."""
-    alpha = inside(alpha, lower, upper)
+    inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
+    alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
     return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left, radius)
 
 

@@ -192,8 +192,8 @@ def test_subproblem_is_exact():
 @pytest.mark.parametrize("k", [1, 3, 6, 7])
 @pytest.mark.parametrize("condition", [1e2, 1e10])
 def test_the_subproblem_of_a_batch_is_exact(k, condition):
-    """As long as the radius, and minimal there by the normal equations in higher precision: the
-    multiplier is found on R^T R, which an R of condition 1e10 has lost most digits in.
+    """As long as the radius, and minimal for the multiplier that comes with it, by least squares on
+    the longer matrix: of six parameters number by number, of seven by arrays.
     """
     rng = np.random.default_rng(k)
     u, v = (np.linalg.qr(rng.normal(size=(5, k, k)))[0] for _ in range(2))
