@@ -76,13 +76,14 @@ def pytest_runtest_setup() -> None:
     """Let no test hang on which ran before: the modules' generators are wound back, and what is
     decorated is decorated anew.
     """
-    programs = sys.modules.get("jitney._program.core")
+    programs = sys.modules.get("jitney._program.registry")
     # equal functions share a program, with its counts and its warnings, which come once
     if programs is not None:
+        variety = sys.modules["jitney._diagnosis.static_variety"].Variety
         _DECORATED.update(programs.REGISTRY.cores())
         programs.REGISTRY.clear()
         for core in _DECORATED:  # functions of a module are decorated when it is imported
             core.counters.warned.clear()
-            core._variety = programs.Variety(core.where, core.positions)
+            core._variety = variety(core.where, core.positions)
     for generator, state in _GENERATORS:
         generator.bit_generator.state = state

@@ -8,6 +8,9 @@ A record takes about 180 s of processor time, half of it in the proofs and trace
 differential equations. So each line is written as soon as it is known, in a folder for temporary
 files under the hash of the tree: a run that is cut off goes on where it was, and the next
 comparison with the same commit records the new side alone. `--jobs` records share one side.
+
+`--seconds 30` is a comparison for each step of a change: each process stops after so much processor
+time, programs of the hunt come first, and what both sides have is compared.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,20 +53,27 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=2, help="processes for one side (default: %(default)s)"
     )
+    parser.add_argument("--seconds", type=float, help="of processor time for each process")
     parser.add_argument("--record", type=Path, help="write the record of these files, and stop")
     parser.add_argument("--part", type=int, default=0, help="of `--jobs` parts, for `--record`")
     options = parser.parse_args()
     if options.record:
-        write_record(options.record, options.programs, options.part, options.jobs)
+        write_record(options.record, options.programs, options.part, options.jobs, options.seconds)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder, "old")
         _git("worktree", "add", "--detach", "-q", str(old), options.commit)
         try:
             shutil.copy(__file__, old / "tests" / "frozen.py")
-            before, after = (_record(tree, options.programs, options.jobs) for tree in (old, ROOT))
+            before, after = (
+                _record(tree, options.programs, options.jobs, options.seconds)
+                for tree in (old, ROOT)
+            )
         finally:
             _git("worktree", "remove", "--force", str(old))
+    if options.seconds:
+        both = before.keys() & after.keys()
+        before, after = ({name: side[name] for name in both} for side in (before, after))
     words = (
         [line.split("\t") for line in options.words.read_text().splitlines()]
         if options.words
@@ -91,12 +102,12 @@ def _tree(folder: Path) -> str:
         return _git("write-tree", cwd=folder, **env)
 
 
-def _record(tree: Path, programs: int, jobs: int) -> dict[str, Any]:
+def _record(tree: Path, programs: int, jobs: int, seconds: float | None) -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", "JITNEY_CACHE": "off"}
     KEPT.mkdir(exist_ok=True)
     parts = [KEPT / f"{_tree(tree)}-{programs}-{part}of{jobs}.jsonl" for part in range(jobs)]
     command = [sys.executable, "-m", "tests.frozen", "--programs", str(programs)]
-    command += ["--jobs", str(jobs)]
+    command += ["--jobs", str(jobs), *(["--seconds", str(seconds)] if seconds else [])]
     running = [
         subprocess.Popen([*command, "--record", str(out), "--part", str(part)], cwd=tree, env=env)
         for part, out in enumerate(parts)
@@ -108,8 +119,10 @@ def _record(tree: Path, programs: int, jobs: int) -> dict[str, Any]:
     return {each["name"]: each for each in map(json.loads, lines)}
 
 
-def write_record(out: Path, programs: int, part: int = 0, jobs: int = 1) -> None:
-    """Append every record of this part that the file does not have yet."""
+def write_record(
+    out: Path, programs: int, part: int = 0, jobs: int = 1, seconds: float | None = None
+) -> None:
+    """Append every record of this part that the file does not have yet, for so many seconds."""
     warnings.simplefilter("ignore")
     # The last line is torn if the run before was cut off.
     lines = out.read_text().splitlines(keepends=True) if out.exists() else []
@@ -121,6 +134,8 @@ def write_record(out: Path, programs: int, part: int = 0, jobs: int = 1) -> None
     next(_hunted(1))[1]()
     with out.open("a") as file:
         for at, (name, make) in enumerate(tasks(programs)):
+            if seconds is not None and time.process_time() > seconds:
+                return
             if at % jobs == part and name not in known:
                 file.write(f"{json.dumps({'name': name, **make()})}\n")
                 file.flush()
@@ -147,8 +162,8 @@ def _in_new_words(record: Any, words: list[list[str]]) -> str:
 
 def tasks(programs: int) -> Iterator[Task]:
     """What is decided about each program under each option."""
-    yield from _models()
     yield from _hunted(programs)
+    yield from _models()
 
 
 def _models() -> Iterator[Task]:

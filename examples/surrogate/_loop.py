@@ -154,7 +154,7 @@ def by_evidence(campaign: Campaign, draws: Draws) -> Worth:
     without a network. Each size of a parent set has the same prior, as where graphs are `weighed`.
     """
     local = scores(campaign.values.astype(float), campaign.intervened)
-    return _supposed(campaign, local + np.log(chances(campaign.values.shape[2])), draws)
+    return by_belief(campaign, local + np.log(chances(campaign.values.shape[2])), draws)
 
 
 def by_marginals(campaign: Campaign, draws: Draws) -> Worth:
@@ -164,7 +164,7 @@ def by_marginals(campaign: Campaign, draws: Draws) -> Worth:
     """
     chance = _enumerated.posterior(campaign.values, campaign.intervened)
     exact = _enumerated.marginals(chance, campaign.values.shape[2])
-    return _supposed(campaign, np.log(np.maximum(exact, 1e-12)), draws)
+    return by_belief(campaign, np.log(np.maximum(exact, 1e-12)), draws)
 
 
 def chances(variables: int) -> Float[np.ndarray, "vars sets"]:
@@ -174,12 +174,14 @@ def chances(variables: int) -> Float[np.ndarray, "vars sets"]:
     return 1 / many / (size.max() + 1)
 
 
-def _supposed(campaign: Campaign, log_q: np.ndarray, draws: Draws) -> Worth:
-    """The worth of interventions by a belief, up to a constant for each variable."""
+def by_belief(campaign: Campaign, log_q: np.ndarray, draws: Draws, weighed: bool = False) -> Worth:
+    """The worth of interventions by the logarithm of a belief, up to a constant for each
+    variable; `weighed` by prior and evidence, as `imagine` has it.
+    """
     sets = tables(campaign.values.shape[2])
     log_q = (log_q - logsumexp(log_q, axis=2, keepdims=True)).astype(np.float32)
     given = campaign.values, campaign.intervened, campaign.target, draws
-    return by_parts(lambda q, *g: supposed(q, *g[:2], *sets, *g[2:]), log_q, *given)
+    return by_parts(lambda q, *g: supposed(q, *g[:2], *sets, *g[2:], weighed), log_q, *given)
 
 
 def by_truth(environment: Environment) -> Learner:

@@ -131,9 +131,11 @@ def suppose(
     mask: Bool[Array, "vars sets parents"],
     target: Int[Array, ""],
     draws: Draws,
+    weighed: bool = False,
 ) -> Worth:
     """The same from a belief that is given."""
-    return consider(drawn(log_q, index, mask, draws), values, intervened, target, draws)
+    graphs = drawn(log_q, index, mask, draws, weighed)
+    return consider(graphs, values, intervened, target, draws, weighed)
 
 
 # Tasks run in parts of up to 32 (`_loop.by_parts`): memory does not grow with their number.

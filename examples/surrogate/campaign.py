@@ -23,6 +23,7 @@ from . import _trained
 from ._environment import Environment, environment
 from ._loop import Campaign, Plan, last, regret, run
 from ._round import Worth, imagined, supposed
+from ._tuned import stepped
 from .regret import Curve, cell, learners
 
 HELD_OUT = 2**32 - 5  # the seed of models that no training has
@@ -55,12 +56,13 @@ def played(models: Environment, way: str, plan: Plan, weights: Path | None = Non
         list[tuple[int, int, float]](),
         time.perf_counter(),
     )
-    program = supposed if way.startswith("evidence") else imagined
-    first = program.stats.traces
+    programs = (stepped, supposed) if way.startswith(("steps", "evidence")) else (imagined,)
+    traced = lambda: sum(each.stats.traces for each in programs)  # noqa: E731
+    first = traced()
 
     def after(campaign: Campaign, worth: Worth) -> None:
         had = campaign.values.shape[1] - plan.answers
-        notes.append((had, program.stats.traces - first, time.perf_counter() - began))
+        notes.append((had, traced() - first, time.perf_counter() - began))
 
     done = run(models, learner, own, after=after)
     best = np.concatenate([done.best, last(done, learner, own)[None]])
@@ -85,7 +87,7 @@ def draw(found: dict[str, Played], path: Path) -> None:
     right.set(xlabel="intervention", ylabel="seconds of all models")
     right.set_title("A program is made where a bucket of samples begins", fontsize=10, loc="left")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -116,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cpu = time.process_time() - began
         made = f"  programs made at {each.retraced} samples; {warm:.2f} s a round, {cpu:.0f} CPU s"
         console.print(made, highlight=False)
-        draw(found, chosen.out / "campaign.png")
-    console.print(f"Picture: {(chosen.out / 'campaign.png').resolve()}", soft_wrap=True)
+        draw(found, chosen.out / "campaign.svg")
+    console.print(f"Picture: {(chosen.out / 'campaign.svg').resolve()}", soft_wrap=True)
 
 
 if __name__ == "__main__":

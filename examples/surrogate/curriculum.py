@@ -33,9 +33,11 @@ from rich.table import Table
 from ._learning import OPTIMISER, Learned, Session, compile_all, learn, surprises
 from ._stages import STAGES, Curriculum, Mixture, Schedule, Stage
 from ._trained import save
+from .learn import add_training
 from .regret import cell
 
 SIZES = (3, 5, 8, 12, 20)
+USUAL = Session(hidden=16, depth=2, rows=192, steps=20, rate=3e-3, looks=60, held_out=128)
 Values = Float[np.ndarray, "model"]
 
 
@@ -146,18 +148,11 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add, shown = parser.add_argument, "(default: %(default)s)"
     add("--seconds", type=float, default=240, help=f"CPU seconds of each run {shown}")
     add("--dispatches", type=int, help="of each run at most (default: no limit)")
-    add("--steps", type=int, default=20, help=f"in a dispatch {shown}")
-    add("--hidden", type=int, default=16, help=f"width, a multiple of 4 {shown}")
-    add("--depth", type=int, default=2, help=f"blocks {shown}")
-    add("--rows", type=int, default=192, help=f"variables of all models of a step {shown}")
-    add("--rate", type=float, default=3e-3, help=f"largest learning rate {shown}")
-    add("--looks", type=int, default=60, help=f"at held-out quality {shown}")
-    add("--held-out", type=int, default=128, help=f"models of each size {shown}")
+    add_training(parser, USUAL)
     add("--seeds", type=int, default=2, help=f"of weights and data {shown}")
     add("--tolerance", type=float, default=0.02, help=f"in nats; a stage stands still {shown}")
     add("--least", type=float, default=0.1, help=f"F1 of edges before a stage is done {shown}")
     add("--sizes", type=int, nargs="+", default=SIZES, help=f"numbers of variables {shown}")
-    add("--begin", type=Path, help="weights to begin with (default: new ones)")
     add("--known", type=int, nargs="+", default=(), help="sizes that these weights know")
     add("--out", type=Path, default=Path("out/surrogate"), help=f"folder {shown}")
     return parser.parse_args(arguments)

@@ -28,6 +28,24 @@ from .model import parameters
 from .reader import Reader
 
 
+def add_training(parser: argparse.ArgumentParser, usual: Session) -> None:
+    """The options of a network and its training, which `curriculum` has as well.
+
+    Args:
+        parser: What gets them.
+        usual: The defaults.
+    """
+    add, shown = parser.add_argument, "(default: %(default)s)"
+    add("--steps", type=int, default=usual.steps, help=f"in a dispatch {shown}")
+    add("--hidden", type=int, default=usual.hidden, help=f"width, a multiple of 4 {shown}")
+    add("--depth", type=int, default=usual.depth, help=f"blocks that read the samples {shown}")
+    add("--rows", type=int, default=usual.rows, help=f"variables of all models of a step {shown}")
+    add("--rate", type=float, default=usual.rate, help=f"largest learning rate {shown}")
+    add("--looks", type=int, default=usual.looks, help=f"at held-out quality {shown}")
+    add("--held-out", type=int, default=usual.held_out, help=f"models of each size {shown}")
+    add("--begin", type=Path, help="weights to begin with (default: new ones)")
+
+
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line, checked."""
     parser = argparse.ArgumentParser(
@@ -39,19 +57,12 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     shown = "(default: %(default)s)"
     add("--seconds", type=float, default=usual.seconds, help=f"0 for no limit {shown}")
     add("--dispatches", type=int, default=0, help=f"of --steps steps; 0 for no limit {shown}")
-    add("--steps", type=int, default=usual.steps, help=f"in a dispatch {shown}")
-    add("--hidden", type=int, default=usual.hidden, help=f"width, a multiple of 4 {shown}")
-    add("--depth", type=int, default=usual.depth, help=f"blocks that read the samples {shown}")
+    add_training(parser, usual)
     add("--after", type=int, default=usual.after, help=f"layers of attention after {shown}")
-    add("--rows", type=int, default=usual.rows, help=f"variables of all models of a step {shown}")
-    add("--rate", type=float, default=usual.rate, help=f"largest learning rate {shown}")
-    add("--looks", type=int, default=usual.looks, help=f"at held-out quality {shown}")
-    add("--held-out", type=int, default=usual.held_out, help=f"models of each size {shown}")
     add("--sizes", type=int, nargs="+", default=Mixture().sizes, help=f"of models {shown}")
     add("--shares", type=float, nargs="+", default=Mixture().shares, help=f"of each {shown}")
     add("--curriculum", action="store_true", help="small and easy models first")
     add("--seed", type=int, default=usual.seed, help=f"of weights and data {shown}")
-    add("--begin", type=Path, help="weights to begin with (default: new ones)")
     add("--out", type=Path, default=WEIGHTS, help=f"file of the weights {shown}")
     add("--folder", type=Path, default=Path("out/surrogate"), help=f"checkpoint and log {shown}")
     add("--board", action="store_true", help="TensorBoard's files in the folder too")

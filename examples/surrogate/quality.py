@@ -6,6 +6,9 @@ nothing else is said.
 
     network        the trained network, a belief over the parent sets of each variable
     network, F1    the same, edges above the threshold that gives the best F1 on other models
+    steps          the network's belief after a few gradient steps on the samples
+    steps, F1      the same, by the threshold of the best F1 on other models
+    steps alone    such steps from the prior, without a network
     enumeration    the exact posterior over all graphs (up to five variables)
     PC, GES        the PC algorithm and greedy equivalence search, by causal-learn where that is
                    installed; with the level, or the penalty, of the best F1 on other models
@@ -40,6 +43,7 @@ from ._environment import Environment, environment
 from ._loop import by_parts
 from ._round import Believer, believed
 from ._trained import seen
+from ._tuned import Ignorant, refined
 from ._validate import calibration
 
 HELD_OUT = 2**32 - 3  # the seed of the models here is one that no training has
@@ -139,6 +143,11 @@ def by_network(model: Believer, data: Data) -> np.ndarray:
     return np.exp(found.astype(float))
 
 
+def by_steps(model: Believer, data: Data) -> np.ndarray:
+    """The belief after gradient steps."""
+    return np.exp(refined(model, data.values, data.intervened).astype(float))
+
+
 def by_enumeration(data: Data) -> np.ndarray:
     """The exact posterior over graphs, for each parent set."""
     chance = _enumerated.posterior(data.values, data.intervened)
@@ -171,14 +180,19 @@ def by_method(method: _classical.Method, data: Data, tuning: Data) -> np.ndarray
     return method.edges(data.values, method.levels[int(np.argmax(found))]).astype(float)
 
 
-def row(model: Believer, data: Data, tuning: Data) -> tuple[dict[str, Quality], np.ndarray]:
-    """Each way on some models, and the network's belief about them."""
-    variables, network = data.values.shape[2], by_network(model, data)
-    edges, other = edges_of(network), edges_of(by_network(model, tuning))
-    scored = [judged(other, tuning, sure=True, threshold=each).f1 for each in THRESHOLDS]
-    best = float(THRESHOLDS[int(np.argmax(scored))])
-    found = {"network": judged(edges, data, network)}
-    found["network, F1"] = judged(edges, data, sure=True, threshold=best)
+def row(
+    model: Believer, data: Data, tuning: Data
+) -> tuple[dict[str, Quality], dict[str, np.ndarray]]:
+    """Each way on some models, and the network's belief about them, without steps and with."""
+    variables, found, beliefs = data.values.shape[2], dict[str, Quality](), {}
+    for name, believes in (("network", by_network), ("steps", by_steps)):
+        belief, other = (believes(model, each) for each in (data, tuning))
+        beliefs[name] = belief
+        found[name] = judged(edges_of(belief), data, belief)
+        best = threshold_of(edges_of(other), tuning)
+        found[f"{name}, F1"] = judged(edges_of(belief), data, sure=True, threshold=best)
+    alone = by_steps(Ignorant(), data)
+    found["steps alone"] = judged(edges_of(alone), data, alone)
     if variables <= _enumerated.MOST:
         exact = by_enumeration(data)
         found["enumeration"] = judged(edges_of(exact), data, exact)
@@ -190,7 +204,13 @@ def row(model: Believer, data: Data, tuning: Data) -> tuple[dict[str, Quality], 
     guess = np.random.default_rng(0).random(data.models.parents.shape) < rate
     guess &= ~np.eye(variables, dtype=bool)
     found["chance"] = judged(guess.astype(float), data, sure=True)
-    return found, network
+    return found, beliefs
+
+
+def threshold_of(edges: Float[np.ndarray, "task vars vars"], data: Data) -> float:
+    """The one with the best F1."""
+    found = [judged(edges, data, sure=True, threshold=each).f1 for each in THRESHOLDS]
+    return float(THRESHOLDS[int(np.argmax(found))])
 
 
 def table(found: dict[tuple[str, int], dict[str, Quality]]) -> Table:
@@ -212,22 +232,23 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def draw(beliefs: dict[int, tuple[Data, np.ndarray]], path: Path) -> None:
+def draw(found: dict[int, tuple[Data, dict[str, np.ndarray]]], path: Path) -> None:
     """Save the calibration of edges as a picture, a line for each number of variables."""
-    figure = Figure(figsize=(4.6, 4.2), dpi=130, layout="constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.8", lw=1, zorder=0)
-    for variables, (data, belief) in beliefs.items():
-        off = ~np.eye(variables, dtype=bool)
-        edges = edges_of(belief)[:, off].ravel()
-        bins = calibration(edges, data.models.parents[:, off].ravel())[1]
-        said, true, _ = np.array(bins).T
-        axes.plot(said, true, ".-", lw=1, label=f"{variables} variables")
-    axes.set(xlabel="probability of an edge", ylabel="how often it is there")
-    axes.set_title("Calibration of the network on held-out models", fontsize=10, loc="left")
-    axes.legend(fontsize=8, frameon=False)
+    figure = Figure(figsize=(8.4, 4.0), dpi=130, layout="constrained")
+    titles = {"network": "The network on held-out models", "steps": "After gradient steps"}
+    for axes, (name, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        axes.plot([0, 1], [0, 1], color="0.8", lw=1, zorder=0)
+        for variables, (data, beliefs) in found.items():
+            off = ~np.eye(variables, dtype=bool)
+            edges = edges_of(beliefs[name])[:, off].ravel()
+            bins = calibration(edges, data.models.parents[:, off].ravel())[1]
+            said, true, _ = np.array(bins).T
+            axes.plot(said, true, ".-", lw=1, label=f"{variables} variables")
+        axes.set(xlabel="probability of an edge", ylabel="how often it is there")
+        axes.set_title(title, fontsize=10, loc="left")
+    figure.axes[0].legend(fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
 
 
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -261,8 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             keep(found, chosen.out)
             console.print(f"{kind}, {variables} variables: done", highlight=False)
     console.print(table(found))
-    draw(beliefs, chosen.out / "calibration.png")
-    console.print(f"Picture: {(chosen.out / 'calibration.png').resolve()}", soft_wrap=True)
+    draw(beliefs, chosen.out / "calibration.svg")
+    console.print(f"Picture: {(chosen.out / 'calibration.svg').resolve()}", soft_wrap=True)
 
 
 def keep(found: dict[tuple[str, int], dict[str, Quality]], folder: Path) -> None:

@@ -8,7 +8,11 @@ the target largest? They differ in the belief about graphs, or in how they choos
     information    the same belief, expected information gain alone
     improvement    the same belief, expected improvement alone
     random         the same belief, interventions at random
-    weighed-random, enumeration-random, evidence-random    the same for these beliefs
+    steps          the network's belief after a few gradient steps on the campaign's data
+    steps-improvement    the same belief, expected improvement alone
+    steps-weighed  graphs drawn from it count by prior and evidence
+    steps-alone    such steps from the prior, without a network
+    weighed-random, steps-random, enumeration-random, evidence-random    random for these beliefs
     enumeration    the exact posterior over all graphs (up to five variables)
     marginals      the exact posterior over the parents of each variable, multiplied, as a network
                    that has learned all would have it (up to five variables)
@@ -56,6 +60,7 @@ from ._loop import (
     run,
 )
 from ._round import Believer, considered, imagined
+from ._tuned import Ignorant, by_steps, stepped
 
 HELD_OUT = 2**32 - 2  # the seed of the models here is one that no training has
 SIZES = (3, 4, 5, 8, 12, 20)
@@ -66,6 +71,12 @@ WAYS = (
     "improvement",
     "random",
     "weighed-random",
+    "steps",
+    "steps-improvement",
+    "steps-random",
+    "steps-weighed",
+    "steps-weighed-random",
+    "steps-alone",
     "enumeration",
     "enumeration-random",
     "marginals",
@@ -75,7 +86,9 @@ WAYS = (
 )
 # ways with the same belief that choose at random; the others have none
 RANDOM = dict.fromkeys(("network", "information", "improvement"), "random")
-RANDOM |= {each: f"{each}-random" for each in ("weighed", "enumeration", "evidence")}
+WITH_RANDOM = ("weighed", "steps", "steps-weighed", "enumeration", "evidence")
+RANDOM |= {each: f"{each}-random" for each in WITH_RANDOM}
+RANDOM["steps-improvement"] = "steps-random"
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ class Curve:
 def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, str]]:
     """Who says what interventions are worth, and by which acquisition."""
     network, weighed = by_network(model), by_network(model, weighed=True)
+    steps, both = by_steps(model), by_steps(model, weighed=True)
     found = {
         "network": (network, "both"),
         "weighed": (weighed, "both"),
@@ -105,6 +119,12 @@ def learners(model: Believer, models: Environment) -> dict[str, tuple[Learner, s
         "improvement": (network, "improvement"),
         "random": (network, "random"),
         "weighed-random": (weighed, "random"),
+        "steps": (steps, "both"),
+        "steps-improvement": (steps, "improvement"),
+        "steps-random": (steps, "random"),
+        "steps-weighed": (both, "both"),
+        "steps-weighed-random": (both, "random"),
+        "steps-alone": (by_steps(Ignorant()), "both"),
         "enumeration": (by_enumeration, "both"),
         "enumeration-random": (by_enumeration, "random"),
         "marginals": (by_marginals, "both"),
@@ -218,7 +238,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.print(f"{variables} variables: {seconds:.0f} s", highlight=False)
         console.print(table({variables: found[variables]}))
     traces = f"{imagined.stats.traces} traces of rounds with the network, {considered.stats.traces}"
-    console.print(f"{traces} with given graphs", highlight=False)
+    more = f"{stepped.stats.traces} of gradient steps"
+    console.print(f"{traces} with given graphs, {more}", highlight=False)
 
 
 class Log:

@@ -49,6 +49,7 @@ class Variant:
     step: Step
     rtol: float = 1e-4
     mesh: Any = None
+    traced: bool = True  # else it runs un-jitted, and there is no program to look at
 
 
 def total(
@@ -111,7 +112,7 @@ def variants(examples: int) -> dict[str, Variant]:
             f'accumulate(total, axis="example", microbatch={examples // PARTS})',
             in_parts(examples // PARTS),
         ),
-        "not traceable": Variant('optimize(on_trace_error="eager")', untraceable()),
+        "not traceable": Variant('optimize(on_trace_error="eager")', untraceable(), traced=False),
     }
     if len(jax.devices()) >= 8:
         mesh = jitney.mesh(data=8, devices=jax.devices()[:8])
@@ -151,7 +152,7 @@ def off(found: Any, wanted: Any, rtol: float, name: str) -> float:
 def temporaries(variant: Variant, state: Any, data: Any) -> float | None:
     """MiB that XLA takes beside arguments and results, on one device."""
     lower = getattr(variant.step, "lower", None)
-    if lower is None:
+    if lower is None or not variant.traced:
         return None
     with variant.mesh or nullcontext():
         memory = lower(*state, *data).compile().memory_analysis()

@@ -80,7 +80,7 @@ def test_there_are_forty_of_them():
 @pytest.mark.filterwarnings("ignore:.*takes its 3rd value")
 def test_too_many_static_values(monkeypatch):
     """The oldest program goes, and is told when it is made again."""
-    monkeypatch.setattr("jitney._program.core.MAX_ENTRIES", 2)
+    monkeypatch.setattr("jitney._program.tables.entries.MAX_ENTRIES", 2)
     monkeypatch.setattr("jitney._view.layout.MAX_ENTRIES", 2)
     program = jitney.optimize(lambda x, n: x + n)
     for n in (1, 2, 3, 1):

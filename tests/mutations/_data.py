@@ -161,21 +161,21 @@ LOOPS = [
 STREAMS = [
     Mutation(
         "memory of a chunk is used again though a derivative holds it",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "self.reader.memory.is_used_again = False",
         "self.reader.memory.is_used_again = True",
         (f"{_CHUNK_MEMORY}a_derivative_around_a_stream_has_each_chunk",),
     ),
     Mutation(
         "a chunk is read into the memory of the one whose step runs",
-        "src/jitney/_stream/chunk_memory.py",
+        "src/jitney/_stream/data/chunk_memory.py",
         "_CHUNKS = 2",
         "_CHUNKS = 1",
         (f"{_CHUNK_MEMORY}memory_of_a_chunk_is_that_before_the_last",),
     ),
     Mutation(
         "what the last step gives is not fetched",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "                    outputs.fetch()\n",
         "",
         (f"{_CHUNK_MEMORY}results_along_the_axis_are_each_chunks_own",),
@@ -189,7 +189,7 @@ STREAMS = [
     ),
     Mutation(
         "a run goes on with the chunk that was done",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "over = steps.total - start if turn.back else start + count",
         "over = steps.total - start if turn.back else start",
         (f"{_STREAM}a_run_that_breaks_off_goes_on",),
@@ -224,14 +224,14 @@ STREAMS = [
     ),
     Mutation(
         "rows that change between passes are mixed",
-        "src/jitney/_stream/reading.py",
+        "src/jitney/_stream/data/reading.py",
         "if self._seen[j] and mark != self._marks[i, j]:",
         "if self._seen[j] and mark == 0 != self._marks[i, j]:",
         (f"{_CHANGED_DATA}rows_that_change_between_two_passes_are_an_error",),
     ),
     Mutation(
         "a reading that failed is not made again",
-        "src/jitney/_stream/reading.py",
+        "src/jitney/_stream/data/reading.py",
         "if tried == retries or isinstance(error, _FINAL):",
         "if tried <= retries or isinstance(error, _FINAL):",
         (f"{_STREAM}a_reading_that_fails_is_made_again",),

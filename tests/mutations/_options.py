@@ -103,7 +103,7 @@ MAPPED = [
     ),
     Mutation(
         "`vmap` may name an axis of the signature",
-        "src/jitney/_program/core.py",
+        "src/jitney/_body/decoration.py",
         "if axis.name in core.axes:",
         "if axis.name in core.axes and axis.dims is None:",
         (f"{_OPTIONS}an_option_against_the_signature_is_refused_at_decoration",),
@@ -533,7 +533,7 @@ TOLD = [
     ),
     Mutation(
         "a refused proof is JAX's time",
-        "src/jitney/_program/entry.py",
+        "src/jitney/_program/tracing.py",
         "            self._book(time.perf_counter() - began, spent)\n            raise",
         "            raise",
         (f"{_COUNTERS}a_refused_proof_is_jitneys_own",),

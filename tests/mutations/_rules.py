@@ -387,7 +387,7 @@ CHUNKS = [
     ),
     Mutation(
         "iterations are counted once, not until they stay as they are",
-        "src/jitney/_stream/stream.py",
+        "src/jitney/_stream/stream_run.py",
         "if not _are_known(reached_counts, counts):",
         "if counts is None and not _are_known(reached_counts, counts):",
         (f"{_TURNS}a_stream_counts_until_no_chunk_takes_more",),

@@ -16,7 +16,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._program.core import Registry
+from jitney._program.registry import Registry
 from jitney._signature.options import Options
 from jitney.errors import ContractError, OptionError
 from tests._arrays import array

@@ -32,12 +32,13 @@ ASKED, CONTAINER, RUNNING, WRITING = (
 )
 STREAM, SOURCES, SLICES, FILES, RESUME, KEPT = (
     "_stream/stream.py",
-    "_stream/sources.py",
-    "_stream/slices.py",
-    "_stream/files.py",
+    "_stream/data/sources.py",
+    "_stream/data/slices.py",
+    "_stream/data/files.py",
     "_stream/resume.py",
     "_processes/checkpoints.py:Checkpoints",
 )
+RUN = "_stream/stream_run.py"
 
 
 def total(x: Float[Array, "n"]):
@@ -535,14 +536,14 @@ CASES = [
         np.fft.fft(ROWS, axis=0).real,
     ),
     Remedy(
-        f"{STREAM}:_StreamRun.__call__",
+        f"{RUN}:StreamRun.__call__",
         "drop checkpoint=..., or return sums",
         lambda: stream(ROWS, doubled, checkpoint="run.ckpt"),
         lambda: stream(ROWS, doubled),
         2 * ROWS,
     ),
     Remedy(
-        f"{STREAM}:_StreamRun._refuse_sequential",
+        f"{RUN}:StreamRun._refuse_sequential",
         "pass an array, or the path",
         lambda: stream(Anew(), backwards),
         lambda: stream(ROWS, backwards),
@@ -556,7 +557,7 @@ CASES = [
         lambda: drawn_words(ROWS, jax.random.split(random_key(0), 8)),
     ),
     Remedy(
-        f"{STREAM}:_suiting",
+        "_stream/chosen_steps.py:_suiting",
         "give it memory=…",
         lambda: jitney.stream(optimize(memory="16 B")(energy), ROWS, chunk={"n": "auto"}),
         lambda: (

@@ -114,7 +114,7 @@ def simulated(fn=total, mesh=4, size=4096, **options):
 def fails_elsewhere():
     """The other process runs out of memory, say."""
     with patch(
-        "jitney._simulate.simulate.compile_elsewhere", side_effect=CompileFailure("out of memory")
+        "jitney._simulate.simulate.compile_elsewhere", return_value=CompileFailure("out of memory")
     ):
         simulated(mesh={"data": 64})
 

@@ -532,7 +532,7 @@ CASES = [
         (ROWS @ HOST + ROWS.sum(1))[:, None] + ROWS[:, 0],
     ),
     Remedy(
-        "_stream/slices.py:check_slice",
+        "_stream/data/slices.py:check_slice",
         "a reader of your own returns the rows that it is asked for",
         lambda: stream(Misread()),
         lambda: stream(Read()),

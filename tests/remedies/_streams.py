@@ -22,10 +22,11 @@ from ._case import Remedy
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
 SQUARES = np.sum(ROWS**2, axis=0)
 SOURCES, FILES, STREAM = (
-    "_stream/sources.py",
-    "_stream/files.py",
+    "_stream/data/sources.py",
+    "_stream/data/files.py",
     "_stream/stream.py",
 )
+RUN = "_stream/stream_run.py"
 PATH = pathlib.Path("rows.npy")
 
 
@@ -96,7 +97,7 @@ def of_numbers(number):
 
 def written_meanwhile():
     """Another program writes to the file while the second chunk is read."""
-    from jitney._stream.reading import ChunkReader
+    from jitney._stream.data.reading import ChunkReader
 
     np.save(PATH, ROWS)
     part, times = ChunkReader._part, []
@@ -142,7 +143,7 @@ CASES = [
         SQUARES,
     ),
     Remedy(
-        f"{STREAM}:_warn_of_small_chunks",
+        "_stream/chosen_steps.py:_warn_of_small_chunks",
         'give it more, such as memory="64MiB"',
         lambda: summed("256B"),
         lambda: summed("64MiB"),
@@ -163,7 +164,7 @@ CASES = [
         np.full(4, 18.0),
     ),
     Remedy(
-        "_stream/reading.py:ChunkReader._change_error",
+        "_stream/data/reading.py:ChunkReader._change_error",
         "start again: without the checkpoint, and with data that do not change",
         lambda: stream(Turning(), spread),
         lambda: stream(Fixed(), spread),
@@ -199,14 +200,14 @@ CASES = [
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_StreamRun._check_checkpoint",
+        f"{RUN}:StreamRun._check_checkpoint",
         "drop checkpoint=...",
         lambda: stream(ROWS, smallest, checkpoint="run.ckpt"),
         lambda: stream(ROWS, smallest),
         ROWS[0],
     ),
     Remedy(
-        f"{STREAM}:_StreamRun.__init__",
+        f"{RUN}:StreamRun.__init__",
         "call the function itself there",
         lambda: jax.jit(stream)(ROWS),
         lambda: jax.jit(optimize(energy))(ROWS),

@@ -15,8 +15,10 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._body.plain import changes_of
 from jitney._signature.options import (
     NAMES,
+    OPTIONS,
     PRECISIONS,
     CompileLimit,
     Options,
@@ -457,3 +459,34 @@ def test_options_cannot_be_changed():
     """They are part of what programs are shared by."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         optimize(body).options.cache = False
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, []),
+        ({"static": "k", "donate": "x", "vmap": "b"}, []),
+        ({"precision": "f64", "verify": True, "debug_nans": True}, []),
+        ({"pad": {"n": "pow2", "m": [8]}}, ["pad over 'n' and 'm'"]),
+        ({"chunk": {"n": "auto"}, "memory": "1GB"}, ["chunk over 'n'"]),
+        ({"memory": "1GB"}, ["memory"]),
+        ({"on_memory_error": "chunk"}, ["memory"]),
+        ({"shard": {"n": "data"}, "remat": "dots_saveable"}, ["remat", "shard over 'n'"]),
+        ({"vmap": "b", "workers": 2}, ["workers over 'b'"]),
+        ({"roll": "auto", "compiler": "default"}, ["roll"]),
+        ({"compiler": {"xla_backend_optimization_level": 1}}, ["compiler"]),
+        ({"precision": "bf16"}, ["precision=bf16"]),
+        ({"precision": "bf16-all"}, ["precision=bf16-all"]),
+        ({"precision": "auto:1e-2"}, ["precision=bf16"]),
+    ],
+)
+def test_options_say_what_they_may_change(options, expected):
+    """`verify` compares where an option may change the computation, by the option's own line."""
+    assert [str(each) for each in changes_of(read_options("f", options), None)] == expected
+
+
+def test_an_option_that_rounds_says_what_it_changes():
+    """A tolerance without a change would never be used."""
+    rounds = {name for name, each in OPTIONS.items() if each.rounds}
+    changes = {name for name, each in OPTIONS.items() if each.changes.__name__ != "_nothing"}
+    assert changes == {*rounds, "precision"}

@@ -66,9 +66,9 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
 
 def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     """Its size, number and times say that it is the same."""
-    from jitney._stream.files import FileSource
+    from jitney._stream.data.files import FileSource
 
-    monkeypatch.setattr("jitney._stream.files._SETTLED", -1)
+    monkeypatch.setattr("jitney._stream.data.files._SETTLED", -1)
     data, path, reads = saved(rows(100), tmp_path), tmp_path / "run", []
     breaks_off(monkeypatch, mean, {"x": data}, path, 6)
     read = FileSource.read_into
@@ -92,11 +92,11 @@ MAPPED = {
 @pytest.mark.parametrize("made", MAPPED)
 def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
     """The system would end the process (SIGBUS) at a page that is no longer in the file."""
-    import jitney._stream.reading
+    import jitney._stream.data.reading
 
     path = saved(rows(100_000), tmp_path)
     data = MAPPED[made](np.load(path, mmap_mode="r"))
-    part, times = jitney._stream.reading.ChunkReader._part, []
+    part, times = jitney._stream.data.reading.ChunkReader._part, []
 
     def cutting(self, source, where, out):
         times.append(1)
@@ -104,14 +104,14 @@ def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
             os.truncate(path, 5000)
         return part(self, source, where, out)
 
-    monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", cutting)
+    monkeypatch.setattr(jitney._stream.data.reading.ChunkReader, "_part", cutting)
     with pytest.raises(DataError, match="its file was cut to 5000 bytes; 400128 were mapped"):
         stream(mean, data, chunk={"n": 10_000}, progress=False, retries=0)
 
 
 def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, monkeypatch):
     """After the look at its size, too: files that are given by their paths are read, not mapped."""
-    from jitney._stream.files import FileSource
+    from jitney._stream.data.files import FileSource
 
     path = saved(rows(100_000), tmp_path)
     rows_of, times = FileSource._rows, []
@@ -152,12 +152,12 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
     """A file that is cut within a page reads as zeros there; one that is replaced is another
     one.
     """
-    import jitney._stream.reading
+    import jitney._stream.data.reading
 
     data, program = SOURCES[kind](rows(100), tmp_path), of_rows(mean, kind)
     age(tmp_path)
     file = data[0] if kind == "paths" else data
-    part, times = jitney._stream.reading.ChunkReader._part, []
+    part, times = jitney._stream.data.reading.ChunkReader._part, []
 
     def changing(self, source, where, out):
         times.append(1)
@@ -172,6 +172,6 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
                 file.write_bytes(content[:-40] if how == "cut" else content[:-4] + b"abcd")
         return part(self, source, where, out)
 
-    monkeypatch.setattr(jitney._stream.reading.ChunkReader, "_part", changing)
+    monkeypatch.setattr(jitney._stream.data.reading.ChunkReader, "_part", changing)
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):
         stream(program, data, chunk={"n": 8}, progress=False, retries=0)

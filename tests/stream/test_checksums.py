@@ -13,7 +13,7 @@ import xxhash
 from jaxtyping import Array, Float
 
 from jitney import optimize, stream
-from jitney._stream.reading import ChunkReader
+from jitney._stream.data.reading import ChunkReader
 from jitney._stream.resume import Checkpoint
 from jitney.errors import DataError
 from tests.stream._sources import SOURCES, Stops, breaks_off, mean, variance

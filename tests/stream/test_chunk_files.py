@@ -11,8 +11,8 @@ from zarr.codecs import BytesCodec, TransposeCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from jitney import stream
-from jitney._stream.chunk_files import ChunkFiles
-from jitney._stream.sources import source_of
+from jitney._stream.data.chunk_files import ChunkFiles
+from jitney._stream.data.sources import source_of
 from jitney.errors import DataError
 from tests.stream._sources import mean
 from tests.stream.test_stream import rows

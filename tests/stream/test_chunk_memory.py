@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import optimize, stream
-from jitney._stream.chunk_memory import ChunkMemory
+from jitney._stream.data.chunk_memory import ChunkMemory
 from tests._switched import environment
 from tests.stream._sources import SOURCES
 from tests.stream.test_stream import saved

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jitney import stream
-from jitney._stream import files
+from jitney._stream.data import files
 from jitney.errors import DataError
 from tests.stream._sources import mean
 from tests.stream.test_stream import rows, saved
@@ -67,7 +67,7 @@ def test_a_system_that_reads_from_the_place_of_a_file_only(monkeypatch, tmp_path
 
 
 def test_a_reading_that_fails_opens_the_file_again(monkeypatch, opened, tmp_path):
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     x, read, times = rows(100), files._read_at, []
 
     def fails(*where):

@@ -73,7 +73,7 @@ def test_one_chunk_is_checked_too():
 
 def test_a_reading_that_was_short_once_is_made_again(monkeypatch):
     """A disk far away may do so."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     times = []
     data = Wrong(np.ones(100, F), lambda part: part if times else times.append(1) or part[:-1])
     value, stats = stream(mean, data, chunk={"n": 8}, progress=False)
@@ -105,7 +105,7 @@ def test_an_iteration_unlike_the_first_is_an_error(second, message):
 
 def test_an_iteration_that_fails_begins_anew(monkeypatch):
     """A generator that has raised does not go on."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     x, failures = rows(50), []
 
     class Fails:
@@ -124,7 +124,7 @@ def test_an_iteration_that_fails_begins_anew(monkeypatch):
 
 def test_a_first_iteration_that_fails_begins_anew(monkeypatch):
     """The one for the length too."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     x, times = rows(50), []
 
     class Fails:
@@ -148,7 +148,7 @@ def test_a_first_iteration_that_fails_begins_anew(monkeypatch):
 @pytest.mark.parametrize("at", range(1, 4))
 def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatch):
     """At whichever opening, and in the middle."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     x, opened, times = rows(100), zipfile.ZipFile.open, []
     path = archive(x[:, None], tmp_path, np.savez_compressed)
 
@@ -172,7 +172,7 @@ def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatc
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
     """Not whatever NumPy or zipfile make of it."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     path = tmp_path / f"data{suffix}"
     {".npy": np.save, ".npz": lambda path, x: np.savez_compressed(path, x=x)}[suffix](
         path, rows(100)

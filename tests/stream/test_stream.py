@@ -462,7 +462,7 @@ def test_a_checkpoint_without_a_folder_is_refused(tmp_path):
 
 def test_a_reading_that_fails_is_made_again(monkeypatch):
     """So often as asked, then it is named: the argument, the rows, how often."""
-    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.data.reading._PAUSE", 0.0)
     x = rows(100)
     got = stream(moments, Fails(x, 3, times=2), chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(got.result[0], x.mean(), rtol=1e-5, atol=1e-7)

@@ -331,7 +331,7 @@ def test_functions_made_anew_do_not_pile_up(monkeypatch):
     """A model with a lambda of its own is a program of its own; layouts are bounded as programs
     are.
     """
-    monkeypatch.setattr(core, "MAX_ENTRIES", 4)
+    monkeypatch.setattr("jitney._program.tables.entries.MAX_ENTRIES", 4)
     program = optimize(lambda model, x: model.first(x))
     for n in range(12):
         model = Layer(X, lambda x, n=n: x * n)

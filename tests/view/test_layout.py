@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from jaxtyping import Array, Float
 
-import jitney._program.core
+import jitney._program.tables.entries
 import jitney._view.layout
 from jitney import optimize
 from jitney._values.static_values import static_key
@@ -373,7 +373,7 @@ def test_calls_inside_and_outside_of_another_trace_do_not_mix():
 def test_static_values_past_the_limit_are_traced_again_and_right(monkeypatch):
     """The oldest go; nothing is wrong, it only costs a trace."""
     monkeypatch.setattr(jitney._view.layout, "MAX_ENTRIES", 3)
-    monkeypatch.setattr(jitney._program.core, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(jitney._program.tables.entries, "MAX_ENTRIES", 3)
     counted = count_traces(lambda x, n: x * n)
     f = optimize(counted)
     for n in (*range(5), 4, 0):

@@ -140,19 +140,22 @@ def test_a_prior_has_each_size_of_a_parent_set_with_the_same_chance():
 
 
 @pytest.mark.rest
-def test_a_belief_that_is_given_is_padded_as_one_of_a_network():
+@pytest.mark.parametrize("weighed", [False, True])
+def test_a_belief_that_is_given_is_padded_as_one_of_a_network(weighed):
     """By evidence alone: the round at exact size, of 3 variables in the program of 4."""
     models = environment(np.random.default_rng(6), 2, 3)
     campaign = _loop.Campaign.begin(models, SMALL)
     draws, (index, mask) = SMALL.draws(0, 2, 3), _data.tables(3)
-    ours = _loop.by_evidence(campaign, draws)
     local = scores(campaign.values.astype(float), campaign.intervened) + np.log(_loop.chances(3))
     log_q = (local - logsumexp(local, axis=2, keepdims=True)).astype(np.float32)
+    ours = _loop.by_belief(campaign, local, draws, weighed)
+    if not weighed:
+        np.testing.assert_array_equal(ours.mean, _loop.by_evidence(campaign, draws).mean)
     plain = eqx.filter_jit(suppose)
     for task in range(2):
         own = Draws(*(part[task] for part in vars(draws).values()))
         data = log_q[task], campaign.values[task], campaign.intervened[task]
-        found = plain(*data, index, mask, campaign.target[task], own)
+        found = plain(*data, index, mask, campaign.target[task], own, weighed)
         for name in ("mean", "information", "improvement", "sure"):
             np.testing.assert_allclose(
                 getattr(ours, name)[task], getattr(found, name), rtol=1e-3, atol=1e-4

@@ -147,3 +147,5 @@ def test_a_step_that_cannot_be_traced_runs_unjitted_with_a_warning(model):
     assert variants.off(first, whole, 1e-4, "not traceable") < 1e-4
     assert variants.off(step(*state, *both), whole, 1e-4, "again, without a warning") < 1e-4
     assert step.stats.eager == 2
+    # the table of `variants` has no program of it to look at
+    assert variants.temporaries(variants.variants(4)["not traceable"], state, both) is None

@@ -2,7 +2,7 @@
 here is compiled.
 
 A `CallPlanner` is one tree structure with one set of static values. The plan is made, and the
-contract checked, on abstract values. `_program/entry.py` adds what compiles it. One call goes
+contract checked, on abstract values. `_program/lowering.py` adds what compiles it. One call goes
 through
 
     Layout.view     arrays -> View: path, shape, dtype and annotation of each array
@@ -52,8 +52,8 @@ from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
 from .call_key import trace_key
+from .decoration import demand_axes_of_call
 from .function import FunctionInfo
-from .known_axes import demand_axes_of_call
 from .plain import plain_function, plain_run
 from .updates import ArgumentSnapshot, in_words, lost_updates_message
 
@@ -140,6 +140,18 @@ class CallPlanner:
         are alive.
         """
         return self.weak_statics.values()
+
+    def note_checks(self) -> None:
+        """Have later calls run the run-time checks of Equinox, which a program holds."""
+        self.checked = True
+
+    def note_captures(self) -> None:
+        """Have later calls pass the large arrays that a program captures."""
+        self.captures = True
+
+    def share_copies(self, other: CallPlanner) -> None:
+        """Use the copies of captured arrays that the programs of another body use."""
+        self.captured_copies = other.captured_copies
 
     def mesh_key(self) -> tuple[Hashable, ...]:
         """Return the part of a call key beyond arrays and settings: the mesh."""

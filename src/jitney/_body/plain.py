@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._jax.user_contexts import PLAIN
-from .._jax.xla.compiler import options_of
-from .._signature.options import Options, policy_of, tolerance_of
+from .._signature.options import Options
 from .._stages.derivatives.derive import JACOBIANS, Derived
 
 
@@ -78,41 +77,13 @@ def plain_function(fn: object) -> Any:
 
 
 def changes_of(options: Options, fn: object) -> tuple[ProgramChange, ...]:
-    """Return the changes that jitney may make to a program of a function, by its options."""
-    changes: list[ProgramChange] = []
-    derived = fn if isinstance(fn, Derived) else None
-    if options.pad:
-        changes.append(ProgramChange("pad", tuple(name for name, _ in options.pad)))
-    if options.chunk:
-        changes.append(
-            ProgramChange(
-                "accumulate" if options.accumulate else "chunk",
-                tuple(name for name, _ in options.chunk),
-            )
-        )
-    elif options.memory is not None or options.on_memory_error == "chunk":
-        changes.append(ProgramChange("memory"))
-    if options.shard is not None:
-        changes.append(ProgramChange("shard", tuple(name for name, _ in options.shard.axes)))
-    if options.workers is not None:
-        changes.append(ProgramChange("workers", (options.vmap[0].name,)))
-    if options.remat is not None or (
-        derived is not None and (derived.remat or derived.memory is not None)
-    ):
-        changes.append(ProgramChange("remat"))
-    if options.roll is not None:
-        changes.append(ProgramChange("roll"))
-    if derived is not None and derived.what in JACOBIANS:
-        changes.append(ProgramChange("jacobian"))
-    if options_of(options.compiler):
-        changes.append(ProgramChange("compiler"))
-    if options.precision is not None and options.precision != "f64":
-        changes += [ProgramChange(f"precision={name}") for name in _products(options)]
-    return tuple(changes)
-
-
-def _products(options: Options) -> tuple[str, ...]:
-    policy = policy_of(options.precision)
-    if policy is not None:
-        return tuple(policy.types)
-    return ("bf16",) if tolerance_of(options.precision) is not None else (str(options.precision),)
+    """Return the changes that jitney may make to a program of a function: by its options, and by
+    what a derivative has of its own.
+    """
+    changes = [ProgramChange(name, axes) for name, axes in options.changes]
+    if isinstance(fn, Derived):
+        if fn.remat or fn.memory is not None:
+            changes.append(ProgramChange("remat"))
+        if fn.what in JACOBIANS:
+            changes.append(ProgramChange("jacobian"))
+    return tuple(dict.fromkeys(changes))

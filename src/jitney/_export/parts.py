@@ -19,7 +19,8 @@ from .._signature.hints import ArrayHint, ScalarHint
 from .._view.view import LeafHint
 from .header import ArrayEntry, BoundEntry, ProgramEntry
 from .lowering import ExportLowered
-from .trees import Slot, StaticLeaf, Tree, Unportable, tree_to_data
+from .trees import Slot, StaticLeaf, Tree, tree_to_data
+from .values import NoData
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _scalar(hint: LeafHint, *, is_number: bool) -> str | None:
 def portable_data(tree: object, path: str, where: Where) -> Tree:
     try:
         return tree_to_data(tree, path)
-    except Unportable as part:
+    except NoData as part:
         raise ExportError(
             where,
             f"{part.path!r} is or holds {part.what}, which a file cannot hold.",

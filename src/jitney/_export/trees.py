@@ -47,16 +47,6 @@ class StaticLeaf:
     value: object
 
 
-class Unportable(Exception):
-    """A part of a tree cannot be represented in a file: its path, and a description. It never
-    leaves jitney.
-    """
-
-    def __init__(self, path: str, what: str):
-        super().__init__(path, what)
-        self.path, self.what = path, what
-
-
 _NONE: Mapping[str, object] = MappingProxyType({})
 Tree = Mapping[str, Any]
 """A tree as JSON data, as `tree_to_data` returns it."""
@@ -66,7 +56,7 @@ def tree_to_data(tree: Any, path: str) -> Tree:
     """Convert a tree of slots and held values to data.
 
     Raises:
-        Unportable: A part of it has no data.
+        NoData: A part of it has no data.
     """
     kind = type(tree)
     if isinstance(tree, Slot):
@@ -106,7 +96,7 @@ def tree_to_data(tree: Any, path: str) -> Tree:
             "items": items,
             "static": [],
         }
-    raise Unportable(path, f"a {kind.__module__}.{kind.__qualname__}")
+    raise NoData(f"a {kind.__module__}.{kind.__qualname__}", path)
 
 
 _CONTAINERS = {TUPLE: "tuple", LIST: "list", DICT: "dict", ORDERED: "ordered"}
@@ -144,7 +134,7 @@ def _data(value: object, path: str) -> Data:
     try:
         return data_of(value)
     except NoData as problem:
-        raise Unportable(path, str(problem)) from problem
+        raise NoData(problem.what, path) from problem
 
 
 def slots(tree: Tree) -> Iterable[Tree]:
@@ -374,7 +364,7 @@ class Taking:
         try:
             given = text_of(data_of(value))
         except NoData as problem:
-            given = str(problem)
+            given = problem.what
         return ContractError(
             self.where,
             f"static {path!r} is {given}, and the program was exported with {text_of(data)}.",

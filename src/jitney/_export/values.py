@@ -58,7 +58,13 @@ class LeftOut:
 
 
 class NoData(Exception):
-    """The value cannot be represented as data; the message describes it. It never leaves jitney."""
+    """A value cannot be represented as data: a description, and its path in a tree. It never leaves
+    jitney.
+    """
+
+    def __init__(self, what: str, path: str = ""):
+        super().__init__(what)
+        self.what, self.path = what, path
 
 
 def _is_of_numpy(value: object) -> bool:

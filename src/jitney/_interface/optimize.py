@@ -20,7 +20,7 @@ from .._errors import OptionError
 from .._host.switches import SETTINGS, read_disabled
 from .._jax.mesh import Mesh
 from .._owners import public
-from .._program.core import REGISTRY
+from .._program.registry import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.options import Options, read_options

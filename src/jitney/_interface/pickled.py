@@ -1,17 +1,30 @@
-"""Pickles of programs: by name, as a function is pickled; one of `__main__` by what it is made of
-(`main_pickle.py`), and a bound one by its function, its options and its arguments.
+"""Pickles of programs: by name, as a function is pickled; one of `__main__` by what it is made of,
+and a bound one by its function, its options and its arguments.
+
+A worker process has another `__main__`, so picklers that are made for workers copy the code of its
+functions. `Program.__reduce__` is not told which pickler calls it, and those that copy do so for
+functions only. A program of `__main__` is therefore pickled as a function, its sender, which
+returns what it is made of:
+
+    by name     `__main__.f._sender` is the sender itself, found as any attribute is
+    by copying  the code of the sender, and the user's function in its closure
+
+A worker gets a copy with each task. It has one program for all copies of equal content, or each
+task would trace again.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
+import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, cast
+from weakref import WeakValueDictionary
 
-from .._program.core import REGISTRY
+from .._program.registry import REGISTRY
 from .._signature.options import Options
 from .calling import CallableProgram
-from .main_pickle import Parts, Sender, Sending, digest_of, known_program, remember
 
 if TYPE_CHECKING:
     from .defaults import Defaults
@@ -19,6 +32,79 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 _Pickled = TypeVar("_Pickled", bound="PickledProgram[..., object]")
+
+Parts = tuple[Callable[..., object], Options, object]
+"""The user's function, the options, and the usual arguments of its derivatives."""
+Sender = Callable[[], Parts]
+Sent = Callable[..., object]
+"""A program."""
+SENDER: Final = "_sender"
+"""Attribute of a program that is its sender."""
+# Received programs that are kept.
+_MOST = 256
+
+
+class Sending:
+    """Identity of a program of `__main__` while it is pickled: a random name, and its sender."""
+
+    def __init__(self, program: Sent, name: str, parts: Parts):
+        # Picklers copy it, so it uses no global name.
+        def sender() -> Parts:
+            return parts
+
+        sender.__module__ = "__main__"
+        sender.__name__ = SENDER
+        sender.__qualname__ = f"{name}.{SENDER}"
+        self.sender: Sender = sender
+        self.token = uuid.uuid4().hex
+        _SENT[self.token] = program
+
+
+class _Received:
+    """Programs that other processes have sent, by their content."""
+
+    def __init__(self) -> None:
+        self.by_digest: dict[str, Sent] = {}
+        self.lock = threading.Lock()
+
+
+_SENT: WeakValueDictionary[str, Sent] = WeakValueDictionary()
+_RECEIVED = _Received()
+
+
+def digest_of(parts: Parts) -> str | None:
+    """Digest of a program and all that its function can read; None if something has no reliable
+    digest, so that each copy is a program of its own.
+    """
+    # The only part of a call's way that needs the content of a function, in a process that sends.
+    from .._record.unsure import NotDeterministic
+    from .._record.values import ContentHasher
+
+    walk = ContentHasher()
+    try:
+        for part in parts:
+            walk.add(part)
+        return walk.digest()
+    except NotDeterministic:
+        return None
+
+
+def known_program(token: str, digest: str | None) -> Sent | None:
+    """Return the program that was sent from this process, or one of the same content that was
+    received before; else None.
+    """
+    own = _SENT.get(token)
+    return own if own is not None or digest is None else _RECEIVED.by_digest.get(digest)
+
+
+def remember(program: Sent, digest: str | None) -> None:
+    """Keep a received program for copies of the same content; of many, the latest."""
+    if digest is None:
+        return
+    with _RECEIVED.lock:
+        _RECEIVED.by_digest[digest] = program
+        while len(_RECEIVED.by_digest) > _MOST:
+            del _RECEIVED.by_digest[next(iter(_RECEIVED.by_digest))]
 
 
 class PickledProgram(CallableProgram[P, R]):
@@ -66,7 +152,7 @@ class PickledProgram(CallableProgram[P, R]):
 
     @property
     def _sender(self) -> Sender:
-        """The function that `main_pickle` has pickle find by its name."""
+        """The function that pickle finds by its name, for a program of `__main__`."""
         return self._sending_from_main().sender
 
 

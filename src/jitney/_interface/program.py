@@ -20,7 +20,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .._diagnosis.counters import Stats
 from .._jax.trees import register_pytree_node
-from .._program.core import REGISTRY, CompiledFunction
+from .._program.core import CompiledFunction
+from .._program.registry import REGISTRY
 from .._public import public_in
 from .._signature.options import Options
 from .ahead_of_time import ProgramAhead

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from .._program.entry import SCOPE
+from .._program.lowering import SCOPE
 from .annotations import CALLED, COMPILED
 from .trace_file import HloOperation, HloProgram, ProfilerTrace, Span, parts_of
 

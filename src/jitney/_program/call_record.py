@@ -6,7 +6,7 @@ A record is written while something is traced or compiled, and never in a warm c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from .._stages.stage import Skip
 from .._stages.vmap import levels_of
 from .._values.static_values import Opaque
 from .._view.field_axes import axes_in_fields, with_fields
-from .._view.layout import aval_parts, is_nested_trace, name_of
+from .._view.layout import aval_parts, is_nested_trace, name_of, static_text
 from .._view.named_axes import is_count, named_axes
 from .._view.view import View
 
@@ -192,3 +192,23 @@ def _extend_path(path: str, keys: Path) -> str:
     if isinstance(key, DictKey):
         return f"{path}[{key.key!r}]" if path else str(key.key)
     return f"{path}[{key.idx}]" if isinstance(key, SequenceKey) else f"{path}{key}"
+
+
+def describe_mutation(
+    names: Mapping[int, str],
+    value: object,
+    attribute: str,
+    before: object,
+    now: object,
+) -> tuple[str, str, str]:
+    """Return the path of a mutated static value, with its text before and now."""
+    cls = value if isinstance(value, type) else type(value)
+    path = names.get(id(value)) or cls.__name__
+    if not attribute:
+        return path, "as it was", "changed in place"
+
+    path = f"{path}.{attribute}"
+    old, new = static_text(before), static_text(now)
+    if old == new:
+        return path, "as it was", "changed in place"
+    return path, old, new

@@ -1,10 +1,12 @@
 """What the runners of calls know of the specialisation that holds them, and of its function.
 
-`entry.py` and `core.py` fill these classes in. Whatever runs calls (padded, sharded, in chunks, in
-threads, row by row) is held by a `Specialization` and imports this file alone, so the arrows of
-imports go one way:
+The files below fill these classes in. Whatever runs calls (padded, sharded, in chunks, in threads,
+row by row) is held by a `Specialization` and imports this file alone, so the arrows of imports go
+one way:
 
-    core.py -> entry.py -> padded_calls.py, sharded_calls.py, ... -> compiled_calls.py
+    CompiledFunction      core.py -> tables/entries.py -> tables/takers.py -> entry.py
+    Specialization        entry.py -> lowering.py -> tracing.py -> compiled_calls.py
+    runners of calls      entry.py, lowering.py -> padded_calls.py, ... -> compiled_calls.py
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class ThreadCalls(Protocol):
     """Runs calls in threads: `worker_calls.py`."""
 
     is_demanded: bool
+
+    def allow_whole_calls(self) -> None: ...
 
     def run_outermost(self, arrays: Sequence[Array]) -> object: ...
 
@@ -138,6 +142,10 @@ class CompiledCalls(CallPlanner, ABC):
         self.redirects = True
         # Which of the numbers that its calls trace are held, at which shapes.
         self.choices = NumberChoices()
+
+    def serve_all_calls(self) -> None:
+        """Have no call go to another entry from now on."""
+        self.redirects = False
 
     def known_again(self, known: KnownSizes, proof: Proof) -> KnownSizes:
         """Known sizes of a call that is traced again, as its program takes numbers: the proof of

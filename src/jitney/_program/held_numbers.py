@@ -68,6 +68,10 @@ class NumberChoices:
             or len({frozenset(held) for held in self.held_at.values()}) > 1
         )
 
+    def note_difference(self) -> None:
+        """Note that a trace needs others than those before."""
+        self.differ = True
+
     def held(self, arrays: Sequence[object]) -> Held:
         """Numbers that are held for a call of these arrays, as far as it is known."""
         if not self.held_at:

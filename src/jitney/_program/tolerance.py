@@ -28,8 +28,9 @@ from .._stages.autocast import Autocast, body_of, labels_of
 from .._stages.stage import Fn, Request, Stage
 from .._text.shown import Shown
 from .._view.result import Outcome
-from .core import REGISTRY
-from .entry import Specialization, Undecided
+from .entry import Specialization
+from .registry import REGISTRY
+from .tracing import Undecided
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,8 @@ import sys
 import time
 
 from .._errors import plural
-from .._program.core import REGISTRY, CompiledFunction
+from .._program.core import CompiledFunction
+from .._program.registry import REGISTRY
 from .._text.json import Data
 from .plan_report import PlanLine
 

@@ -123,7 +123,7 @@ class SerializedPrograms:
 
         # Rebuild the result as the body would have returned it, and the side effects of its trace.
         outcome = Outcome()
-        outcome.treedef, outcome.rest = request.forms.read(stored.form)
+        outcome.restore(*request.forms.read(stored.form))
         if counts is not None:
             key = padded_cuts.program_key(arrays, counts)
             self._cuts[key] = padded_cuts.read(stored.cuts)

@@ -66,18 +66,21 @@ class CompiledElsewhere:
     temporaries: int
 
 
-class CompileFailure(Exception):
-    """Failure of the other process; the message is the last line of its output."""
+@dataclass(frozen=True)
+class CompileFailure:
+    """Failure of the other process.
+
+    Args:
+        text: The last line of its output.
+    """
+
+    text: str
 
 
 def compile_elsewhere(
     programs: Sequence[tuple[object, dict[str, int], tuple[int, ...]]],
-) -> list[CompiledElsewhere]:
-    """Compile exported programs, each for the sizes of its mesh and with its donated arguments.
-
-    Raises:
-        Failed: A program cannot be compiled.
-    """
+) -> list[CompiledElsewhere] | CompileFailure:
+    """Compile exported programs, each for the sizes of its mesh and with its donated arguments."""
     count = max(math.prod(mesh.values()) for _, mesh, _ in programs)
 
     # The user's flags stay, but for a number of devices. `PYTHONPATH` is this process's `sys.path`,
@@ -121,7 +124,7 @@ def compile_elsewhere(
             ]
             # Lines with "@" are C++ stack frames.
             last = [line for line in lines if not line.lstrip().startswith("@")]
-            raise CompileFailure(last[-1] if last else f"it ended with {other.returncode}")
+            return CompileFailure(last[-1] if last else f"it ended with {other.returncode}")
         return [CompiledElsewhere(*answer) for answer in answered]
 
 

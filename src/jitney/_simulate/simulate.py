@@ -108,18 +108,16 @@ def simulate(
 
     # All meshes are compiled by one process, which has the devices of the largest.
     cases = [Case(entry, arrays, axes) for axes in meshes]
-    try:
-        answers = compile_elsewhere(
-            [(case.exported, dict(case.mesh), case.donated) for case in cases]
-        )
-    except CompileFailure as failure:
+    answers = compile_elsewhere([(case.exported, dict(case.mesh), case.donated) for case in cases])
+    if isinstance(answers, CompileFailure):
+        count = max(map(_count, meshes))
         raise MeshError(
             entry.core.where,
-            f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
+            f"it could not be compiled for {count} virtual devices: {answers.text}",
             "What a program takes is counted in the compiled program.",
             "try fewer, or look at `f.lower(...)`.",
             code="J252",
-        ) from failure
+        )
 
     taken = time.perf_counter() - start
     simulations = tuple(

@@ -34,17 +34,16 @@ FEW = 8
 WORTH = 0.5
 
 
-class UnknownPositions(Exception):
-    """Sparse Jacobian of a function that indexes at traced positions: any element may be nonzero.
+@dataclass(frozen=True)
+class UnknownPositions:
+    """No sparse Jacobian: the function indexes at traced positions, and any element may be nonzero.
 
     Args:
         sources: Tracers from which the positions are computed, each with the line that reads or
             writes there.
     """
 
-    def __init__(self, sources: Sequence[tuple[object, str]]):
-        self.sources = sources
-        super().__init__()
+    sources: Sequence[tuple[object, str]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def jacobian(
     symmetric: bool = False,
     at_a_time: int | None = None,
     tried: int | None = None,
-) -> JacobianResult:
+) -> JacobianResult | UnknownPositions:
     """Jacobian of a function of lists of arrays. The function is traced once.
 
     Args:
@@ -95,10 +94,6 @@ def jacobian(
             choose.
         tried: Number of directions, of all over a dense Jacobian, that are computed to be timed;
             the blocks are then not those of the Jacobian.
-
-    Raises:
-        UnknownPositions: Blocks are to be sparse, and the function reads at positions that are
-            traced.
     """
     traced, shapes = jax.make_jaxpr(fn, return_shape=True)(list(at))
     with OWN_TIME.running():
@@ -130,7 +125,7 @@ def jacobian(
         pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
     sources = [(value, line) for value, line in blurred.values() if isinstance(value, Tracer)]
     if as_sparse and sources:
-        raise UnknownPositions(sources)
+        return UnknownPositions(sources)
 
     # Colour the pattern, and compare with the dense passes.
     scheme: Colouring | None = None

@@ -48,8 +48,8 @@ from .._signature.hints import (
     UnionHint,
 )
 from .._view.field_axes import axes_in_fields
-from .reading import SourceOpener
-from .sources import abstract, is_read, is_sliceable, read_whole
+from .data.reading import SourceOpener
+from .data.sources import abstract, is_read, is_sliceable, read_whole
 
 if TYPE_CHECKING:
     from .._interface.program import AnyProgram

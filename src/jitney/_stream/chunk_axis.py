@@ -22,8 +22,8 @@ from .._signature.options import AUTO
 from .._stages.vmap import levels_of
 from .._view.named_axes import NamedAxis, is_count, named_axes, names_of_signature, sizes_of
 from .._view.view import View
-from .slices import Rows
-from .sources import is_reversible
+from .data.slices import Rows
+from .data.sources import is_reversible
 
 if TYPE_CHECKING:
     from .._stages.stage import Request

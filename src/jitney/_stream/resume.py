@@ -2,7 +2,7 @@
 
 The file holds the carry of the pass under way with a SHA-256 checksum, and is replaced atomically.
 `start_position` returns the first chunk of the data, or the first chunk that the checkpoint does
-not have once the rows before it are found unchanged. `_StreamRun.__call__` in `stream.py` loops
+not have once the rows before it are found unchanged. `StreamRun.__call__` in `stream_run.py` loops
 over the remaining chunks (`remaining_pieces`).
 """
 
@@ -29,7 +29,7 @@ from .._owners import users_level
 from .schedule import Carry, Values
 
 if TYPE_CHECKING:
-    from .reading import ChunkReader
+    from .data.reading import ChunkReader
     from .stream_layout import StreamLayout
 
 _MAGIC = b"jitney checkpoint 3\n"

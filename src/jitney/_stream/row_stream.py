@@ -31,8 +31,8 @@ from .._program.rows.row_kinds import hint_of, holds_rows, takes_rows
 from .._program.rows.visits import RowVisit
 from .._report.streamed import Streamed, StreamStats
 from .._signature.hints import Hint
-from .slices import Rows
-from .sources import is_sliceable, source_of
+from .data.slices import Rows
+from .data.sources import is_sliceable, source_of
 
 if TYPE_CHECKING:
     from .._interface.program import AnyProgram

@@ -49,7 +49,7 @@ class SerializedSteps(StreamProgram):
         kept: CachedParts,
     ):
         outcome = Outcome()
-        outcome.treedef, outcome.rest = kept.treedef, kept.rest
+        outcome.restore(kept.treedef, kept.rest)
         super().__init__(
             entry,
             stage,
@@ -177,7 +177,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     leaves = steps.stage.view.leaves
     avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
 
-    # Abstract values go through the passes as arrays do in `_StreamRun.__call__`; nothing is
+    # Abstract values go through the passes as arrays do in `StreamRun.__call__`; nothing is
     # computed.
     values = {n: x for n, x in avals.items() if n not in plan.streamed}
     rest = steps.total % steps.size

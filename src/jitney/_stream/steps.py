@@ -254,7 +254,7 @@ class CompiledSteps(StreamProgram):
         most = 0
         kept: StoredCarries = {}
 
-        # Interpret the run over abstract values, in the order of `_StreamRun.__call__`, and compile
+        # Interpret the run over abstract values, in the order of `StreamRun.__call__`, and compile
         # each step.
         for p, pass_ in enumerate(self.passes.passes):
             new, state = jax.eval_shape(self.begin[p], values)

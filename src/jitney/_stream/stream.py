@@ -1,6 +1,6 @@
 """`jitney.stream`: run a function over data that do not fit into memory, chunk by chunk.
 
-The passes are those of `chunk=`. The loop is on the host (`_StreamRun.__call__`): each chunk goes
+The passes are those of `chunk=`. The loop is on the host (`StreamRun.__call__`): each chunk goes
 through one compiled step, the carry stays on the device, and the next chunk is read meanwhile.
 Given
 
@@ -14,57 +14,37 @@ the sum of `x`, then again for the sum of the squares: 2 passes, 6 chunks.
 
 from __future__ import annotations
 
-import hashlib
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
-import numpy as np
-from jax.core import Tracer
 
-from .._axes import begin_from, numbers_of_iterations
 from .._diagnosis.nonfinite import refuse_nonfinite
 from .._errors import (
     AxisError,
     ContractError,
-    DataWarning,
-    JitneyError,
     OptionError,
-    format_error,
     repr_of,
 )
 from .._interface.derivatives import Derivative
-from .._jax.settings import settings
-from .._jax.trees import is_key, words_of_keys
-from .._jax.typed import Array, NumPyArray
-from .._jax.xla.memory import Misfit, text
-from .._owners import public, users_level
+from .._owners import public
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
 from .._stages import Chunk
-from .._view.layout import is_nested_trace, jit_is_off
-from .._view.result import unmix
+from .._view.layout import is_nested_trace
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
+from .chosen_steps import steps_of
 from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
-from .chunk_memory import ChunkMemory
-from .outputs import ChunkOutputs
-from .reading import ChunkReader, Source
-from .resume import Checkpoint, remaining_pieces, start_position
-from .resume import CheckpointState as Reached
+from .data.sources import is_read
+from .resume import Checkpoint
 from .row_stream import row_values, stream_rows
-from .run_key import platform, value_key
-from .serialized_steps import load_or_plan_steps
-from .slices import Rows
-from .sources import is_read, is_reversible, read_whole
-from .steps import CHUNK_BYTES, CompiledSteps, StreamProgram, suiting_steps
 from .stream_layout import StreamLayout
+from .stream_run import StreamRun
 from .verify import verify_stream
 
 if TYPE_CHECKING:
@@ -260,7 +240,7 @@ def _run(
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
             try:
-                steps = _steps(
+                steps = steps_of(
                     entry,
                     arrays,
                     replace(stage, devices=laid.devices),
@@ -281,7 +261,7 @@ def _run(
                 for name, x in zip(names, arrays, strict=True)
             ]
 
-            run = _StreamRun(
+            run = StreamRun(
                 steps,
                 names,
                 data,
@@ -402,387 +382,3 @@ def _unverified_value(
     """Result of a stream of other data, without verification."""
     unverified = program.with_body(program.body, replace(program.options, verify=False))
     return _run(unverified, values, _Keywords(axis, size, progress=False)).result
-
-
-def _steps(
-    entry: Specialization,
-    arrays: Sequence[object],
-    stage: Chunk,
-    laid: StreamLayout,
-    size: int | None,
-) -> StreamProgram:
-    """Steps of an earlier run over data of this length, or new ones."""
-    key = (
-        laid,
-        stage.axis,
-        size,
-        settings(),
-        *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves),
-    )
-    steps = entry.streams.get(key)
-    if steps is None:
-        if len(entry.streams) >= _MAX_STEPS:
-            entry.streams.clear()
-        plan = partial(_plan_steps, entry, stage, laid, size)
-        steps = load_or_plan_steps(entry, arrays, stage, laid, size, plan)
-        entry.streams[key] = steps
-    return steps
-
-
-def _plan_steps(
-    entry: Specialization,
-    stage: Chunk,
-    laid: StreamLayout,
-    size: int | None,
-) -> CompiledSteps:
-    if size:
-        return CompiledSteps(entry, stage, laid, size)
-    return _suiting(entry, stage, laid, stage.budget or CHUNK_BYTES)
-
-
-def _suiting(
-    entry: Specialization,
-    stage: Chunk,
-    laid: StreamLayout,
-    budget: int,
-) -> CompiledSteps:
-    suiting = suiting_steps(entry, stage, laid, budget)
-    if isinstance(suiting, Misfit):
-        raise AxisError(
-            entry.core.where,
-            f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the"
-            f" least is {text(suiting.least)}.",
-            "`memory` bounds temporaries and arguments of a step, and the chunk that is read"
-            " meanwhile.",
-            f"give it memory={suiting.least}.",
-            code="J230",
-        )
-    steps, fitting = suiting
-    if stage.budget and fitting.measured < _SMALL_CHUNK:
-        _warn_of_small_chunks(entry, stage, fitting.width * laid.parts)
-    return steps
-
-
-def _warn_of_small_chunks(entry: Specialization, stage: Chunk, rows: int) -> None:
-    """Warn that the chunks of a budget are so small that the run takes very many of them."""
-    chunks = -(-stage.size // rows)
-    if chunks <= _MANY_CHUNKS:
-        return
-    message = format_error(
-        entry.core.where,
-        f"memory={text(stage.budget or 0)} leaves a stream {chunks:,} chunks of {rows} of"
-        f" {stage.axis!r} for each pass.",
-        "Each chunk costs a reading and a call, whatever its size.",
-        'give it more, such as memory="64MiB".',
-    )
-    warnings.warn(message, DataWarning, stacklevel=users_level())
-
-
-# A chunk of fewer bytes is mostly overhead, which a thousand of them show.
-_SMALL_CHUNK, _MANY_CHUNKS = 2**16, 1000
-
-
-def _on_host(value: Rows) -> Rows:
-    """Move an array that is sharded over several devices to the host, since a slice of it would be
-    gathered on each of these devices first; and random keys as their words.
-    """
-    if is_key(value):
-        return words_of_keys(value)
-    if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1:
-        return np.asarray(value)
-    return value
-
-
-class _StreamRun:
-    """A single run over one set of data."""
-
-    def __init__(
-        self,
-        steps: StreamProgram,
-        names: Sequence[str],
-        values: Sequence[Any],
-        retries: int,
-        *,
-        kept: bool,
-    ):
-        self.steps = steps
-        self.schedule = plan = steps.schedule
-        self.chunks = self.rows = self.repeats = 0
-        where = str(steps.entry.core.where)
-        writes = kept or any(turn.emits or turn.counts for turn in plan.turns)
-        taken = list(zip(plan.takes, names, values, strict=True))
-        for n, name, x in taken:
-            if isinstance(x, Tracer) and (writes or n in plan.streamed):
-                raise ContractError(
-                    where,
-                    f"{name!r} is traced by an outer transform, and this stream is cut.",
-                    "Chunks, results with the axis, numbers of iterations and checkpoints are"
-                    " numbers on the host, which do not exist yet in a trace.",
-                    "call the function itself there, or give `chunk` the whole length.",
-                    code="J218",
-                )
-
-        sources: dict[int, Source] = {}
-        # Of keys, which are read as words: how to make keys of a chunk again.
-        self._keys: dict[int, Callable[..., jax.Array]] = {}
-        self.fixed: dict[int, object] = {}
-        for n, name, x in taken:
-            if n in plan.streamed:
-                rows = _on_host(x)
-                if is_key(x):
-                    cipher = jax.random.key_impl(x)
-                    self._keys[n] = partial(jax.random.wrap_key_data, impl=cipher)
-                sources[n] = Source(
-                    name,
-                    rows,
-                    plan.axes[n],
-                    rows.dtype if is_key(x) else plan.dtypes[n],
-                )
-            else:
-                self.fixed[n] = read_whole(x, name)
-        # Converted here, outside of the schedule's 64-bit context, so that they keep the caller's
-        # dtypes.
-        # What a run has before its first pass, and a checkpoint holds as digests only.
-        self._known = {*self.fixed, *steps.captured}
-        self.given = {n: jax.numpy.asarray(x) for n, x in self.fixed.items()}
-        self._refuse_sequential(sources, where)
-        self.reader = ChunkReader(
-            sources,
-            steps.pieces,
-            retries,
-            where,
-            passes=sum(turn.sweeps for turn in plan.turns),
-            kept=kept,
-            memory=ChunkMemory(is_used_again=not jit_is_off()),
-        )
-
-    def _refuse_sequential(
-        self,
-        sources: Mapping[int, Source],
-        where: str,
-    ) -> None:
-        axis = self.steps.stage.axis
-        back = any(turn.back for turn in self.schedule.turns)
-        for source in sources.values():
-            if is_reversible(source.data) or not (back or source.axis):
-                continue
-            what = f"{axis!r} is not its first axis"
-            if back:
-                what = f"a pass over {axis!r} runs from the end"
-            raise AxisError(
-                where,
-                f"{source.name!r} can only be read from its first row on, and {what}.",
-                "What accumulates from the end of an axis takes its last chunk first; of another"
-                " axis, each chunk has all rows.",
-                "pass an array, or the path of an `.npy` file.",
-                code="J231",
-            )
-
-    def key(self) -> dict[str, str]:
-        """Digests of all that a checkpoint must agree on, by the words of messages; `ChunkReader`
-        checks the rows.
-        """
-        steps = self.steps
-        arrays = [source.data for source in self.reader.sources.values()]
-        parts: dict[str, object] = {
-            "the size of a chunk": [steps.size, steps.laid.key],
-            "the arguments": [value_key(x) for x in self.fixed.values()],
-            "the shapes and dtypes of the data": [(x.shape, str(x.dtype)) for x in arrays],
-            "the settings and the version of JAX": [settings(), platform()],
-        }
-        digests = {"the function": steps.program}
-        for name, part in parts.items():
-            digests[name] = hashlib.sha256(repr(part).encode()).hexdigest()
-        return digests
-
-    def __call__(self, kept: Checkpoint | None, *, progress: bool) -> object:
-        steps, turns = self.steps, self.schedule.turns
-        outputs = ChunkOutputs(self.schedule, steps.total)
-        carried: dict[int, dict[int, Sequence[Array]]] = {}
-        self._check_checkpoint(kept)
-        if kept is not None and outputs.results:
-            where = steps.entry.core.where
-            raise JitneyError(
-                where,
-                f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is"
-                " accumulated only.",
-                "A run that goes on later has to find its results again.",
-                "drop checkpoint=..., or return sums and the like.",
-                code="J284",
-            )
-
-        begins = start_position(kept, self.reader, steps.laid)
-        first, at, state = begins.index, begins.at, begins.state
-        reached = begins.progress
-        values = {n: steps.place_value(n, x) for n, x in self.given.items()}
-        values.update(steps.captured)
-        values.update(begins.values)
-        # A program may have no pass at all: nothing depends on the data. The slice is then empty.
-        back = any(turn.back for turn in turns[first : first + 1])
-        passed = (sum(turn.sweeps for turn in turns[:first]) + 1) * len(steps.pieces)
-        done = passed - len(remaining_pieces(steps.pieces, at, back=back))
-
-        is_placed = bool(self._keys) or steps.laid.place is not None
-        with _bar(steps, done, show=progress) as advance:
-            try:
-                # For each pass: compute the initial carry, unless a checkpoint gave one; step
-                # through the chunks; reduce the carries over the devices; publish the values that
-                # they give.
-                p, sweep = first, 0
-                counts: list[Array] | None = None
-                while p < len(turns):
-                    turn, sweep = turns[p], sweep + 1
-                    if state is None:
-                        new, state = steps.begin[p](values)
-                        values.update(new)
-                        if counts is not None:
-                            spread = map(steps.laid.spread_count, counts)
-                            state = begin_from(state, turn.counts, list(spread))
-                    outputs.begin(turn)
-                    for start, count, cut in self._chunks(at, back=turn.back):
-                        before = state
-                        # A pass in the other direction starts this chunk with these carries.
-                        if turn.keeps or turn.replays:
-                            carried.setdefault(start, {}).update(turn.stored_carries(state))
-                        chunk = cut
-                        if is_placed:
-                            chunk = {n: self._placed(n, x, count) for n, x in cut.items()}
-                        step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
-                        replayed = [carried[start]] if turn.replays else []
-                        state, outs = step(
-                            values,
-                            state,
-                            chunk,
-                            np.int32(start),
-                            *replayed,
-                        )
-                        if is_nested_trace(jax.tree.leaves((state, outs))):
-                            # The derivative of an outer transform holds the chunk.
-                            self.reader.memory.is_used_again = False
-                        # Dispatch is asynchronous: wait for the step before, so that at most two
-                        # chunks are on the device, and its memory may be written again.
-                        jax.block_until_ready(before)
-                        outputs.add(turn, outs, start, count)
-                        self.chunks += 1
-                        self.rows += count
-                        if sweep <= turn.sweeps:
-                            advance()
-                        if kept is not None:
-                            over = steps.total - start if turn.back else start + count
-                            results = {n: x for n, x in values.items() if n not in self._known}
-                            # Ctrl-C writes this position, even if no save is due.
-                            reached = Reached(
-                                p,
-                                over,
-                                results,
-                                state,
-                                partial(self._chunk_checksums, p, over),
-                            )
-                            kept.save_if_due(reached)
-                    outputs.fetch()
-                    state = steps.join[p](state)
-                    reached_counts = numbers_of_iterations(state, turn.counts)
-                    if not _are_known(reached_counts, counts):
-                        # A chunk has gone on beyond what was known before: once more, from there.
-                        counts, at, state = reached_counts, 0, None
-                        self.repeats += 1
-                        continue
-                    values.update(turn.final_values(state))
-                    whole = outputs.collected.items()
-                    values.update({n: jax.numpy.asarray(x) for n, x in whole})
-                    # Only the first pass of a resumed run starts in the middle.
-                    at, state, counts = 0, None, None
-                    p, sweep = p + 1, 0
-            except KeyboardInterrupt as stop:
-                if kept is not None and reached is not None:
-                    stop.add_note(
-                        kept.write(reached)
-                        or f"The checkpoint {kept.path} was written;"
-                        " the same call goes on from there."
-                    )
-                raise
-
-        flat = [outputs.results.get(i, x) for i, x in enumerate(steps.end(values))]
-        if kept is not None:
-            kept.remove()
-        return unmix(steps.outcome.output(flat))
-
-    def _placed(self, n: int, rows: NumPyArray, count: int) -> Array:
-        """One array of a chunk, on its devices."""
-        to_keys = self._keys.get(n)
-        return self.steps.place_value(n, rows if to_keys is None else to_keys(rows), count)
-
-    def _chunk_checksums(self, index: int, at: int) -> Mapping[str, NumPyArray]:
-        """Checksums of the chunks that are done; after the first pass, of all chunks."""
-        pieces = self.steps.pieces
-        missing: set[tuple[int, int]] = set()
-        if index == 0:
-            missing.update(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
-        return self.reader.checkpoint_data([piece not in missing for piece in pieces])
-
-    def _chunks(
-        self,
-        done: int,
-        *,
-        back: bool,
-    ) -> Iterator[tuple[int, int, dict[int, NumPyArray]]]:
-        """Read the chunks that are still to do; give start, length and rows of each.
-
-        A chunk is read while the device runs the step of the one before, which JAX dispatches
-        asynchronously.
-        """
-        for start, count in remaining_pieces(self.steps.pieces, done, back=back):
-            yield start, count, self.reader(start, count)
-
-    def _check_checkpoint(self, kept: Checkpoint | None) -> None:
-        """Refuse a checkpoint of a run whose memory holds more than the carry."""
-        turns = self.schedule.turns
-        if kept is None or not any(turn.collects or turn.keeps for turn in turns):
-            return
-        how = "goes through all of it in both directions"
-        if any(turn.collects for turn in turns):
-            how = "collects all of it"
-        raise JitneyError(
-            self.steps.entry.core.where,
-            f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
-            "Collected results, and what is carried into each chunk, stay in memory until the"
-            " run is over.",
-            "drop checkpoint=....",
-            code="J284",
-        )
-
-
-def _bar(
-    steps: StreamProgram,
-    done: int,
-    *,
-    show: bool,
-) -> AbstractContextManager[Callable[[], None]]:
-    """Progress bar, or nothing; its value is called after each chunk."""
-    if not show:
-        return nullcontext(lambda: None)
-    from .._text.console import bar
-
-    total = sum(turn.sweeps for turn in steps.schedule.turns) * len(steps.pieces)
-    return bar(
-        steps.entry.core.name,
-        total,
-        done,
-        steps.size,
-    )
-
-
-def _are_known(reached: Sequence[Array], before: Sequence[Array] | None) -> bool:
-    """Return whether a pass has found the numbers of iterations that it began with. What a resumed
-    run began with is not known.
-    """
-    if not reached:
-        return True
-    if before is None:
-        return False
-    pairs = zip(reached, before, strict=True)
-    return all(int(a) == int(b) for a, b in pairs)
-
-
-# Lengths and chunk sizes whose steps one function remembers.
-_MAX_STEPS = 64

@@ -16,7 +16,7 @@ from .._jax.typed import Array
 from .._jax.xla.memory import text
 from .._owners import users_level
 from .._verify import Verification, is_verified
-from .sources import is_read
+from .data.sources import is_read
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization

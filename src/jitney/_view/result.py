@@ -68,6 +68,10 @@ class Outcome:
         self.build: Build = self._first
         """Builds the result from arrays, as users get it."""
 
+    def restore(self, treedef: object, rest: _StaticLeaves) -> None:
+        """Take the structure and the static leaves that another trace has found."""
+        self.treedef, self._rest = treedef, rest
+
     def begin_again(self) -> None:
         """Drop the notes of the stages, which run anew where the proof of the body does not."""
         self.uncut, self.joint_rules, self.cuts, self.body_seconds = None, [], [], []
@@ -79,10 +83,6 @@ class Outcome:
         for i, leaf in self._rest:
             leaves.append((i, dereference(leaf) if type(leaf) is Identity else leaf))
         return tuple(leaves)
-
-    @rest.setter
-    def rest(self, rest: _StaticLeaves) -> None:
-        self._rest = rest
 
     def take_apart(
         self,

@@ -22,7 +22,8 @@ import jax
 from ..._errors import OptionError
 from ..._interface.program import Program
 from ..._jax.trees import tree_flatten
-from ..._program.core import REGISTRY, CompiledFunction
+from ..._program.core import CompiledFunction
+from ..._program.registry import REGISTRY
 from ..._signature.options import Options
 from .parsing import WHERE
 

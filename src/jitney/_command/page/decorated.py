@@ -19,8 +19,9 @@ import jax
 from ..._body.trace_log import TraceInputs
 from ..._errors import shortlist
 from ..._jax.compile_cache import cache
-from ..._program.core import REGISTRY, CompiledFunction
+from ..._program.core import CompiledFunction
 from ..._program.entry import Specialization
+from ..._program.registry import REGISTRY
 from ..._report.plan_report import PlanLine, report
 from ..._signature.options import AUTO, tolerance_of
 from ..._text.json import Data

@@ -32,8 +32,9 @@ from ..._verify import is_verified
 from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
 from ..._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing
 from ..compiled_calls import SpecializedFunction
-from ..entry import Retry, Specialization
+from ..entry import Specialization
 from ..held_numbers import Redirected
+from ..tracing import Retry
 from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
 from .blocks import Room, block, shared_array, true_sizes
 from .columns import (
@@ -573,7 +574,7 @@ class RowCall:
             AxisError: The axes cannot be padded.
         """
         if isinstance(stopped, Redirected):
-            self.entry.redirects = False
+            self.entry.serve_all_calls()
         elif isinstance(stopped, NeedsNumbers):
             if group.recipe is None:
                 raise AssertionError("a program at exact size takes numbers of its size")

@@ -89,6 +89,10 @@ class CapturedCalls:
         # Inside a trace the constants belong to the outer program.
         if is_within_trace() or any(isinstance(x, Tracer) for x in tree_flatten(arrays)[0]):
             return self.jitted(*arrays)
+        return self.run_outermost(*arrays)
+
+    def run_outermost(self, *arrays: object) -> object:
+        """Run a call that stands in no trace."""
         key = _key(arrays)
         program, capture = self._programs.get(key) or self._capture(key, arrays)
         try:
@@ -235,8 +239,8 @@ def _copy_on(
 def note_captured(body: CallPlanner, jaxpr: object) -> None:
     """Note whether a trace captures large arrays which the program can take as arguments."""
     # Under an outer transform they are constants of the outer program.
-    if not (body.captures or body.request.nested):
-        body.captures = bool(large_constants(jaxpr))
+    if not (body.captures or body.request.nested) and large_constants(jaxpr):
+        body.note_captures()
 
 
 def captured_calls(

@@ -72,8 +72,11 @@ class CheckedCalls:
         self._flagged: Any = Jit.of(body.request).compile(
             with_number(body, jitted, self.table, at_once=self._at_once)
         )
+        # Runs calls that stand in no trace, which is asked here once.
+        self._outermost: Any = self._flagged
         if body.captures:
             self._flagged = captured_calls(body, self._flagged)
+            self._outermost = self._flagged.run_outermost
         # Types of arrays that are not tracers.
         self._plain: frozenset[type] = frozenset()
         # Over several devices Equinox runs the program.
@@ -91,7 +94,7 @@ class CheckedCalls:
 
         # Run the program with its number.
         try:
-            out, flag = self._flagged(*arrays)
+            out, flag = self._outermost(*arrays)
             failed = self._number(flag) if self.waits else 0
         except Unflaggable:
             # The trace has met a check that cannot be data: Equinox runs all calls from now on.

@@ -86,9 +86,9 @@ class WholeCalls(ABC):
                 outer.weak_statics,
                 outer.key,
             )
-            entry.captured_copies = outer.captured_copies
+            entry.share_copies(outer)
             if entry.workers is not None:
-                entry.workers.is_demanded = False
+                entry.workers.allow_whole_calls()
         return entry
 
     @staticmethod
@@ -100,7 +100,7 @@ class WholeCalls(ABC):
                 if entry.flights:
                     entry.await_missed_checks(out)
             except Redirected:
-                entry.redirects = False
+                entry.serve_all_calls()
             except (FAILURE, ValueError) as error:
                 if not entry.note_missed_check(error):
                     raise

@@ -172,9 +172,14 @@ class WorkerCalls(WholeCalls):
         self._programs: dict[Hashable, PartProgram | str] = {}
         # A number of workers is a demand, unless a width is measured too.
         options = entry.core.options
+        # Whether a call that cannot be divided is an error.
         self.is_demanded = options.workers != AUTO and not is_measured(options.chunk)
         # One thread makes a program, and others wait for it.
         self._making = threading.RLock()
+
+    def allow_whole_calls(self) -> None:
+        """Run a call whole that cannot be divided: threads are not asked for here."""
+        self.is_demanded = False
 
     def run_outermost(self, arrays: Sequence[Array]) -> object:
         program = self.program(arrays)
@@ -239,7 +244,7 @@ class WorkerCalls(WholeCalls):
                 return _over_devices(entry, split, traced)
             table, lowered, captured = None, None, ()
             if has_equinox_checks(traced.jaxpr):
-                entry.checked = True
+                entry.note_checks()
                 calls = checked_calls(entry, entry.jitted)
                 try:
                     table = calls.table

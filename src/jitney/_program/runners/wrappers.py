@@ -68,7 +68,8 @@ def runner_inside(
         # A trace that JAX caches: the call itself finds it.
         with body.numbers():
             traced = jitted.trace(*arrays).jaxpr
-        body.checked = has_equinox_checks(traced)
+        if has_equinox_checks(traced):
+            body.note_checks()
         note_captured(body, traced)
     if body.checked:
         run = checked_calls(body, jitted)
@@ -102,7 +103,7 @@ def lower_as_run(
     traced = jitted.trace(*arrays)
     note_captured(body, traced.jaxpr)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):
-        body.checked = True
+        body.note_checks()
 
         # A program that keeps its callbacks is lowered as it is.
         with suppress(Unflaggable):

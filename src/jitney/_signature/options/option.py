@@ -8,13 +8,15 @@ The reader, the text in reports, plain runs, the calls under an outer transform 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ..._errors import Where
 
 T = TypeVar("T")
+Change = tuple[str, tuple[str, ...]]
+"""A change that an option makes to a program: its name, and the named axes that it acts on."""
 KEY = "option"
 """Where the metadata of a field hold its `OptionSpec`."""
 
@@ -39,6 +41,7 @@ class OptionSpec:
         nested: Returns whether a value acts differently under an outer `jit` or `grad`, so that
             such calls have a program of their own.
         rounds: Whether results may differ by rounding, as those of sums in another order.
+        changes: Takes all options, and returns what this one may change in a program.
     """
 
     read: Callable[[Where | str, str, object], object] | None
@@ -46,6 +49,7 @@ class OptionSpec:
     plain: object
     nested: Callable[..., object]
     rounds: bool
+    changes: Callable[..., Iterable[Change]]
 
 
 def option(
@@ -57,6 +61,7 @@ def option(
     plain: T | Meaning = MEANING,
     nested: Callable[..., object] | None = None,
     rounds: bool = False,
+    changes: Callable[..., Iterable[Change]] | None = None,
 ) -> T:
     """Make the field of an option.
 
@@ -69,6 +74,7 @@ def option(
         plain: The value in a plain run; none for an option that is part of the meaning.
         nested: Returns whether a value acts differently under an outer transform; never, if None.
         rounds: Whether results may differ by rounding.
+        changes: Returns what the option may change in a program; nothing, if None.
     """
     described = OptionSpec(
         _with_name(read) if read is not None else read_as,
@@ -76,6 +82,7 @@ def option(
         plain,
         nested or _never,
         rounds,
+        changes or _nothing,
     )
     return field(default=default, metadata={KEY: described})
 
@@ -100,3 +107,7 @@ def _as_it_is(value: object) -> object:
 
 def _never(_: object) -> bool:
     return False
+
+
+def _nothing(_: object) -> Iterable[Change]:
+    return ()

@@ -9,7 +9,7 @@ or an OptionError that says how to write them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from ..buckets import Bucket
 from ..compiler_options import read_compiler
 from ..policies import RematPolicy, read_policy
 from ..renamed import warn_renamed
-from .option import KEY, MEANING, OptionSpec, is_given, option
+from .option import KEY, MEANING, Change, OptionSpec, is_given, option
 from .readers import (
     choice,
     read_auto,
@@ -41,7 +41,7 @@ from .readers import (
     read_vmap,
     read_workers,
 )
-from .values import CompileLimit, Sharding, VmapAxis
+from .values import CompileLimit, Sharding, VmapAxis, policy_of, tolerance_of
 from .writers import (
     write_limit,
     write_names,
@@ -62,6 +62,50 @@ def _is_of_programs(cache: object) -> bool:
 
 def _is_later(checks: object) -> bool:
     return checks == "later"
+
+
+def _padding(options: Options) -> Iterable[Change]:
+    return [("pad", tuple(name for name, _ in options.pad))] if options.pad else []
+
+
+def _cutting(options: Options) -> Iterable[Change]:
+    name = "accumulate" if options.accumulate else "chunk"
+    return [(name, tuple(axis for axis, _ in options.chunk))] if options.chunk else []
+
+
+def _fitting(options: Options) -> Iterable[Change]:
+    is_measured = options.memory is not None or options.on_memory_error == "chunk"
+    return [("memory", ())] if is_measured and not options.chunk else []
+
+
+def _rematerialising(options: Options) -> Iterable[Change]:
+    return [] if options.remat is None else [("remat", ())]
+
+
+def _rolling(options: Options) -> Iterable[Change]:
+    return [] if options.roll is None else [("roll", ())]
+
+
+def _casting(options: Options) -> Iterable[Change]:
+    precision = options.precision
+    if precision is None or precision == "f64":
+        return []
+    policy = policy_of(precision)
+    types = [str(precision)] if tolerance_of(precision) is None else ["bf16"]
+    return [(f"precision={name}", ()) for name in (types if policy is None else policy.types)]
+
+
+def _compiling(options: Options) -> Iterable[Change]:
+    return [("compiler", ())] if options_of(options.compiler) else []
+
+
+def _sharding(options: Options) -> Iterable[Change]:
+    shard = options.shard
+    return [] if shard is None else [("shard", tuple(name for name, _ in shard.axes))]
+
+
+def _sharing(options: Options) -> Iterable[Change]:
+    return [] if options.workers is None else [("workers", (options.vmap[0].name,))]
 
 
 @dataclass(frozen=True)
@@ -91,6 +135,7 @@ class Options:
         plain=(),
         nested=bool,
         rounds=True,
+        changes=_padding,
     )
     ragged: str = option(default="list", read_as=choice("list", "padded"))
     chunk: tuple[tuple[str, int | str], ...] = option(
@@ -100,12 +145,14 @@ class Options:
         plain=(),
         nested=bool,
         rounds=True,
+        changes=_cutting,
     )
     memory: int | str | None = option(
         default=None,
         read=read_memory,
         plain=None,
         rounds=True,
+        changes=_fitting,
     )
     remat: str | RematPolicy | None = option(
         default=None,
@@ -113,6 +160,7 @@ class Options:
         plain=None,
         nested=_is_auto,
         rounds=True,
+        changes=_rematerialising,
     )
     roll: str | None = option(
         default=None,
@@ -120,6 +168,7 @@ class Options:
         plain=None,
         nested=_is_auto,
         rounds=True,
+        changes=_rolling,
     )
     # The tolerances of `precision` are those of its types.
     precision: str | tuple[tuple[str, str], ...] | None = option(
@@ -127,6 +176,7 @@ class Options:
         read=read_precision,
         write=write_precision,
         plain=None,
+        changes=_casting,
     )
     cache: bool | Literal["program"] = option(default=True, read=read_cache, nested=_is_of_programs)
     contracts: bool = option(default=True, read_as=read_flag, plain=False)
@@ -156,6 +206,7 @@ class Options:
         plain="default",
         nested=options_of,
         rounds=True,
+        changes=_compiling,
     )
     debug_nans: bool | None = option(
         default=None,
@@ -170,6 +221,7 @@ class Options:
         plain=None,
         nested=is_given,
         rounds=True,
+        changes=_sharding,
     )
     mesh: jax.sharding.Mesh | str | None = option(default=None, read=read_mesh, plain=None)
     verify: bool | None = option(default=None, read_as=read_setting, plain=False)
@@ -179,6 +231,7 @@ class Options:
         plain=None,
         nested=is_given,
         rounds=True,
+        changes=_sharing,
     )
     auto: bool | str | None = option(default=None, read=read_auto, plain=False, nested=bool)
     progress: bool = option(default=False, read_as=read_flag, plain=False)
@@ -208,6 +261,11 @@ class Options:
         """`runtime_checks`, by its name before version 0.3.0."""
         warn_renamed("Program.options", "checks")
         return self.runtime_checks
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes that the options may make to a program, in the order of the options."""
+        return [change for each in OPTIONS.values() for change in each.changes(self)]
 
     @property
     def plain(self) -> Options:

@@ -137,23 +137,22 @@ class Jacobian(DerivedCall):
                 symmetric = False
                 if of is not None:
                     symmetric = _sparsity.has_symmetric_hessian(jax.make_jaxpr(of)(self.at))
-            try:
-                made = _sparsity.jacobian(
-                    flat,
-                    leaves,
-                    mode,
-                    ways,
-                    as_sparse=self.derived.sparse,
-                    budget=self._budget,
-                    symmetric=symmetric,
-                    at_a_time=self.derived.at_a_time,
-                    tried=self.derived.tried,
-                )
-            except _sparsity.UnknownPositions as unknown:
-                sources = [self._position(value, line) for value, line in unknown.sources]
+            made = _sparsity.jacobian(
+                flat,
+                leaves,
+                mode,
+                ways,
+                as_sparse=self.derived.sparse,
+                budget=self._budget,
+                symmetric=symmetric,
+                at_a_time=self.derived.at_a_time,
+                tried=self.derived.tried,
+            )
+            if isinstance(made, _sparsity.UnknownPositions):
+                sources = [self._position(value, line) for value, line in made.sources]
                 columns = _sparsity.elements(leaves)
                 rows = _sparsity.elements(jax.eval_shape(flat, leaves))
-                raise _traced_positions(self.where, sources, columns * rows) from None
+                raise _traced_positions(self.where, sources, columns * rows)
         elif self.derived.sparse:
             raise Refused(
                 "",

@@ -20,9 +20,9 @@ from typing import Protocol, TypeGuard, cast, overload
 import jax
 import numpy as np
 
-from .._errors import ContractError
-from .._jax.trees import canonicalize_dtype
-from .._jax.typed import NumPyArray
+from ..._errors import ContractError
+from ..._jax.trees import canonicalize_dtype
+from ..._jax.typed import NumPyArray
 from .chunk_files import ChunkFiles, chunk_files_of
 from .files import FileSource, Mapped, Stamp, map_of, open_file
 from .slices import Rows, Sequential, Slice, check_slice

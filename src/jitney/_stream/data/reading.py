@@ -17,11 +17,11 @@ import jax
 import numpy as np
 import xxhash
 
-from .._errors import DataError
-from .._jax.array_bytes import bytes_of
-from .._jax.settings import x64_is_on
-from .._jax.typed import DType, NumPyArray
-from .._view.fitting import demand_whole_numbers_fit
+from ..._errors import DataError
+from ..._jax.array_bytes import bytes_of
+from ..._jax.settings import x64_is_on
+from ..._jax.typed import DType, NumPyArray
+from ..._view.fitting import demand_whole_numbers_fit
 from .chunk_memory import ChunkMemory
 from .slices import Rows, check_slice
 from .sources import read_rows, source_of, stamp_of

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from .._errors import ContractError, DataError
-from .._jax.typed import DType, NumPyArray
+from ..._errors import ContractError, DataError
+from ..._jax.typed import DType, NumPyArray
 from .slices import Rows, Sequential, Slice
 
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._errors import DataError
-from .._jax.typed import DType, NumPyArray
+from ..._errors import DataError
+from ..._jax.typed import DType, NumPyArray
 
 Slice = slice | tuple[slice, ...]
 """Rows of a source; or a slice of each axis, where another axis than the first is cut."""

@@ -20,7 +20,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from .._jax.typed import DType, NumPyArray
+from ..._jax.typed import DType, NumPyArray
 from .files import Descriptor, read_at
 from .slices import Rows, Slice, check_slice
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._jax.typed import DType, NumPyArray
+from ..._jax.typed import DType, NumPyArray
 
 _ALIGNMENT = 64
 """Bytes at a multiple of which XLA takes an array on the CPU as it lies, without a copy."""

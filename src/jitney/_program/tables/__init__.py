@@ -1,0 +1,1 @@
+"""Tables by which a call finds its entry: layouts, entries, and takers of arguments."""
