@@ -261,9 +261,18 @@ def applied(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     found = getattr(home, name, None)
     if found is None:
         raise Untraceable(f"there is no {name} for traced arrays")
+    if name == "piecewise":
+        values = (*values[:2], [_unwrapped(one) for one in values[2]], *values[3:])
     if name not in OF_SEQUENCES:
         values = tuple(_stacked(value) for value in values)
     return _wrapped(found(*values, **options), lent=name in LENDING)
+
+
+def _unwrapped(part: Any) -> Any:
+    """A part of a piecewise function as JAX calls it; a number as it is."""
+    if not callable(part):
+        return part
+    return lambda x, *args, **options: jnp.asarray(_value(part(Array(x), *args, **options)))
 
 
 class _Numpy:

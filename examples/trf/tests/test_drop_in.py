@@ -159,6 +159,22 @@ def test_slices_are_views():
     np.testing.assert_allclose(fit.cost, expected.cost, rtol=1e-8)
 
 
+def test_a_piecewise_function_is_traced():
+    """Two lines that meet, with the derivatives by the place where they meet."""
+
+    def lines(p):
+        parts = [lambda t: p[1] + p[2] * (t - p[0]), lambda t: p[1] + p[3] * (t - p[0])]
+        return np.piecewise(T, [p[0] > T], parts)
+
+    p = np.array([1.7, 2.0, 0.5, -0.3])
+    with jax.enable_x64(True):
+        made, read = traced(lines, p, 0)
+        found = made(p, read)
+        slopes = jax.jacfwd(lambda p: made(p, read))(p)
+    np.testing.assert_allclose(found, lines(p), rtol=1e-15)
+    np.testing.assert_allclose(slopes[:, 0], np.where(T < 1.7, -0.5, 0.3), rtol=1e-15)
+
+
 def blocks(p):
     whole = np.zeros((3, 4))
     whole[1:, ::2] = p[0]  # with steps
