@@ -1,8 +1,9 @@
 """A machine without a clock for `auto`: each way takes what a test says, on two cores."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ class Machine:
         self.compiling = 10.0
         self.cores = 2
         self.runs: list[tuple[str, int]] = []
-        self._compiled: set[object] = set()
+        self.compiled: set[object] = set()
 
     @property
     def now(self):
@@ -35,12 +36,16 @@ class Machine:
     def now(self, seconds):
         self._time.now = seconds
 
+    def compile(self, way, elements):
+        """Let the time of a compile pass, if there was none."""
+        if way != WHOLE and (way, elements) not in self.compiled:
+            self.compiled.add((way, elements))
+            self.now += self.compiling
+
     def run(self, way, elements):
         """Let the time of a run pass."""
         self.runs.append((str(way), elements))
-        if way != WHOLE and (way, elements) not in self._compiled:
-            self._compiled.add((way, elements))
-            self.now += self.compiling
+        self.compile(way, elements)
         self.now += self.rates.get(str(way), 1.0) * elements
 
     @property
@@ -52,16 +57,33 @@ class Machine:
 @contextmanager
 def run_by(it: Machine) -> Iterator[None]:
     """Every run of a call takes the seconds of this machine."""
-    run: Callable = auto_calls.AutoCalls.run_way
+    of = auto_calls.AutoCalls
+    run, run_alone, refused = of.run_way, of.run_alone, of.refused_program
+
+    def elements(way, arrays):
+        return way.tried or max(len(array) for array in arrays if np.ndim(array))
 
     def timed(calls, way, arrays):
         out = jax.block_until_ready(run(calls, way, arrays))
-        it.run(way, way.tried or max(len(array) for array in arrays if np.ndim(array)))
+        it.run(way, elements(way, arrays))
         return out
 
+    def timed_alone(calls, way, arrays):
+        out = jax.block_until_ready(run_alone(calls, way, arrays))
+        it.now += it.rates.get(str(replace(way, carrier="")), 1.0) * elements(way, arrays)
+        return out
+
+    def compiled(calls, way, arrays):
+        why = refused(calls, way, arrays)
+        if not why:
+            it.compile(way, elements(way, arrays))
+        return why
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_calls.AutoCalls, "run_way", timed)
-        patch.setattr(auto_calls.AutoCalls, "compile_seconds", lambda calls, _: it.compiling)
+        patch.setattr(of, "run_way", timed)
+        patch.setattr(of, "run_alone", timed_alone)
+        patch.setattr(of, "refused_program", compiled)
+        patch.setattr(of, "compile_seconds", lambda calls, _: it.compiling)
         patch.setattr(call_times, "clock", lambda: it.now)
         for module in (auto_calls, trials, worker_calls, device_parts):
             patch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", it.cores))

@@ -58,7 +58,7 @@ from .styles.case import Case
 LIMIT = 1.02
 SECONDS = float(os.environ.get("JITNEY_BENCH_SECONDS", "3"))  # of a function
 LEAST, MOST = 100, 1000  # rounds
-CALLER_LAPS, CALLER_CALLS = 150, 10
+CALLER_LAPS, CALLER_CALLS = 152, 10
 Call = Callable[[], Any]
 Interval = tuple[float, float]
 
@@ -220,19 +220,28 @@ def caller(case: Case) -> str:
     """Line of a table: processor time of the calling thread, where the program is the same."""
     calls = compared(case)
     waited, least = math.inf, [math.inf] * len(calls)
-    for _ in range(CALLER_LAPS):
-        for i, call in enumerate(calls):
+    sides = range(len(calls))
+    for lap in range(CALLER_LAPS):
+        # In an order that changes, and each after a call of its own: what runs behind a call of
+        # itself finds its code in the processor's caches, by up to 2 microseconds quicker.
+        for i in (*sides[lap % len(calls) :], *sides[: lap % len(calls)]):
+            call = calls[i]
+            _wait(call())
             begin = time.thread_time()
             for _ in range(CALLER_CALLS):
                 out = call()
             least[i] = min(least[i], (time.thread_time() - begin) / CALLER_CALLS)
-            jax.block_until_ready(jax.tree.leaves(eqx.filter(out, eqx.is_array)))
+            _wait(out)
         begin = time.perf_counter()
-        jax.block_until_ready(calls[0]())
+        _wait(calls[0]())
         waited = min(waited, time.perf_counter() - begin)
     more = " | ".join(f"{(taken - least[0]) / waited:+.1%}" for taken in least[1:])
     figures = " | ".join(f"{x * 1e6:.1f}" for x in (waited, least[0], least[1]))
     return f"| {case.name} | {figures} | {more} |"
+
+
+def _wait(out: Any) -> None:
+    jax.block_until_ready(jax.tree.leaves(eqx.filter(out, eqx.is_array)))
 
 
 def callers(chosen: Sequence[Case]) -> None:

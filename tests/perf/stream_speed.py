@@ -119,8 +119,9 @@ def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path]
     for name, x in {"plain": plain, "wide": wide, "table": table, **of_parts}.items():
         paths[name] = folder / f"{name}.npy"
         np.save(paths[name], x)
-    file = h5py.File(folder / "x.h5", "w")
-    file["x"] = plain
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["x"] = plain
+    dataset = h5py.File(folder / "x.h5", "r")["x"]
     blocks = zarr.create_array(
         str(folder / "x.zarr"), data=plain, chunks=(CHUNK_BYTES // 4,), compressors=None
     )
@@ -130,7 +131,7 @@ def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path]
         "sum of five .npy": (totals, list(five), five, False),
         "sum in float64, .npy": (total, [paths["wide"]], [paths["wide"]], True),
         "x.T @ x, .npy": (squares, [paths["table"]], [paths["table"]], False),
-        "sum, HDF5": (total, [file["x"]], [paths["plain"]], False),
+        "sum, HDF5": (total, [dataset], [paths["plain"]], False),
         "sum, Zarr": (total, [blocks], [paths["plain"]], False),
         "sum, Arrow": (
             total,

@@ -192,6 +192,11 @@ class CompiledSteps(StreamProgram):
     @property
     def program(self) -> str:
         """Digest of every operation and constant."""
+        return self._digest
+
+    # Once: nothing of it changes, and printing the operations takes a fifth of a millisecond.
+    @cached_property
+    def _digest(self) -> str:
         facts: list[object] = [
             self.entry.core.name,
             program_key(self.passes),

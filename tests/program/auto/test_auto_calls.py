@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import MappingProxyType
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._program.auto.search import WHOLE, RunWay
 from jitney.errors import NonFiniteError
 from tests._arrays import array
 from tests._patience import patience
@@ -25,6 +27,8 @@ ROWS = RNG.normal(size=(160, 5)).astype(np.float32)
 W = RNG.normal(size=(5,)).astype(np.float32)
 AUTO = {"vmap": "row", "auto": True}
 FAST_64 = MappingProxyType({"64 at a time": 0.1, "whole in threads": 0.5})
+# Of which 64 at a time in two threads have a slice.
+LONG = np.tile(ROWS, (4, 1))
 MANY = 40
 
 
@@ -125,23 +129,24 @@ def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
     f = optimize(**AUTO)(residual)
     learnt(f, W, big)
     sizes = dict(machine.runs[::-1])
-    assert sizes["64 at a time"] == 256
+    assert sizes["64 at a time in threads"] == 256
     assert sizes["whole in threads"] == 4096
-    assert sizes["1,024 at a time"] == 2048
+    assert sizes["1,024 at a time in threads"] == 4096
 
     machine.runs.clear()
-    machine.rates = {"whole": 4e-6}
+    machine.rates = dict.fromkeys(("whole", "64 at a time", "64 at a time in threads"), 4e-6)
     machine.compiling = 0.03
-    learnt(f, W, np.zeros((2000, 5), np.float32))
-    assert dict(machine.runs[::-1])["64 at a time"] == 1280
+    for _ in range(10):
+        f(W, np.zeros((2000, 5), np.float32))
+    assert dict(machine.runs[::-1])["64 at a time in threads"] == 1280
 
 
 def test_a_call_that_is_short_beside_its_compile_is_its_own_slice(machine):
     """It is compiled once for each way, and not once more where the choice falls."""
     machine.rates = {"whole": 1e-5, "64 at a time": 1e-6, "64 at a time in threads": 1e-5}
-    machine.compiling = 0.1
+    machine.compiling = 0.2
     f = optimize(**AUTO)(residual)
-    for _ in range(20):
+    for _ in range(40):
         f(W, np.zeros((2000, 5), np.float32))
     runs = set(machine.runs)
     assert ("64 at a time", 2000) in runs
@@ -156,7 +161,11 @@ def test_a_call_that_is_short_beside_its_compile_is_its_own_slice(machine):
         ({"64 at a time": 0.1}, "64 at a time: "),
         ({"whole in threads": 0.5}, "whole in threads: "),
         ({"64 at a time": 0.6, "64 at a time in threads": 0.4}, "64 at a time in threads: "),
-        ({"64 at a time": 0.5, "16 at a time": 0.2, "1 at a time": 0.1}, "1 at a time: "),
+        (
+            {"64 at a time": 0.5, "16 at a time": 0.2, "1 at a time": 0.1}
+            | {"1 at a time in threads": 0.5},
+            "1 at a time: ",
+        ),
     ],
 )
 def test_any_choice_gives_the_rows_of_the_whole(machine, rates, chosen):
@@ -169,27 +178,54 @@ def test_any_choice_gives_the_rows_of_the_whole(machine, rates, chosen):
     assert auto_line(f, W, ROWS).startswith(chosen)
 
 
+@pytest.fixture
+def mark(monkeypatch):
+    """Results say by which way they were made: the function returns 0 for the whole, the width, and
+    one more in threads.
+    """
+    from jitney._program.auto.auto_calls import AutoCalls
+
+    run = AutoCalls.run_entry
+
+    def by(entry, arrays):
+        (width,) = [width for _, width in entry.options.chunk] or [0]
+        return run(entry, arrays) + 100.0 * (width + (entry.options.workers is not None))
+
+    monkeypatch.setattr(AutoCalls, "run_entry", staticmethod(by))
+    return lambda out, rows: round(float(np.mean(out - by_hand(W, rows))) / 100)
+
+
 @pytest.mark.rest
-def test_a_value_changes_once_at_most(machine):
+def test_a_value_changes_once_at_most(machine, mark):
     """All calls before the choice are answered by the whole, and all after it by the choice."""
-    answers, rows = [], np.tile(ROWS, (10, 1))
     machine.rates = FAST_64
-    f = optimize(**AUTO)(residual)
-    for _ in range(MANY):
-        machine.runs.clear()
-        f(W, rows)
-        # The last run of all elements; where the choice falls, whole calls are only compared.
-        whole = [way for way, elements in machine.runs if elements == len(rows)]
-        answers.append("whole" if set(whole) == {"whole"} else "chosen")
-    fell = answers.index("chosen")
+    f, rows = optimize(**AUTO)(residual), np.tile(ROWS, (10, 1))
+    answers = [mark(f(W, rows), rows) for _ in range(MANY)]
+    fell = answers.index(64)
     assert fell > 0
-    assert answers == ["whole"] * fell + ["chosen"] * (MANY - fell)
+    assert answers == [0] * fell + [64] * (MANY - fell)
+
+
+@pytest.mark.rest
+def test_a_value_does_not_change_while_a_search_is_given_up_for_now(machine, mark):
+    """The whole answers until the choice falls at last."""
+    f, run = optimize(**AUTO)(residual), machine.compile
+    machine.rates = {"whole in threads": 0.5}
+
+    def slow_compile(way, elements):
+        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
+        run(way, elements)
+
+    machine.compiling, machine.compile = 100.0, slow_compile
+    answers = [mark(f(W, ROWS), ROWS) for _ in range(300)]
+    fell = answers.index(1)
+    assert fell > 60
+    assert answers == [0] * fell + [1] * (300 - fell)
 
 
 def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch):
     """Each result says by which way it was made."""
     from jitney._program.auto.auto_calls import AutoCalls
-    from jitney._program.auto.search import WHOLE
 
     run = AutoCalls.run_way
     marked = lambda calls, way, arrays: run(calls, way, arrays) + (0.0 if way == WHOLE else 100.0)
@@ -209,45 +245,139 @@ def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch
 
 def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
     """A slice may be misleading: the last comparison is of the call."""
+    machine.rates = {"64 at a time": 0.1}
+    f, run = optimize(**AUTO)(residual), machine.run
+
+    def misleading(way, elements):
+        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
+        run(way, elements)
+
+    machine.run = misleading
+    learnt(f, W, LONG)
+    assert auto_line(f, W, LONG).startswith("whole: 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; ")
+
+
+def test_what_is_left_is_tried_where_the_best_on_slices_is_no_quicker_in_the_call(machine):
+    """The next call goes on with the second best."""
     machine.rates = {**FAST_64}
     f, run = optimize(**AUTO)(residual), machine.run
 
     def misleading(way, elements):
-        machine.rates["64 at a time"] = 0.1 if elements < len(ROWS) else 1.0
+        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
         run(way, elements)
 
     machine.run = misleading
-    learnt(f, W, ROWS)
-    assert auto_line(f, W, ROWS).startswith("whole: 64 at a time ")
+    learnt(f, W, LONG)
+    told = auto_line(f, W, LONG)
+    assert told.startswith("whole in threads: 3.2e+05 ms, whole 6.4e+05 ms; ")
+    assert "64 at a time: no quicker" in told
 
 
 def test_what_could_not_be_repaid_is_given_up(machine):
     """Compiles of chunks that take ten times as long as the first."""
-    f, run = optimize(**AUTO)(residual), machine.run
+    f, run = optimize(**AUTO)(residual), machine.compile
 
     def slow_compile(way, elements):
         machine.compiling = 1000.0 if str(way) != "whole" else 100.0
         run(way, elements)
 
-    machine.compiling, machine.run = 100.0, slow_compile
-    learnt(f, W, ROWS)
-    assert machine.tried == ["64 at a time"]
-    assert "given up, as whole in threads could not be repaid in time" in auto_line(f, W, ROWS)
+    machine.compiling, machine.compile = 100.0, slow_compile
+    for _ in range(MANY):
+        f(W, ROWS)
+    assert machine.tried == ["64 at a time in threads"]
+    told = "given up for now, as whole in threads could not be repaid in time"
+    assert told in auto_line(f, W, ROWS)
+    assert f.stats.saved_seconds == pytest.approx(MANY * 160 - machine.now)
 
 
 def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
     """What was spent is spent."""
-    f, run = optimize(**AUTO)(residual), machine.run
+    f, run = optimize(**AUTO)(residual), machine.compile
     machine.rates = FAST_64
 
     def slow_compile(way, elements):
         machine.compiling = 1000.0 if str(way) != "whole" else 100.0
         run(way, elements)
 
-    machine.compiling, machine.run = 100.0, slow_compile
+    machine.compiling, machine.compile = 100.0, slow_compile
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
     assert "given up" in auto_line(f, W, ROWS)
+
+
+def test_a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_long(machine):
+    """As all that it will have spent: nothing was gained so far, so the whole answers meanwhile."""
+    machine.compiling = 100.0
+    f, run = optimize(**AUTO)(residual), machine.compile
+    machine.rates = {"whole in threads": 0.5}
+
+    def slow_compile(way, elements):
+        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
+        run(way, elements)
+
+    machine.compile = slow_compile
+    for _ in range(60):
+        f(W, ROWS)
+    assert machine.tried == ["64 at a time in threads"]
+    told = auto_line(f, W, ROWS)
+    assert told.startswith("whole, while it learns: ")
+    assert "given up for now, as whole in threads could not be repaid in time" in told
+
+    calls = 60
+    while "learns" in auto_line(f, W, ROWS):
+        taken, spent = calls * 160, machine.now - calls * 160
+        assert calls < 400
+        f(W, ROWS)
+        calls += 1
+        if len(machine.tried) == 1:
+            assert taken < 10 * (spent + 5000)
+    assert machine.tried == ["64 at a time in threads", "whole in threads"]
+    assert taken > 10 * spent
+    assert auto_line(f, W, ROWS).startswith("whole in threads: ")
+
+
+def test_one_compile_tells_of_a_width_in_threads_and_in_one(machine):
+    """The program of a part with one worker: only what is chosen is compiled for itself."""
+    machine.rates = {"64 at a time": 0.1, "64 at a time in threads": 0.12}
+    f = optimize(**AUTO)(residual)
+    learnt(f, W, np.tile(ROWS, (8, 1)))
+    compiled = {str(way) for way, _ in machine.compiled if way.carrier == ""}
+    assert compiled == {"64 at a time"}
+    assert auto_line(f, W, np.tile(ROWS, (8, 1))).startswith("64 at a time: ")
+
+
+@pytest.mark.parametrize("quicker", ["64 at a time", "256 at a time"])
+def test_what_is_nearly_the_best_on_slices_runs_the_call_that_decides_too(machine, quicker):
+    """On the slices 64 is a little quicker than 256; in the call it may be either."""
+    rows = np.zeros((16384, 5), np.float32)
+    rates = {"64 at a time": 0.5, "256 at a time": 0.52}
+    f, run = optimize(**AUTO)(residual), machine.run
+
+    def of_call(way, elements):
+        machine.rates = {**rates, quicker: 0.4} if elements == len(rows) else rates
+        run(way, elements)
+
+    machine.rates, machine.run = rates, of_call
+    learnt(f, W, rows)
+    told = auto_line(f, W, rows)
+    assert told.startswith(f"{quicker}: 6.55e+06 ms, ")
+    assert "whole 1.64e+07 ms; " in told
+
+
+@pytest.mark.parametrize(("compiling", "turns"), [(0.2, 4), (2.0, 7), (5.0, 11)])
+def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine, compiling, turns):
+    """A call of 20 ms at the end: three times after the first, and ten at most."""
+    widths = [f"{width:,} at a time" for width in (1, 16, 64, 256, 1024)]
+    ways = [f"{way}{how}" for way in [*widths, "whole"] for how in ("", " in threads")]
+    machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 5e-6}
+    machine.compiling = compiling
+    f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        machine.runs.clear()
+        f(W, rows)
+    assert machine.runs.count(("whole", 2000)) == turns
+    assert auto_line(f, W, rows).startswith("64 at a time: ")
 
 
 def test_short_calls_are_left_alone(machine):
@@ -322,8 +452,9 @@ def test_the_plan_has_what_was_tried(machine):
     )
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS) == (
-        "64 at a time: 1.6e+04 ms, whole 1.6e+05 ms; 64 at a time 1.6e+04,"
-        " 64 at a time in threads 1.6e+05, 16 at a time 1.6e+05; finding took 4.66e+05 ms"
+        "64 at a time: 1.6e+04 ms, whole 1.6e+05 ms; 64 at a time in threads 1.6e+05,"
+        " 64 at a time 1.6e+04, whole in threads 8e+04, 16 at a time in threads 1.6e+05;"
+        " finding took 3.76e+05 ms"
     )
     assert auto_line(f, array(W), array(ROWS)) == auto_line(f, W, ROWS)
 
@@ -343,7 +474,6 @@ def test_stats_have_what_it_saved(machine):
 def test_exact_takes_only_equal_bits(machine, monkeypatch):
     """A width that rounds otherwise on the slice is not taken, however quick."""
     from jitney._program.auto.auto_calls import AutoCalls
-    from jitney._program.auto.search import RunWay
 
     run = AutoCalls.run_way
     other = lambda calls, way, arrays: (
@@ -367,21 +497,20 @@ def test_exact_takes_only_equal_bits(machine, monkeypatch):
 def test_exact_compares_the_whole_call_too(machine, monkeypatch):
     """Rows that are not in the slice count as well."""
     from jitney._program.auto.auto_calls import AutoCalls
-    from jitney._program.auto.search import WHOLE
 
     run = AutoCalls.run_way
 
     def other(calls, way, arrays):
         out = run(calls, way, arrays)
-        full = out.shape[0] == len(ROWS) and way != WHOLE
+        full = out.shape[0] == len(LONG) and way != WHOLE
         return out.at[1].add(1.0) if full else out
 
     monkeypatch.setattr(AutoCalls, "run_way", other)
     machine.rates = FAST_64
     f = optimize(**{**AUTO, "auto": "exact"})(residual)
-    out = learnt(f, W, ROWS)
-    assert auto_line(f, W, ROWS).startswith("whole: 64 at a time has other bits")
-    np.testing.assert_allclose(out, by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+    out = learnt(f, W, LONG)
+    assert auto_line(f, W, LONG).startswith("whole: 64 at a time has other bits")
+    np.testing.assert_allclose(out, by_hand(W, LONG), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.rest
@@ -698,6 +827,29 @@ def test_threads_of_the_user_do_not_wait_for_a_trial(machine):
             np.testing.assert_allclose(out, want, rtol=1e-6, atol=1e-5)
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("sizes", [(160,), (160, 130, 100)])
+def test_six_threads_that_learn_at_once_see_one_choice_for_a_size(machine, mark, sizes):
+    """A value changes once at most in each thread, and to the same."""
+    machine.rates = FAST_64
+    f, barrier = optimize(**AUTO)(residual), threading.Barrier(6)
+
+    def call(_):
+        barrier.wait(patience(60))
+        rows = {size: ROWS[:size] for size in sizes}
+        return {size: [mark(f(W, rows[size]), rows[size]) for _ in range(MANY)] for size in sizes}
+
+    with ThreadPoolExecutor(6) as pool:
+        outs = list(pool.map(call, range(6)))
+    for size in sizes:
+        for out in outs:
+            kinds = out[size]
+            assert set(kinds) <= {0, 64}
+            assert sum(a != b for a, b in pairwise(kinds)) <= 1
+        last = learnt(f, W, ROWS[:size])
+        assert mark(last, ROWS[:size]) == 64
 
 
 @pytest.mark.rest

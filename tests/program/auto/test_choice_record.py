@@ -53,6 +53,39 @@ def test_the_next_process_starts_with_the_choice(machine, folder):
     )
 
 
+def test_a_search_that_was_put_off_is_put_off_in_the_next_process_too(machine, folder):
+    """It tries nothing before its calls have taken ten times what was spent in vain, and then ends
+    the search.
+    """
+    run = machine.compile
+
+    def slow_compile(way, elements):
+        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
+        run(way, elements)
+
+    machine.compiling, machine.compile = 100.0, slow_compile
+    f = optimize(**AUTO)(fresh())
+    for _ in range(60):
+        f(W, ROWS)
+    assert "given up for now" in auto_line(f, W, ROWS)
+    spent = json.loads(read(only(folder)))["spent"]
+    assert spent > 1500.0
+    machine.runs.clear()
+
+    g, calls = optimize(**AUTO)(fresh()), 0
+    while not machine.tried:
+        told = "nothing is tried" if calls == 0 else "given up for now, as an earlier process did"
+        assert calls < 400
+        assert told in auto_line(g, W, ROWS) or calls * 160 >= 10 * spent
+        g(W, ROWS)
+        calls += 1
+    assert (calls - 1) * 160 > 10 * spent
+    machine.compile = run
+    for _ in range(400):
+        g(W, ROWS)
+    assert json.loads(read(only(folder)))["spent"] == 0.0
+
+
 def test_that_nothing_was_gained_is_handed_on_too(machine, folder):
     """Nobody tries it again."""
     learnt(optimize(**AUTO)(fresh()), W, ROWS)
@@ -175,6 +208,9 @@ def says_a_list(path):
         says(whole="long"),
         says(chosen=-1.0),
         says(whole=float("nan")),
+        says(spent=-1.0),
+        says(spent=float("inf")),
+        says(spent=None),
     ],
 )
 def test_what_cannot_be_believed_is_ignored(machine, folder, change):

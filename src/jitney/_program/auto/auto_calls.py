@@ -22,12 +22,19 @@ from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
 from ..runners.whole_calls import WholeCalls
-from ..runners.worker_calls import Unsplit, call_key, mapped_axis, refuse_part, split_of
+from ..runners.worker_calls import (
+    PartProgram,
+    Unsplit,
+    call_key,
+    mapped_axis,
+    refuse_part,
+    split_of,
+)
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile
 from .cut_axes import cuts_mapped, function_of, options_of, refused_memory
-from .search import WHOLE, RunWay
+from .search import WHOLE, RunWay, Search, due_after
 from .trials import Trials
 
 # Calls that are shorter gain less than what choosing adds to each.
@@ -97,6 +104,14 @@ class AutoCalls(WholeCalls):
             return sharded(*arrays)
         return self.run_whole(arrays) if workers is None else workers.run_outermost(arrays)
 
+    def run_alone(self, way: RunWay, arrays: Sequence[Array]) -> object:
+        """Run a call in a way of threads, whose program is compiled, with one worker."""
+        workers = self.entry_of(way).workers
+        program = None if workers is None else workers.program(arrays)
+        if not isinstance(program, PartProgram):
+            raise AssertionError(f"{way} has no program of its parts")
+        return program.run(arrays, 1)
+
     def entry_of(self, way: RunWay) -> CompiledCalls:
         """Return the entry that runs calls in a way, where there is no mesh."""
         core = self.entry.core
@@ -139,6 +154,11 @@ class AutoCalls(WholeCalls):
         way = record.way
         told = f"{milliseconds(record.chosen)}, whole {milliseconds(record.whole)}"
         why = f"{way}, as an earlier process has measured: {told}"
+        if way == WHOLE and record.spent:
+            calls.spent_before = calls.charged = record.spent
+            told = f"as an earlier process did after {milliseconds(record.spent)}"
+            calls.wait_for(due_after(record.spent), told)
+            return None
         if way == WHOLE:
             return AutoChoice(WHOLE, None, why)
         entry = self.entry_of(way)
@@ -176,9 +196,9 @@ class AutoCalls(WholeCalls):
             return unsplit.what
         return ""
 
-    @staticmethod
-    def refused_program(entry: CompiledCalls, arrays: Sequence[Array]) -> str:
+    def refused_program(self, way: RunWay, arrays: Sequence[Array]) -> str:
         """Return why threads do not share such a call; "" if they do, and then it is compiled."""
+        entry = self.entry_of(way)
         program = "no `workers` given" if entry.workers is None else entry.workers.program(arrays)
         return program if isinstance(program, str) else ""
 
@@ -245,6 +265,27 @@ class AutoCalls(WholeCalls):
         """Return the seconds of the first compile; tests have their own."""
         return measured
 
+    def put_off(
+        self,
+        calls: CallsOfSize,
+        search: Search,
+        due: float,
+        why: str,
+    ) -> None:
+        """Let the search rest until calls have taken so many seconds, and write down that it found
+        nothing so far.
+        """
+        calls.wait_for(due, why)
+        self._charge(calls)
+        least = calls.times.least or 0.0
+        calls.file.write(ChoiceRecord(WHOLE, least, least, search.spent))
+
+    def _charge(self, calls: CallsOfSize) -> None:
+        """Count what the search has spent since the last time."""
+        spent = 0.0 if calls.search is None else calls.search.spent
+        self.entry.core.counters.saved_seconds -= max(0.0, spent - calls.charged)
+        calls.charged = max(calls.charged, spent)
+
     def fall(
         self,
         calls: CallsOfSize,
@@ -259,7 +300,7 @@ class AutoCalls(WholeCalls):
         took = "" if search is None else f"; finding took {milliseconds(spent)}"
         entry = None if way == WHOLE else self.entry_of(way)
         choice = AutoChoice(way, entry, f"{way}: {told}{took}", whole - chosen)
-        self.entry.core.counters.saved_seconds -= spent
+        self._charge(calls)
         calls.choice = choice
         if search is None or told == CHANGED:
             return
@@ -289,7 +330,9 @@ class AutoCalls(WholeCalls):
         taken, due = calls.times.taken, calls.compile_seconds or 0.0
         told = f"calls have taken {milliseconds(taken)}, their compile {milliseconds(due)}"
         tried = "" if calls.search is None else calls.search.tried
-        told = f"{told}{f'; {tried}' if tried else ''}{calls.unused}"
+        put_off = "" if calls.is_due else calls.put_off
+        more = [f"; {each}" for each in (tried, put_off) if each]
+        told = f"{told}{''.join(more)}{calls.unused}"
         return False, f"whole, while it learns: {told}"
 
 

@@ -59,11 +59,26 @@ class CallsOfSize:
         self.choice: AutoChoice | None = None
         # Why the record of an earlier process is not used; "" if there is none.
         self.unused = ""
+        # Seconds that the search of an earlier process has spent, and found nothing.
+        self.spent_before = 0.0
+        # Seconds of the search that `f.stats` knows of.
+        self.charged = 0.0
+        # Seconds that calls take before a search that was put off goes on, or 0; and why.
+        self.due = 0.0
+        self.put_off = ""
 
     @property
     def is_due(self) -> bool:
-        """Whether calls have taken as long as their compile did."""
-        return self.times.timed > 0 and self.times.taken >= (self.compile_seconds or 0.0)
+        """Whether calls have taken as long as their compile did, and as a search that was put off
+        waits for.
+        """
+        due = max(self.compile_seconds or 0.0, self.due)
+        return self.times.timed > 0 and self.times.taken >= due
+
+    def wait_for(self, due: float, why: str) -> None:
+        """Put the search off until calls have taken so many seconds."""
+        self.due = due
+        self.put_off = f"given up for now, {why}; it goes on at {milliseconds(due)} of calls"
 
 
 def _bucket_key(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -38,7 +39,7 @@ from ..compiled_calls import CompiledCalls
 from ..runners.device_parts import cpu_devices
 from .search import LONG_WIDTHS, WHOLE, WIDTHS, Carrier, Kind, RunWay
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,13 @@ class ChoiceRecord:
         way: The way that was chosen.
         whole: Seconds of a whole call, when it was chosen.
         chosen: Seconds of a call in that way.
+        spent: Seconds that a search has taken which found nothing so far; 0 if it has ended.
     """
 
     way: RunWay
     whole: float
     chosen: float
+    spent: float = 0.0
 
 
 class RecordFile:
@@ -109,6 +112,7 @@ class RecordFile:
                 "axis": record.way.axis,
                 "whole": record.whole,
                 "chosen": record.chosen,
+                "spent": record.spent,
             }
             # This folder is not swept when a process starts.
             delete_unfinished(path)
@@ -196,7 +200,7 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
     known = cast("dict[str, object]", data)
     width, carrier = known.get("width"), known.get("carrier")
     kind, axis = known.get("kind"), known.get("axis")
-    whole, chosen = known.get("whole"), known.get("chosen")
+    whole, chosen, spent = known.get("whole"), known.get("chosen"), known.get("spent")
     fits = (
         known.get("format") == _FORMAT
         and (width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS}))
@@ -207,6 +211,8 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         and isinstance(whole, float)
         and isinstance(chosen, float)
         and 0 < chosen <= whole
+        and isinstance(spent, float)
+        and 0 <= spent < math.inf
     )
     if not fits:
         return None
@@ -216,4 +222,9 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         cast("Kind", kind),
         cast("str", axis),
     )
-    return ChoiceRecord(WHOLE if way == WHOLE else way, cast("float", whole), cast("float", chosen))
+    return ChoiceRecord(
+        WHOLE if way == WHOLE else way,
+        cast("float", whole),
+        cast("float", chosen),
+        cast("float", spent),
+    )

@@ -1,13 +1,21 @@
 """Search for the way in which calls of one size run quickest: the order of the trials, and their
 costs.
 
-A way is how many elements run at a time, and whether several threads share them. 64 at a time is
-tried first, then the better of that and of the whole in threads, then what is next to the best:
+A way is how many elements run at a time, and whether several threads share them. One program of
+threads is timed with one worker too, so that it tells of two ways. In this order, each as long as
+nothing better is left:
 
-    a width is the best     the next wider and the next narrower, each as long as it is quicker
-    the whole is the best   the widest; and 1, where a `cond` or `while_loop` of the body goes on
-                            until the slowest element ends; and the quickest width in threads
+    64 at a time            in threads, and in one
+    the whole in threads
+    1                       where a `cond` or `while_loop` of the body goes on until the slowest
+                            element ends
+    what is next to the     the next wider and the next narrower; past a width that is nearly as
+    quickest width          quick as the quickest, too
     at last                 the best over CPU devices, where the process has several
+
+What finding takes is bounded twice: at first by what calls may still save by the time that they
+have taken 20 first compiles, later by a tenth of what they have taken. So a search is given up for
+now, and goes on when the calls have taken long enough.
 
 Nothing here runs anything, so the whole of it can be read, and tested, without a clock.
 """
@@ -15,6 +23,7 @@ Nothing here runs anything, so the whole of it can be read, and tested, without 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,18 +32,28 @@ WIDTHS = (1, 16, 64, 256, 1024)
 """Elements at a time that are tried, besides all of them."""
 LONG_WIDTHS = (1024, 4096, 16384, 65536, 262144)
 """The same of an axis of the signature, which is long, and which `memory` cuts."""
-_START = 64
+START = 64
 # All that the search spends is repaid by the time that calls have taken this many first compiles,
 # or by as many calls, where a call takes longer than the compile.
 _REPAID = 20
-# A width that takes less than so many times the whole may be the quicker in threads: of two cores.
-_SHARED = 2.0
+# Later, all that the search spends is at most this part of what calls have taken.
+_SHARE = 0.1
+# Past a width that takes less than so many times the quickest, the next one is tried too.
+_NEAR = 1.6
+# Where the first width takes so many times the whole, as on a GPU, 1 would take far more.
+_HOPELESS = 16
+# Ways that take less than so many times the best are compared with it on a whole call.
+_CLOSE, _FINALISTS = 1.15, 3
 # The part of their time that calls are hoped to save, before anything is known: half.
 _HOPE = 0.5
 
 Carrier = Literal["", "threads", "devices"]
 """What shares the elements of a call."""
-_SHARED_BY = {"": "", "threads": " in threads", "devices": " over devices"}
+_SHARED_BY: dict[Carrier, str] = {
+    "": "",
+    "threads": " in threads",
+    "devices": " over devices",
+}
 Kind = Literal["mapped", "directions", "memory"]
 """Part of a call that runs at a time: elements of a mapped axis, directions of a Jacobian, or
 elements of the axis that `memory` cuts.
@@ -70,13 +89,18 @@ WHOLE = RunWay()
 """The way of calls without `auto`."""
 
 
+def due_after(spent: float) -> float:
+    """Return the seconds that calls have to take before what was spent is little beside them."""
+    return spent / _SHARE
+
+
 class Search:
     """Trials of the calls of one size, and their results.
 
     Args:
         size: Elements of the axis.
         widths: Widths that may be tried.
-        threads: Whether threads may be tried.
+        threads: How many threads may share a call; 0 if none may.
         devices: Whether CPU devices may be tried in their place.
         joined: Whether the body has branches or loops, which `vmap` runs for all elements at once.
         compile_seconds: Seconds of the first compile.
@@ -89,7 +113,7 @@ class Search:
         widths: Sequence[int],
         compile_seconds: float,
         *,
-        threads: bool,
+        threads: int,
         devices: bool = False,
         joined: bool,
         like: RunWay = WHOLE,
@@ -104,49 +128,90 @@ class Search:
         self._like = like
         # Seconds an element, by the ways that were tried; infinite where one cannot run.
         self._rates: dict[RunWay, float] = {}
-        self._compiles: list[float] = [compile_seconds]
+        # Of the programs that were tried.
+        self._compiles: list[float] = []
         self._notes: list[str] = []
+
+    def has_tried(self, way: RunWay) -> bool:
+        """Return whether a way was tried."""
+        return way in self._rates
+
+    @property
+    def quickest(self) -> float:
+        """Seconds of an element in the quickest way that was tried."""
+        return min(self._rates.values(), default=math.inf)
 
     def next_way(self, whole: float) -> RunWay | None:
         """Return the way to try next, if the whole takes so many seconds; None if no way is
         left.
         """
-        around = self._around(self.best(whole))
-        left = [*self._first(whole), *around, *self._shared(whole), *self._over_devices(whole)]
-        return next((way for way in left if way not in self._rates), None)
+        start = self._start
+        is_hopeless = _HOPELESS * whole < self._seconds(start, whole) * self.size < math.inf
+        joined = self.widths[:1] if self.joined and not is_hopeless else []
+        left = [
+            *map(self._open, (start, None)),
+            *self._narrower(start),
+            *map(self._open, (*joined, *self._around(whole))),
+            *self._over_devices(whole),
+        ]
+        return next((way for way in left if way is not None and way not in self._rates), None)
+
+    @property
+    def _start(self) -> int | None:
+        """The first width: each thread has several chunks of it."""
+        wide = [width for width in self.widths if self._is_shared(width)]
+        starts = [width for width in wide if width <= START] or wide or self.widths
+        return max(starts, default=None)
+
+    def _is_shared(self, width: int | None) -> bool:
+        """Return whether threads have a chunk of a width or more each, so that sharing the whole is
+        another way.
+        """
+        return width is not None and width * max(self.threads, 1) < self.size
 
     def _way(self, width: int | None, carrier: Carrier = "") -> RunWay:
-        return replace(self._like, width=width, carrier=carrier)
+        is_whole = width is None and not carrier
+        return WHOLE if is_whole else replace(self._like, width=width, carrier=carrier)
 
-    def _first(self, whole: float) -> list[RunWay]:
-        """Return the ways that are tried first: a width, and the better of it and of the whole in
-        threads.
+    def _open(self, width: int | None) -> RunWay | None:
+        """Return the way to try of a width: in threads, or in one where they cannot; None if there
+        is none.
         """
-        start = next((width for width in self.widths if width == _START), None)
-        width = start or max(self.widths, default=None)
-        ways = [] if width is None else [self._way(width)]
-        threaded = [way for way in self._rates if way.carrier]
-        if not self.threads or any(way not in self._rates for way in ways):
-            return ways
-        if not threaded:
-            ways.append(self._way(self.best(whole).width, "threads"))
-        # What threads cannot share whole they may share in chunks.
-        elif width is not None and all(self._rates[way] == math.inf for way in threaded):
-            # LAPACK of few numbers at a time may be shared where that of more may not.
-            narrower = [each for each in reversed(self.widths) if each <= width]
-            ways += [self._way(each, "threads") for each in narrower]
-        return ways
+        threaded = self._way(width if self._is_shared(width) else None, "threads")
+        if self.threads and threaded not in self._rates:
+            return threaded
+        is_timed = self.threads and self._is_shared(width) and self._rates[threaded] < math.inf
+        return None if width is None or is_timed else self._way(width)
 
-    def _shared(self, whole: float) -> list[RunWay]:
-        """Return the quickest width in threads, where the whole is quickest in one, and threads
-        could make up for what the width takes more.
+    def _around(self, whole: float) -> list[int | None]:
+        """Return the widths on both sides of the quickest: what is wider first."""
+        widths = [*self.widths, None]
+        seconds = [self._seconds(width, whole) for width in widths]
+        least = min(seconds)
+        at = seconds.index(least)
+        left: list[int | None] = []
+        for side in (range(at + 1, len(widths)), range(at - 1, -1, -1)):
+            for each in side:
+                left.append(widths[each])
+                # A width that nobody has tried ends it, too.
+                if seconds[each] > _NEAR * least:
+                    break
+        return left
+
+    def _seconds(self, width: int | None, whole: float) -> float:
+        """Return the seconds of an element in a width; infinite if it was not tried."""
+        rates = {WHOLE: whole / self.size, **self._rates}
+        return min(rates.get(self._way(width, carrier), math.inf) for carrier in _SHARED_BY)
+
+    def _narrower(self, start: int | None) -> list[RunWay]:
+        """Return threads of narrow chunks, where they cannot share wide ones: LAPACK of few numbers
+        at a time may be shared where that of more may not.
         """
-        rates = {way: self._rates[way] for way in self._rates if not way.carrier}
-        if not self.threads or not rates or self.best(whole) != WHOLE:
+        shared = [self._rates[way] for way in self._rates if way.carrier == "threads"]
+        if start is None or not shared or min(shared) < math.inf:
             return []
-        narrow = min(rates, key=lambda way: rates[way])
-        is_near = rates[narrow] < _SHARED * whole / self.size
-        return [replace(narrow, carrier="threads")] if is_near else []
+        narrower = [each for each in reversed(self.widths) if each <= start]
+        return [self._way(each, "threads") for each in narrower]
 
     def _over_devices(self, whole: float) -> list[RunWay]:
         """Return the best way with devices in place of threads, once no other way is left."""
@@ -154,33 +219,32 @@ class Search:
             return []
         return [replace(self.best(whole), carrier="devices")]
 
-    def _around(self, best: RunWay) -> list[RunWay]:
-        """Return the ways next to the best so far."""
-        widths = self.widths
-        if best.carrier == "devices":
-            return []
-        if best.width is None:
-            left = [*widths[-1:], *(widths[:1] if self.joined else ())]
-        else:
-            at = widths.index(best.width)
-            left = [*widths[at + 1 : at + 2], *widths[max(at - 1, 0) : at]]
-        return [self._way(width, best.carrier) for width in left]
-
     def best(self, whole: float) -> RunWay:
         """Return the quickest way so far, if the whole takes so many seconds."""
         rates = {WHOLE: whole / self.size, **self._rates}
         return min(rates, key=lambda way: rates[way])
+
+    def finalists(self, whole: float, most: int = _FINALISTS) -> list[RunWay]:
+        """Return the best ways so far, of which trials cannot say which is the quickest: none if
+        the whole is the best.
+        """
+        best = self.best(whole)
+        if best == WHOLE:
+            return []
+        ways = sorted(self._rates, key=lambda way: self._rates[way])
+        return [way for way in ways if self._rates[way] <= _CLOSE * self._rates[best]][:most]
 
     def add(
         self,
         way: RunWay,
         elements: int,
         seconds: float,
-        compile_seconds: float,
+        compile_seconds: float | None,
     ) -> None:
-        """Take the seconds of a trial on so many elements."""
+        """Take the seconds of a trial on so many elements; of a compile, if there was one."""
         self._rates[way] = seconds / elements
-        self._compiles.append(compile_seconds)
+        if compile_seconds is not None:
+            self._compiles.append(compile_seconds)
         self._notes.append(f"{way} {seconds / elements * self.size * 1e3:.3g}")
 
     def drop(self, way: RunWay, why: str) -> None:
@@ -195,7 +259,8 @@ class Search:
         whole: float,
         taken: float,
     ) -> bool:
-        """Return whether all that was spent, and so much more, can still be repaid in time.
+        """Return whether all that was spent, and so much more, can still be repaid in time, or is
+        little beside what calls have taken.
 
         Args:
             compiles: Compiles that are to come.
@@ -204,10 +269,20 @@ class Search:
             taken: Seconds that calls have taken.
         """
         rate = whole / self.size
-        known = min(self._rates.values(), default=math.inf)
-        hope = max(_HOPE, 1.0 - known / rate)
+        hope = max(_HOPE, 1.0 - self.quickest / rate)
         left = _REPAID * max(self.compile_seconds, whole) - taken
-        return self.spent + compiles * max(self._compiles) + cost <= hope * left
+        return self._needed(compiles, cost) <= max(hope * left, _SHARE * taken)
+
+    def due(self, compiles: int, cost: float) -> float:
+        """Return the seconds that calls have to take before so much more is little beside them."""
+        return due_after(self._needed(compiles, cost))
+
+    def _needed(self, compiles: int, cost: float) -> float:
+        """Return what is spent with so much more: compiles take as long as those of the ways that
+        were tried.
+        """
+        each = statistics.fmean(self._compiles) if self._compiles else self.compile_seconds
+        return self.spent + compiles * each + cost
 
     @property
     def tried(self) -> str:

@@ -7,8 +7,9 @@ the last: there the best way on slices and the whole run the same call, and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -28,16 +29,21 @@ from ..runners.worker_calls import Unsplit
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory
-from .search import WHOLE, RunWay, Search
+from .search import START, WHOLE, RunWay, Search
 
 if TYPE_CHECKING:
     from .auto_calls import AutoCalls
 
 # A slice is this part of the elements, or as many as take so long; or all of a call of which so
 # many take no longer than a compile, since the end of the search would compile for all once more.
-_SLICE, _WORK, _BRIEF = 16, 0.005, 4
-# A way is timed so often, or until it has run so long, or so many calls of the whole.
-_TIMES, _LONG, _WHOLES = 3, 0.25, 2
+# One element at a time may take so many times the whole.
+_SLICE, _WORK, _BRIEF, _ONE = 16, 0.005, 8, 16
+# A way is timed so often, or more often for so many seconds; or until it has run so long, or so
+# many calls of the whole, or is so many times slower than the best.
+_TIMES, _OFTEN, _SETTLED = 3, 10, 0.01
+_LONG, _WHOLES, _SLOWER = 0.25, 2, 1.5
+# With one worker it is timed too, unless it is so many times slower in threads.
+_MUCH = 4
 # A way that is not quicker than the whole by this factor is not taken; by the second, a long call
 # needs no whole beside it.
 _GAIN, _CLEARLY = 0.95, 0.8
@@ -70,11 +76,13 @@ class Trials:
             axis.size,
             axis.widths,
             calls.compile_seconds or 0.0,
-            threads=axis.threads and self._calls.may_thread(),
+            threads=allowed_cores().value if axis.threads and self._calls.may_thread() else 0,
             devices=len(cpu_devices()) > 1,
             joined=axis.joined,
             like=axis.like,
         )
+        if calls.search is None:
+            search.spent = calls.spent_before
         calls.axis, calls.search = axis, search
         return axis, search
 
@@ -95,22 +103,44 @@ class Trials:
 
         # One more way, if it can pay.
         whole, taken = calls.times.least or 0.0, calls.times.taken
-        way = search.next_way(whole)
+        way, given_up = search.next_way(whole), ""
+        stays = search.best(_GAIN * whole) == WHOLE
         if way is not None:
             spread = self._spread(calls, axis, way)
-            cost = _trial_cost(whole, spread.count / spread.size)
-            compiles = 1 if _is_brief(calls) else 2
-            if search.affords(compiles, cost, whole, taken):
-                return self._try(calls, search, way, spread, arrays)
+            cost = _trial_cost(whole, spread, way)
+            compiles = 1 if spread.is_whole else 2
+            if search.affords(
+                compiles,
+                cost,
+                whole,
+                taken,
+            ):
+                return self._try(
+                    calls,
+                    search,
+                    way,
+                    spread,
+                    arrays,
+                )
+            given_up = f"as {way} could not be repaid in time"
+            # Nothing is lost by going on later.
+            if stays:
+                due = search.due(compiles, cost)
+                self._calls.put_off(
+                    calls,
+                    search,
+                    due,
+                    given_up,
+                )
+                return calls.times.run(lambda: self._calls.run_way(WHOLE, arrays))
 
         # No more ways: the best on slices runs this call.
-        given_up = [] if way is None else [f"given up, as {way} could not be repaid in time"]
-        told = "; ".join([*given_up, *filter(None, [search.tried])])
-        best = search.best(whole)
-        if best == WHOLE:
+        told = f"given up, {given_up}" if given_up else ""
+        told = "; ".join(filter(None, [told, search.tried]))
+        if stays:
             self._calls.fall(calls, WHOLE, told or "there is no other way")
             return self._calls.run_way(WHOLE, arrays)
-        return self._decide(calls, best, told, arrays)
+        return self._decide(calls, search, told, arrays)
 
     def _try(
         self,
@@ -122,14 +152,17 @@ class Trials:
     ) -> object:
         """Run a slice of a call in one way, then the call itself."""
         began = call_times.clock()
-        limit = _LONG
-        if spread.is_whole:
-            limit = min(limit, _WHOLES * (calls.times.least or limit))
         out, failure = None, ""
         # Directions are cut in the program, and not in its arrays.
         is_part = way.kind == "directions" and not spread.is_whole
         try:
-            out = self._time(search, way, spread, arrays, limit)
+            out = self._time(
+                search,
+                way,
+                spread,
+                arrays,
+                calls.times.least or math.inf,
+            )
         except _FAILED as error:
             failure = type(error).__name__
         search.spent += call_times.clock() - began
@@ -143,6 +176,9 @@ class Trials:
         rows = None if spread.is_whole else spread.rows
         if is_exact and out is not None and not (is_part or _are_equal(out, result, rows)):
             search.drop(way, "other bits")
+            alone = replace(way, carrier="")
+            if search.has_tried(alone):
+                search.drop(alone, "other bits")
         return result
 
     def _spread(
@@ -156,7 +192,7 @@ class Trials:
         given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
         width = way.width or max(given, default=None)
         # What runs at a time must not be less than in the call.
-        if width is None or _is_brief(calls) or way.kind == "memory":
+        if width is None or _is_brief(calls, width) or way.kind == "memory":
             return Spread(size, size, axis.dims)
         count = max(size / _SLICE, size * _WORK / whole)
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
@@ -170,10 +206,10 @@ class Trials:
         way: RunWay,
         spread: Spread,
         arrays: Sequence[Array],
-        limit: float,
+        whole: float,
     ) -> object:
-        """Time a way on some elements, for so many seconds, and return their result; None if it
-        cannot run.
+        """Time a way on some elements, where a call of the whole takes so many seconds, and return
+        their result; None if it cannot run.
         """
         began = call_times.clock()
         some, ran = spread.of(arrays), way
@@ -185,27 +221,55 @@ class Trials:
             return None
         if way.carrier:
             # Not even on a slice where the call itself could not be shared: XLA may hang.
-            entry, refused = self._calls.entry_of(way), ""
+            refused = ""
             if not spread.is_whole:
-                refused = self._calls.refused_threads(entry, arrays)
-            refused = refused or self._calls.refused_program(entry, some)
+                refused = self._calls.refused_threads(self._calls.entry_of(way), arrays)
+            refused = refused or self._calls.refused_program(way, some)
             if refused:
                 search.drop(way, refused)
                 return None
-        out = jax.block_until_ready(self._calls.run_way(ran, some))
-        first = call_times.clock() - began
-        times: list[float] = []
-        while len(times) < _TIMES and sum(times) < limit:
-            out, seconds = self._timed(ran, some)
-            times.append(seconds)
-        least = min(times)
+        compiled = call_times.clock()
+        out, first = self._timed(ran, some)
+        known = min(search.quickest, whole / spread.size) * spread.count
+        limit = min(_LONG, _WHOLES * whole) if spread.is_whole else _LONG
+        # The program of threads is compiled by now.
+        times = [first] if way.carrier else []
+        least = _least(
+            lambda: self._timed(ran, some)[1],
+            times,
+            limit,
+            _SLOWER * known,
+        )
+        took = compiled - began if way.carrier else max(0.0, first - least)
         search.add(
             way,
             spread.count,
             least,
-            max(0.0, first - least),
+            took,
         )
+        # The same program with one worker is another way; it may be the quicker, where XLA uses
+        # all cores for one operation.
+        is_near = least <= _MUCH * known
+        if way.carrier == "threads" and way.width is not None and is_near:
+            run = partial(self._timed_alone, way, some)
+            alone = _least(
+                run,
+                [],
+                limit,
+                _SLOWER * known,
+            )
+            search.add(
+                replace(way, carrier=""),
+                spread.count,
+                alone,
+                None,
+            )
         return out
+
+    def _timed_alone(self, way: RunWay, arrays: Sequence[Array]) -> float:
+        began = call_times.clock()
+        jax.block_until_ready(self._calls.run_alone(way, arrays))
+        return call_times.clock() - began
 
     def _timed(self, way: RunWay, arrays: Sequence[Array]) -> tuple[object, float]:
         began = call_times.clock()
@@ -215,84 +279,173 @@ class Trials:
     def _decide(
         self,
         calls: CallsOfSize,
-        best: RunWay,
+        search: Search,
         told: str,
         arrays: Sequence[Array],
     ) -> object:
-        """Run a call in the best way on slices, compare it with the whole, and let the choice
-        fall.
+        """Run a call in the best ways on slices, compare them with the whole, and let the choice
+        fall. What the call shows to be no better is dropped, and the next call goes on with what is
+        left.
         """
         began = call_times.clock()
-        ours, chosen, theirs, whole = None, 0.0, None, 0.0
-        try:
-            ours, chosen, theirs, whole = self._compare(calls, best, arrays)
-        except _FAILED as error:
-            failure = type(error).__name__
-        else:
-            failure = ""
-        if failure:
+        ways = self._finalists(calls, search)
+        runs, failed = self._compare(calls, ways, arrays)
+        # A long call may need no whole beside it.
+        least, theirs = calls.times.least or math.inf, None
+        theirs, whole = runs.pop(WHOLE, (theirs, least))
+        order = sorted(runs, key=lambda way: runs[way][1])
+        best = order[0] if order else ways[0]
+        ours, chosen = runs.get(best, (None, math.inf))
+        if not runs:
+            # Where the call itself fails, no way is to blame.
             theirs = jax.block_until_ready(self._calls.run_way(WHOLE, arrays))
-            self._calls.fall(calls, WHOLE, f"{best}: {failure}; {told}")
-            return theirs
-        if calls.search is not None:
-            calls.search.spent += call_times.clock() - began - min(chosen, whole)
+        search.spent += call_times.clock() - began - min(chosen, whole)
 
-        told = f"{milliseconds(chosen)}, whole {milliseconds(whole)}; {told}"
+        others = [f"{way} {milliseconds(runs[way][1])}" for way in order[1:]]
+        others = ", ".join([*others, f"whole {milliseconds(whole)}"])
+        measured = f"{milliseconds(chosen)}, {others}; {told}" if runs else told
         is_quicker = chosen <= _GAIN * whole
         is_exact = self._entry.options.auto == EXACT
         if is_quicker and is_exact and not _are_equal(ours, theirs):
-            self._calls.fall(calls, WHOLE, f"{best} has other bits; {told}")
-            return theirs
-        if is_quicker:
+            search.drop(best, "other bits of the call")
+            why = f"{best} has other bits; {measured}"
+        elif is_quicker:
             self._calls.fall(
                 calls,
                 best,
-                told,
+                measured,
                 whole,
                 chosen,
             )
             return ours
-        self._calls.fall(calls, WHOLE, f"{best} {told}")
-        return self._calls.run_way(WHOLE, arrays) if theirs is None else theirs
+        else:
+            for way in order:
+                search.drop(way, "no quicker")
+            why = f"{best} {measured}"
+        for way, failure in failed.items():
+            search.drop(way, failure)
+            why = why if runs else f"{way}: {failure}; {told}"
+        is_left = search.best(_GAIN * whole) != WHOLE
+        taken = calls.times.taken
+        goes_on = is_left and search.affords(
+            1,
+            _end_cost(whole),
+            whole,
+            taken,
+        )
+        if not goes_on:
+            self._calls.fall(calls, WHOLE, why)
+        if theirs is not None:
+            return theirs
+        return self._calls.run_way(WHOLE, arrays)
+
+    def _finalists(self, calls: CallsOfSize, search: Search) -> list[RunWay]:
+        """Return the ways that run the call that decides: only the best, if more cost too much."""
+        whole, taken = calls.times.least or 0.0, calls.times.taken
+        ways = search.finalists(whole)
+        more = len(ways) - 1
+        is_compiled = _is_brief(calls, START)
+        compiles = sum(not (is_compiled and (way.carrier or not search.threads)) for way in ways)
+        is_cheap = search.affords(
+            compiles,
+            more * _end_cost(whole),
+            whole,
+            taken,
+        )
+        return ways if more and is_cheap else ways[:1]
 
     def _compare(
         self,
         calls: CallsOfSize,
-        best: RunWay,
+        ways: Sequence[RunWay],
         arrays: Sequence[Array],
-    ) -> tuple[object, float, object, float]:
-        """Return the results and the seconds of a call in one way and of the whole, whose result is
-        None if a long call is clearly quicker in that way than the whole ever was.
+    ) -> tuple[dict[RunWay, tuple[object, float]], dict[RunWay, str]]:
+        """Return the results and the seconds of a call in some ways and in the whole, of which each
+        takes turns; not in the whole if a long call is clearly quicker in one of the ways. And
+        which of the ways failed, and how.
         """
-        whole = calls.times.least or 0.0
-        is_long = whole > _LONG
-        self._timed(best, arrays)  # with its compile
-        ours, chosen = self._timed(best, arrays)
-        if is_long and chosen <= _CLEARLY * whole and self._entry.options.auto != EXACT:
-            return ours, chosen, None, whole
+        least = calls.times.least or 0.0
+        is_long = least > _LONG
+        runs: dict[RunWay, tuple[object, float]] = {}
+        failed: dict[RunWay, str] = {}
+        for way in ways:
+            try:
+                self._timed(way, arrays)  # with its compile
+                runs[way] = self._timed(way, arrays)
+            except _FAILED as error:
+                failed[way] = type(error).__name__
+        quickest = min((seconds for _, seconds in runs.values()), default=math.inf)
+        is_clear = is_long and quickest <= _CLEARLY * least
+        if not runs or (is_clear and self._entry.options.auto != EXACT):
+            return runs, failed
 
-        theirs, whole = self._timed(WHOLE, arrays)
-        for _ in range(0 if is_long else _TIMES):
-            ours, again = self._timed(best, arrays)
-            chosen = min(chosen, again)
-            theirs, again = self._timed(WHOLE, arrays)
-            whole = min(whole, again)
-        return ours, chosen, theirs, whole
+        runs[WHOLE] = self._timed(WHOLE, arrays)
+        for _ in range(0 if is_long else _rounds(calls)):
+            for way, (_, before) in [*runs.items()]:
+                try:
+                    out, again = self._timed(way, arrays)
+                except _FAILED as error:
+                    if way == WHOLE:
+                        raise
+                    del runs[way]
+                    failed[way] = type(error).__name__
+                else:
+                    runs[way] = out, min(before, again)
+        return runs, failed
 
 
-def _is_brief(calls: CallsOfSize) -> bool:
+def _rounds(calls: CallsOfSize) -> int:
+    """Return how often ways take turns at the end: more often, where that costs little beside a
+    compile.
+    """
+    whole = calls.times.least or _WORK
+    cheap = (calls.compile_seconds or 0.0) / (2 * _BRIEF * whole)
+    return round(min(_OFTEN, max(_TIMES, cheap)))
+
+
+def _is_brief(calls: CallsOfSize, width: int) -> bool:
     """Return whether a call takes little time beside a compile, so that ways run all of it."""
     whole = calls.times.least or _WORK
-    return _BRIEF * whole <= (calls.compile_seconds or 0.0)
+    most = _BRIEF * (_ONE if width == 1 else 1)
+    return most * whole <= (calls.compile_seconds or 0.0)
 
 
-def _trial_cost(whole: float, share: float) -> float:
-    """Return the seconds of a trial on a share of the elements and of the comparison at the end,
-    without their compiles.
+def _trial_cost(whole: float, spread: Spread, way: RunWay) -> float:
+    """Return the seconds of a trial on some elements and of the comparison at the end, without
+    their compiles.
     """
-    if whole > _LONG:
-        return 2 * whole * share + whole
-    return (1 + _TIMES) * whole * share + 2 * _TIMES * whole
+    share = spread.count / spread.size
+    ways = 2 if way.carrier == "threads" and way.width is not None else 1
+    # The first run of threads has no compile in it.
+    long = ways if way.carrier else 2
+    runs = long if whole > _LONG else _TIMES + ways
+    return runs * whole * share + _end_cost(whole)
+
+
+def _end_cost(whole: float) -> float:
+    """Return the seconds of the comparison at the end."""
+    return whole if whole > _LONG else 2 * _TIMES * whole
+
+
+def _least(
+    run: Callable[[], float],
+    times: list[float],
+    limit: float,
+    most: float,
+) -> float:
+    """Return the least seconds of some runs, besides those that are known.
+
+    Args:
+        run: Runs once, and returns the seconds.
+        times: Those known.
+        limit: Seconds of all runs, after which there is no further one.
+        most: Seconds of one, above which there is no further one.
+    """
+    while not times or (min(times) <= most and sum(times) < limit):
+        if len(times) >= (_OFTEN if sum(times) < _SETTLED else _TIMES):
+            break
+        times.append(run())
+    return min(times)
 
 
 def _are_equal(ours: object, theirs: object, rows: slice | None = None) -> bool:

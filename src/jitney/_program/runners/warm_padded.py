@@ -22,7 +22,7 @@ from ..._jax.settings import x64_is_on
 from ..._jax.typed import Array
 from ..._view.layout import jit_is_off
 from ..._view.true_sizes import KnownSizes, TrueSizes
-from .filling import DEVICE_ARRAYS, FillPlan
+from .filling import DEVICE_ARRAYS, FillPlan, fill_plan
 from .wrappers import Run
 
 T = TypeVar("T")
@@ -87,4 +87,4 @@ def fill_plans(
     takes: Sequence[bool],
 ) -> tuple[FillPlan, ...]:
     """Return how the arrays at the places `filled` are filled."""
-    return tuple(FillPlan.of(i, arrays[i], shapes[i], takes=takes[i]) for i in filled)
+    return tuple(fill_plan(i, arrays[i], shapes[i], takes=takes[i]) for i in filled)

@@ -128,8 +128,8 @@ class PartProgram:
     captured: tuple[jax.Array, ...]
     over: DeviceParts | None = None
 
-    def run(self, arrays: Sequence[Array]) -> object:
-        """Run a call.
+    def run(self, arrays: Sequence[Array], workers: int | None = None) -> object:
+        """Run a call, with so many workers in place of those of the split.
 
         Raises:
             EquinoxRuntimeError: A run-time check fails.
@@ -155,7 +155,7 @@ class PartProgram:
                     result.add(number, leaf)
 
         tasks = [partial(work_on, number) for number in range(len(parts))]
-        THREADS.run(tasks, self.split.workers)
+        THREADS.run(tasks, workers or self.split.workers)
         # The check that comes first in the program, as where all elements are one call.
         first = min((number for number in failed if number), default=0)
         if first and self.table is not None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -227,6 +227,14 @@ class Descriptor:
     def __init__(self, path: str | Path):
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    @classmethod
+    def duplicate(cls, number: int) -> Self:
+        """The same open file, which stays open when the other descriptor is closed."""
+        same = cls.__new__(cls)
+        same.number = -1
+        same.number = os.dup(number)
+        return same
 
     def __del__(self) -> None:
         if self.number >= 0:

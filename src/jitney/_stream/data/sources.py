@@ -2,7 +2,8 @@
 
 `source_of` turns each argument's value into an object with `shape`, `dtype` and `__getitem__`:
 
-    np.ndarray, HDF5                  itself
+    np.ndarray                        itself
+    HDF5                              itself; ContiguousDataset if it is one piece of its file
     Zarr                              itself; ChunkFiles if it is a folder without codecs
     memory-mapped array               Mapped, which checks the length of the file
     "x.npy", stored member of .npz    FileSource, which checks that the file has not changed
@@ -24,6 +25,7 @@ from ..._errors import ContractError
 from ..._jax.trees import canonicalize_dtype
 from ..._jax.typed import NumPyArray
 from .chunk_files import ChunkFiles, chunk_files_of
+from .contiguous_datasets import ContiguousDataset, contiguous_dataset_of
 from .files import FileSource, Mapped, Stamp, map_of, open_file
 from .slices import Rows, Sequential, Slice, check_slice
 
@@ -46,9 +48,9 @@ def source_of(name: str, value: object, where: str) -> object:
         return Mapped(value, name)
     if isinstance(value, (jax.Array, np.ndarray)):
         return value
-    chunk_files = chunk_files_of(value, name)
-    if chunk_files is not None:
-        return chunk_files
+    stored = chunk_files_of(value, name) or contiguous_dataset_of(value)
+    if stored is not None:
+        return stored
 
     if _are_sources(value):
         parts = [source_of(name, part, where) for part in value]
@@ -95,7 +97,7 @@ def abstract(value: object) -> object:
 
 def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
     """Read rows of a source, into an array of their shape and dtype if that saves a copy."""
-    if isinstance(data, (Mapped, FileSource, ConcatenatedSource, ChunkFiles)):
+    if isinstance(data, _READ_INTO):
         return data.read_into(where, out)
     if isinstance(where, slice) and _reads_directly(data) and 0 < where.stop <= data.shape[0]:
         cast("_Direct", data).read_direct(out, where)
@@ -260,5 +262,6 @@ def _unlike(
     )
 
 
+_READ_INTO = (Mapped, FileSource, ConcatenatedSource, ChunkFiles, ContiguousDataset)
 _MOST_OPEN = 64
 """Files of a list that stay open; of more, each is opened for each reading."""
