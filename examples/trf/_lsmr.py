@@ -1,5 +1,5 @@
-"""The shortest s that minimises |A s - b|, from products alone: LSMR (Fong and Saunders, SIAM J.
-Sci. Comput. 33, 2011), with its stopping rules, as one `lax.while_loop`.
+"""The s that minimises |A s - b|^2 + |damp s|^2, from products alone: LSMR (Fong and Saunders, SIAM
+J. Sci. Comput. 33, 2011), with its stopping rules, as one `lax.while_loop`.
 
 Golub and Kahan's bidiagonalisation gives A V = U B; two sequences of plane rotations keep the QR
 factors of B and of B^T B, and with them norms of the residual and of the gradient without either.
@@ -37,6 +37,7 @@ class Numbers(NamedTuple):
     tautilde_before: Scalar
     thetatilde: Scalar
     zeta: Scalar
+    lost: Scalar  # to the damping: a part of the square of the residual
     squares: Scalar  # of the entries of B: the square of A's norm
     most: Scalar  # of the pivots
     least: Scalar
@@ -62,8 +63,9 @@ def lsmr(
     atol: Scalar | float,
     btol: Scalar | float,
     turns: Scalar | float,
+    damp: Scalar | float = 0.0,
 ) -> Vector:
-    """Minimise |A s - b|.
+    """Minimise |A s - b|^2 + |damp s|^2; of several s, the shortest.
 
     Args:
         times: s to A s.
@@ -72,6 +74,7 @@ def lsmr(
         atol: Relative error of A: stops where the gradient is below it, relative to |A| |r|.
         btol: Relative error of b.
         turns: Limit.
+        damp: Rows of damp I below A, which then need not be there.
     """
     size = jnp.linalg.norm(b)
 
@@ -80,7 +83,7 @@ def lsmr(
         return (numbers.done == 0) & (numbers.turns < turns)
 
     def turn(state: State) -> State:
-        return _turned(state, times, transposed, size, atol, btol)
+        return _turned(state, times, transposed, (size, damp), (atol, btol))
 
     return lax.while_loop(unfinished, turn, _begun(transposed, b, size)).s
 
@@ -104,6 +107,7 @@ def _begun(transposed: Callable[[Rows], Vector], b: Rows, beta: Scalar) -> State
         tautilde_before=zero,
         thetatilde=zero,
         zeta=zero,
+        lost=zero,
         squares=alpha**2,
         most=zero,
         least=1e100 * one,
@@ -117,11 +121,10 @@ def _turned(
     state: State,
     times: Callable[[Vector], Rows],
     transposed: Callable[[Rows], Vector],
-    size: Scalar,
-    atol: Scalar | float,
-    btol: Scalar | float,
+    given: tuple[Scalar, Scalar | float],
+    tolerances: tuple[Scalar | float, Scalar | float],
 ) -> State:
-    old = Numbers(*state.numbers)
+    old, (size, damp), (atol, btol) = Numbers(*state.numbers), given, tolerances
     u = times(state.v) - old.alpha * state.u
     beta = jnp.linalg.norm(u)
     u = _unit(u, beta)
@@ -129,8 +132,9 @@ def _turned(
     alpha = jnp.linalg.norm(v)
     v = _unit(v, alpha)
 
-    # B to R, and R^T to its own triangle
-    c, s, rho = _rotation(old.alphabar, beta)
+    # B, over damp I, to R, and R^T to its own triangle
+    chat, shat, alphahat = _rotation(old.alphabar, jnp.asarray(damp))
+    c, s, rho = _rotation(alphahat, beta)
     thetanew, alphabar = s * alpha, c * alpha
     thetabar, pivot = old.sbar * rho, old.cbar * rho
     cbar, sbar, rhobar = _rotation(pivot, thetanew)
@@ -141,13 +145,14 @@ def _turned(
     h = v - _over(thetanew, rho) * state.h
 
     # the norm of the residual
-    betahat, betadd = c * old.betadd, -s * old.betadd
+    betahat, betadd = c * chat * old.betadd, -s * chat * old.betadd
+    lost = old.lost + (shat * old.betadd) ** 2
     ctilde, stilde, rhotilde = _rotation(old.rhod_before, thetabar)
     thetatilde, rhod = stilde * rhobar, ctilde * rhobar
     betad = -stilde * old.betad + ctilde * betahat
     tautilde = _over(old.zeta - old.thetatilde * old.tautilde_before, rhotilde)
     taud = _over(zeta - thetatilde * tautilde, rhod)
-    residual = jnp.sqrt((betad - taud) ** 2 + betadd**2)
+    residual = jnp.sqrt(lost + (betad - taud) ** 2 + betadd**2)
 
     squares = old.squares + beta**2
     norm, length, gradient = jnp.sqrt(squares), jnp.linalg.norm(step), jnp.abs(zetabar)
@@ -175,6 +180,7 @@ def _turned(
         tautilde,
         thetatilde,
         zeta,
+        lost,
         squares + alpha**2,
         most,
         least,

@@ -87,11 +87,11 @@ class Untraceable(TypeError):
 class Array(NDArrayOperatorsMixin):
     """A value that may be traced, with NumPy's interface; whole, or a view of another one."""
 
-    __slots__ = ("_base", "_get", "_lent", "_own")
+    __slots__ = ("_at", "_base", "_get", "_lent", "_own")
     __array_priority__ = 1000.0
 
-    def __init__(self, own: Any, base: "Array | None" = None, get: Any = None):
-        self._own, self._base, self._get, self._lent = own, base, get, False
+    def __init__(self, own: Any, base: "Array | None" = None, get: Any = None, at: Any = None):
+        self._own, self._base, self._get, self._lent, self._at = own, base, get, False, at
 
     @property
     def value(self) -> Any:
@@ -114,8 +114,7 @@ class Array(NDArrayOperatorsMixin):
             return
         whole = self._base.value
         places = self._get(np.arange(whole.size).reshape(whole.shape))
-        flat = jnp.asarray(whole).reshape(-1).at[places.reshape(-1)].set(value.reshape(-1))
-        self._base._write(flat.reshape(whole.shape))
+        self._base._write(_placed(jnp.asarray(whole), places, jnp.asarray(value)))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if isinstance(self.value, jax.core.Tracer):
@@ -131,6 +130,8 @@ class Array(NDArrayOperatorsMixin):
         if not _any_traced((values, options)):
             made = getattr(ufunc, method)(*values, **options)
         else:
+            values = [_stacked(one) for one in values]
+            values = [np.asarray(one) if isinstance(one, list | tuple) else one for one in values]
             made = _ufunc(ufunc, method)(*values, **options)
         if out is None:
             return _wrapped(made) if _any_traced(made) else made
@@ -147,12 +148,21 @@ class Array(NDArrayOperatorsMixin):
         first = self.value[index]
         if np.ndim(first) == 0 or _is_advanced(index):
             return Array(first)
-        return Array(None, self, lambda whole: whole[index])
+        return Array(None, self, lambda whole: whole[index], (index,))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        index, value, whole = _value(index), _value(value), self.value
+        index = _value(index)
+        if isinstance(value, Array) and value._base is self and value._at == (index,):
+            return  # `x[1:] += y` has written to the slice before it puts it here
+        value, whole = _value(value), self.value
         if _kind(value) > _kind(whole):
             raise Untraceable("numbers are written to an array of a smaller type")
+        if not _is_advanced(index):
+            places = np.arange(whole.size).reshape(whole.shape)[index]
+            if np.ndim(value) <= np.ndim(places):
+                value = jnp.broadcast_to(jnp.asarray(value, whole.dtype), np.shape(places))
+                self._write(_placed(jnp.asarray(whole), places, value))
+                return
         self._write(jnp.asarray(whole).at[index].set(value))
 
     def __iter__(self) -> Iterator[Any]:
@@ -251,9 +261,18 @@ def applied(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     found = getattr(home, name, None)
     if found is None:
         raise Untraceable(f"there is no {name} for traced arrays")
+    if name == "piecewise":
+        values = (*values[:2], [_unwrapped(one) for one in values[2]], *values[3:])
     if name not in OF_SEQUENCES:
         values = tuple(_stacked(value) for value in values)
     return _wrapped(found(*values, **options), lent=name in LENDING)
+
+
+def _unwrapped(part: Any) -> Any:
+    """A part of a piecewise function as JAX calls it; a number as it is."""
+    if not callable(part):
+        return part
+    return lambda x, *args, **options: jnp.asarray(_value(part(Array(x), *args, **options)))
 
 
 class _Numpy:
@@ -324,10 +343,13 @@ def _value(tree: Any) -> Any:
 
 
 def _stacked(value: Any) -> Any:
-    """A list of numbers and traced arrays as one array."""
-    if type(value) in (list, tuple) and _any_traced(value):
+    """A list of numbers and traced arrays as one array, and one of floats, which is no shape."""
+    if type(value) not in (list, tuple):
+        return value
+    if _any_traced(value):
         return jnp.stack([jnp.asarray(_stacked(one)) for one in value])
-    return value
+    floats = any(isinstance(leaf, float) for leaf in jax.tree.leaves(value))
+    return np.asarray(value) if floats else value
 
 
 def _any_traced(tree: Any) -> bool:
@@ -347,6 +369,25 @@ def _wrapped(made: Any, *, lent: bool = False) -> Any:
 def _is_advanced(index: Any) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(part, list | np.ndarray | jax.Array) for part in parts)
+
+
+def _placed(whole: jax.Array, places: Any, value: jax.Array) -> jax.Array:
+    """The array with values at these places, which count all of its elements.
+
+    A block of it is put there at once: a scatter is a loop over its elements on CPUs, which takes
+    long to run and to compile.
+    """
+    flat = np.reshape(places, -1)
+    if flat.size and whole.ndim:
+        first, last = (np.array(np.unravel_index(flat[i], whole.shape)) for i in (0, -1))
+        box = tuple(last - first + 1)
+        if min(box) > 0 and np.prod(box) == flat.size:
+            inside = tuple(map(slice, first, last + 1))
+            own = np.arange(whole.size).reshape(whole.shape)[inside]
+            if np.array_equal(own.reshape(-1), flat):
+                starts = [int(i) for i in first]
+                return jax.lax.dynamic_update_slice(whole, value.reshape(box), starts)
+    return whole.reshape(-1).at[flat].set(value.reshape(-1)).reshape(whole.shape)
 
 
 def _kind(value: Any) -> int:

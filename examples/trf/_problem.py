@@ -34,7 +34,7 @@ class Setup:
     bounded: bool
     scale_by_jac: bool
     records: int | None  # length of the history, if one is kept
-    blocks: bool = True  # many points are evaluated block by block; in a batch they are not
+    blocks: bool = True  # many points are evaluated block by block; not in a batch
 
 
 class Controls(eqx.Module):

@@ -3,6 +3,7 @@ and the host, and SciPy's result.
 """
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +24,8 @@ from ._problem import Data, Setup
 from ._program import programs
 from ._result import MESSAGES
 from ._run import Request, run
-from ._traced import REFUSED, Traced, positioned, traced, whole
+from ._spent import Spent, cost
+from ._traced import REFUSED, Traced, compiled, positioned, pushed, traced, whole
 
 SCHEMES = ("2-point", "3-point", "cs")
 INNER = {"atol": 1e-6, "btol": 1e-6, "maxiter": None}
@@ -125,8 +127,8 @@ def box_of(bounds: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("`bounds` must contain 2 elements.")
     lower, upper = (np.asarray(side, dtype=float) for side in bounds)
     return (
-        np.resize(lower, k) if lower.ndim == 0 else lower,
-        np.resize(upper, k) if upper.ndim == 0 else upper,
+        np.full(k, lower) if lower.ndim == 0 else lower,
+        np.full(k, upper) if upper.ndim == 0 else upper,
     )
 
 
@@ -139,7 +141,7 @@ def _scale(x_scale: Any, x0: np.ndarray) -> np.ndarray | None:
     values = np.asarray(x_scale, dtype=float)
     if not np.all(np.isfinite(values) & (values > 0)):
         raise ValueError(words)
-    values = np.resize(values, x0.shape) if values.ndim == 0 else values
+    values = np.full(x0.shape, values) if values.ndim == 0 else values
     if values.shape != x0.shape:
         raise ValueError("Inconsistent shapes between `x_scale` and `x0`.")
     return values
@@ -173,6 +175,8 @@ class Functions:
     read: tuple[tuple[Any, ...], tuple[Any, ...]]
     why: str
     products: bool  # a Jacobian that is sparse or an operator is that of the traced function
+    spent: Spent  # calls of `fun` with NumPy's arrays
+    differences: Spent  # those of them that a Jacobian by differences needs
 
     @property
     def compiled(self) -> bool:
@@ -186,6 +190,7 @@ class Functions:
 
 def fitted(call: Call, fun: Callable[..., Any], jac: Any) -> tuple[OptimizeResult, float]:
     """Fit, and give what SciPy gives, and the rounding unit of the derivatives."""
+    begin = time.perf_counter()
     with jax.enable_x64(True):
         x0 = call.x0
         if call.bounded:
@@ -196,10 +201,13 @@ def fitted(call: Call, fun: Callable[..., Any], jac: Any) -> tuple[OptimizeResul
             )
         functions = _functions(call, x0, fun, jac)
     on_host = call.callback is not None or call.verbose == 2 or not functions.compiled
-    if functions.why:
-        _outcome.warn(functions.why, NotTraced)
     by = _by_host if on_host else _by_products if _is_large(call, functions) else _by_program
-    end = by(call, functions, x0)
+    try:
+        end = by(call, functions, x0)
+    finally:
+        if functions.why:
+            took = cost(time.perf_counter() - begin, functions.spent, functions.differences)
+            _outcome.warn(f"{functions.why}\n{took}", NotTraced)
     result = _result(call, functions, *end)
     if call.verbose:
         initial, _, _ = _weigh(call, functions, functions.f0, np.zeros((functions.f0.size, 0)))
@@ -214,7 +222,8 @@ def fitted(call: Call, fun: Callable[..., Any], jac: Any) -> tuple[OptimizeResul
 
 def _functions(call: Call, x0: np.ndarray, fun: Callable[..., Any], jac: Any) -> Functions:
     """Call each function once with numbers, then trace it, and compare."""
-    host = _last(lambda x: np.atleast_1d(fun(x)))
+    spent = Spent(lambda x: np.atleast_1d(fun(x)))
+    host = _last(spent)
     f0 = host(x0)
     if f0.ndim != 1:
         raise ValueError(f"`fun` must return at most 1-d array_like. f0.shape: {f0.shape}")
@@ -246,7 +255,8 @@ def _functions(call: Call, x0: np.ndarray, fun: Callable[..., Any], jac: Any) ->
         loss = _tried_loss(loss, f0.size + rows, why)
     products = own is not None and not dense and made is not None and _agree(made, read, x0, J0, m)
     reads = (read, jac_read)
-    return Functions(host, own, f0, made, own_jac, loss, reads, "\n".join(why), products)
+    text, differences = "\n".join(why), Spent(host)
+    return Functions(host, own, f0, made, own_jac, loss, reads, text, products, spent, differences)
 
 
 def _agree(made: Traced, read: tuple[Any, ...], x0: np.ndarray, J0: Any, m: int) -> bool:
@@ -254,8 +264,7 @@ def _agree(made: Traced, read: tuple[Any, ...], x0: np.ndarray, J0: Any, m: int)
     its product with a direction.
     """
     along = 1.5 + np.cos(np.arange(x0.size))
-    of_x = lambda x: made(x, read, ())  # noqa: E731
-    _, expected = jax.jvp(of_x, (jnp.asarray(x0),), (jnp.asarray(along),))
+    expected = pushed(made)(jnp.asarray(x0), jnp.asarray(along), read, ())
     expected, given = np.asarray(expected)[:m], np.asarray(J0 @ along)
     return np.allclose(
         given, expected, rtol=1e-5, atol=1e-5 * np.max(np.abs(expected), initial=0.0)
@@ -320,7 +329,7 @@ def _tried(
     made_of = (lambda x: fun(x)) if name == "fun" else _as_matrix(fun)
     try:
         made, read = traced(made_of, x0, i, rows)
-        found = np.asarray(made(jnp.asarray(x0), *((), read)[1 - i :]))[: len(expected)]
+        found = np.asarray(compiled(made)(jnp.asarray(x0), *((), read)[1 - i :]))[: len(expected)]
     except REFUSED as error:
         why.append(_not_traced(name, f"{type(error).__name__}: {error}"))
         return None, ()
@@ -427,11 +436,11 @@ def _by_host(call: Call, functions: Functions, x0: np.ndarray) -> End:
     def fun(x: np.ndarray) -> np.ndarray:
         return np.asarray(functions.host(x), float)
 
-    jacobian = _jacobian(call, functions)
+    jacobian = _last(_jacobian(call, functions))
     each = _each(call)
     problem = _host.Problem(
         fun,
-        jacobian,
+        lambda x, f: jacobian(x),
         lambda f, J: _weigh(call, functions, f, J),
         call.lower,
         call.upper,
@@ -443,20 +452,25 @@ def _by_host(call: Call, functions: Functions, x0: np.ndarray) -> End:
     if end.status == -1:
         raise ValueError("The Jacobian is not finite in the initial point.")
     f = fun(end.x)
-    return end.x, end.nfev, end.njev, end.status, (f, jacobian(end.x, f))
+    return end.x, end.nfev, end.njev, end.status, (f, jacobian(end.x))
 
 
-def _jacobian(call: Call, functions: Functions) -> Callable[..., np.ndarray]:
+def _jacobian(call: Call, functions: Functions) -> Callable[[np.ndarray], np.ndarray]:
     """The dense Jacobian, by the best that there is."""
     own = functions.host_jac
     if own is not None:
-        return lambda x, f: _dense(own(x), x.size)
+        return lambda x: _dense(own(x), x.size)
     if functions.fun is not None:
-        return lambda x, f: _raw(call, functions, x)[1]
+        return lambda x: _raw(call, functions, x)[1]
     box = (call.lower, call.upper)
-    return lambda x, f: np.asarray(
+    return lambda x: np.asarray(
         _host.differences(
-            functions.host, x, np.asarray(functions.host(x)), call.jac, call.diff_step, box
+            functions.differences,
+            x,
+            np.asarray(functions.host(x)),
+            call.jac,
+            call.diff_step,
+            box,
         ),
         float,
     )

@@ -129,18 +129,18 @@ def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
 
 def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Trial:
     """Step, and evaluate the model there."""
-    step = proposed(state, bounds, points(setup, state.x, data))
+    step = proposed(state, bounds, points(setup, state.x, data), not setup.blocks)
     return Trial(step, model_at(setup, step.x, data))
 
 
-def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
-    """Solve the subproblem, for this number of residuals."""
+def proposed(state: State, bounds: Bounds | None, count: Scalar, batch: bool = False) -> Proposal:
+    """Solve the subproblem, for this number of residuals; of one fit or mapped over a batch."""
     model, scale = state.model, state.scale
     if bounds is None:
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count)
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count, batch)
     return proposal_of(state, local, p, alpha, bounds)
 
 

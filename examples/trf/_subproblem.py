@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from ._few import FEW, Newton, newton
 from ._losses import EPS
 from ._qr import back_substitute, product, solved
 
@@ -42,7 +43,7 @@ class Secular(NamedTuple):
 
 
 def solve_subproblem(
-    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar
+    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar, batch: bool = False
 ) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
@@ -52,16 +53,12 @@ def solve_subproblem(
         radius: Radius of the region, in the scaled parameters.
         alpha: Guess for the multiplier, from the last radius; 0 for none.
         points: Number of residuals, for the rank test.
+        batch: This is mapped over fits.
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
-    newton = product(inverse, -c)
-    # R^-T p has the square of length -|p| d|p| / d alpha, here at 0.
-    norms, (length, steepest, bend) = _lengths(
-        [R, inverse], [newton, product(R.T, c), product(inverse.T, newton)]
-    )
-    full_rank = _has_full_rank(*norms, points)
+    few = batch and c.size <= FEW
+    p, full_rank, length, steepest, bend = (newton if few else _newton)(R, c, points)
     fits = full_rank & (length <= radius)
     upper, lower = _ratios([steepest, (length - radius) * length], [radius, bend**2])
     lower = jnp.where(full_rank, lower, 0.0)
@@ -76,9 +73,17 @@ def solve_subproblem(
         p, after = _newton_step(triangle, Secular(*state[1]))
         return p, jnp.stack(after)
 
-    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
+    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (p, start))
     found = Secular(*last)
     return jnp.where(flat, 0.0, p * found.stretch), found.taken
+
+
+def _newton(R: Matrix, c: Vector, points: Scalar) -> Newton:
+    """The Gauss-Newton step of more parameters."""
+    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
+    p = product(inverse, -c)
+    norms, lengths = _lengths([R, inverse], [p, product(R.T, c), product(inverse.T, p)])
+    return Newton(p, _has_full_rank(*norms, points), *lengths)
 
 
 def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:

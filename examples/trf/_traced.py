@@ -8,6 +8,7 @@ do the same share it, as a lambda in a loop does with the one before.
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from . import _numpy
+from ._jit import COMPILER
 
 # All that functions raise that are given other values than they expect. What is the user's own
 # mistake is raised where the function is called with NumPy's arrays.
@@ -101,6 +103,22 @@ def traced(
         raise _numpy.Untraceable("the function has effects")
     key = _key(program.jaxpr)
     return Traced(key, i, program), tuple(jnp.asarray(const) for const in program.consts)
+
+
+@lru_cache(maxsize=64)
+def compiled(made: Traced) -> Any:
+    """It as one compiled program: operation by operation each would be compiled alone."""
+    return jax.jit(lambda x, *read: made(x, *read), compiler_options=COMPILER)
+
+
+@lru_cache(maxsize=64)
+def pushed(made: Traced) -> Any:
+    """Its derivative along a direction, likewise."""
+
+    def along(x: Array, direction: Array, *read: tuple[Array, ...]) -> Array:
+        return jax.jvp(lambda x: made(x, *read), (x,), (direction,))[1]
+
+    return jax.jit(along, compiler_options=COMPILER)
 
 
 def whole(fun: Callable[[Any], Any], x: Any) -> Traced:

@@ -4,6 +4,7 @@ sharding for each argument.
 It is what `tests/devices/examples/test_trf.py` compares `curve_fit(..., mesh=mesh)` with.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ def fit_batch(setup: Setup, mesh: Mesh | None = None) -> Any:
     """The program of a batch: starts, what each fit has for itself, what all share."""
 
     def fit(x0: Any, mapped: Data, shared: Data) -> Packed:
-        return fitted(setup, x0, eqx.combine(mapped, shared))
+        return fitted(replace(setup, blocks=False), x0, eqx.combine(mapped, shared))
 
     batch = jax.vmap(fit, (0, 0, None))
     if mesh is None:

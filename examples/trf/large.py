@@ -58,28 +58,35 @@ class Sketch(eqx.Module):
 
 class Products(eqx.Module):
     """The local model in scaled parameters, as `Hat`, by products: the rows are those of the
-    Jacobian and, below, the roots of the curvature that bounds add.
+    Jacobian and, where there are bounds, below them the roots of the curvature that they add.
     """
 
     d: Vector
     g: Vector
-    curvature: Vector
+    curvature: Vector | None
     push: Callable[[Vector], Rows]
     pull: Callable[[Rows], Vector]
 
     def times(self, s: Vector) -> Float[Array, "m"]:
         """Rows times a step."""
-        return jnp.concatenate([self.push(self.d * s), jnp.sqrt(self.curvature) * s])
+        above = self.push(self.d * s)
+        if self.curvature is None:
+            return above
+        return jnp.concatenate([above, jnp.sqrt(self.curvature) * s])
 
-    def regularised(self, extra: Float[Array, ""], s: Vector) -> Float[Array, "m"]:
-        """The same with more curvature."""
-        return jnp.concatenate([self.push(self.d * s), jnp.sqrt(self.curvature + extra) * s])
-
-    def transposed(self, extra: Float[Array, ""], u: Float[Array, "m"]) -> Vector:
-        """Rows of that, transposed."""
+    def transposed(self, u: Float[Array, "m"]) -> Vector:
+        """Rows, transposed."""
+        if self.curvature is None:
+            return self.d * self.pull(u)
         points = u.shape[0] - self.d.shape[0]
-        below = jnp.sqrt(self.curvature + extra) * u[points:]
-        return self.d * self.pull(u[:points]) + below
+        return self.d * self.pull(u[:points]) + jnp.sqrt(self.curvature) * u[points:]
+
+    def regularised(self, extra: Float[Array, ""]) -> tuple["Products", Float[Array, ""]]:
+        """The same with more curvature, of which a part may be the damping of LSMR."""
+        if self.curvature is None:
+            return self, jnp.sqrt(extra)
+        more = self.curvature + extra
+        return Products(self.d, self.g, more, self.push, self.pull), jnp.zeros(())
 
 
 class Inner(eqx.Module):
@@ -351,19 +358,21 @@ def _proposed(
     """Solve the subproblem in the plane of the gradient and of the Gauss-Newton step."""
     _, f, push, pull = _linear(setup, state.x, data)
     scale, g = state.scale, state.model.g
-    d, curvature = scale, jnp.zeros_like(scale)
+    d, curvature, rhs = scale, None, f
     if bounds is not None:
         v, dv = distance(state.x, g, bounds)
         d, curvature = jnp.sqrt(rescaled(v, dv, scale)) * scale, g * dv * scale
+        rhs = jnp.pad(f, (0, d.size))
     local = Products(d, d * g, curvature, push, pull)
-    extra, rhs = _regularisation(local, state.radius), jnp.pad(f, (0, d.size))
+    full, damp = local.regularised(_regularisation(local, state.radius))
     newton = lsmr(
-        lambda s: local.regularised(extra, s),
-        lambda u: local.transposed(extra, u),
+        full.times,
+        full.transposed,
         rhs,
         inner.atol,
         inner.btol,
         jnp.where(state.first, 0.0, inner.turns),
+        damp,
     )
     plane = _plane(local.g, newton)
     columns = jnp.stack([local.times(s) for s in plane])

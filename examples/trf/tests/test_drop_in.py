@@ -2,8 +2,11 @@
 other things than `jax.numpy`.
 """
 
+import itertools
+import re
 import warnings
 
+import jax
 import numpy as np
 import pytest
 import scipy.optimize
@@ -12,6 +15,8 @@ import scipy.sparse.linalg
 
 from examples.trf import _scipys, drop_in, moved, nist
 from examples.trf._program import programs
+from examples.trf._spent import Spent, cost
+from examples.trf._traced import traced
 
 T = np.linspace(0, 4, 40)
 Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.05 * np.cos(37 * T)
@@ -85,6 +90,35 @@ def test_what_cannot_be_traced_runs_in_numpy_with_a_warning():
 
 
 @pytest.mark.rest
+def test_the_warning_counts_the_calls():
+    """As the function itself counts them: two for each Jacobian are those for differences."""
+    calls = []
+
+    def counted(p):
+        if not isinstance(p, np.ndarray):
+            raise TypeError("not while it is traced")
+        calls.append(p)
+        return branching(p)
+
+    with pytest.warns(drop_in.NotTraced) as caught:
+        fit = drop_in.least_squares(counted, [1.0, 1.0])
+    numbers = re.findall(r"(\d+) calls", str(caught[0].message))
+    assert numbers == [str(len(calls)), str(2 * fit.njev)]
+
+
+def test_seconds_in_a_function_are_those_of_the_clock():
+    """One a call by this clock, which ticks when it is read; an error ends its call."""
+    ticks = itertools.count()
+    fun = Spent(lambda x: 1 / x, lambda: float(next(ticks)))
+    fun(1.0)
+    with pytest.raises(ZeroDivisionError):
+        fun(0.0)
+    assert cost(5.0, fun, Spent(fun)) == (
+        "Measured: of the 5 s of this fit 2 s were spent in 2 calls of `fun`."
+    )
+
+
+@pytest.mark.rest
 @pytest.mark.parametrize("scheme", ["2-point", "3-point", "cs"])
 def test_differences_are_scipys(scheme):
     """Of a function that asks for the type of what it is given."""
@@ -123,6 +157,46 @@ def test_slices_are_views():
     expected = scipy.optimize.least_squares(views, [2.0, 1.5, 0.5])
     np.testing.assert_allclose(fit.fun, views(fit.x), atol=1e-12)
     np.testing.assert_allclose(fit.cost, expected.cost, rtol=1e-8)
+
+
+def test_a_piecewise_function_is_traced():
+    """Two lines that meet, with the derivatives by the place where they meet."""
+
+    def lines(p):
+        parts = [lambda t: p[1] + p[2] * (t - p[0]), lambda t: p[1] + p[3] * (t - p[0])]
+        return np.piecewise(T, [p[0] > T], parts)
+
+    p = np.array([1.7, 2.0, 0.5, -0.3])
+    with jax.enable_x64(True):
+        made, read = traced(lines, p, 0)
+        found = made(p, read)
+        slopes = jax.jacfwd(lambda p: made(p, read))(p)
+    np.testing.assert_allclose(found, lines(p), rtol=1e-15)
+    np.testing.assert_allclose(slopes[:, 0], np.where(T < 1.7, -0.5, 0.3), rtol=1e-15)
+
+
+def blocks(p):
+    whole = np.zeros((3, 4))
+    whole[1:, ::2] = p[0]  # with steps
+    whole[1:, 1:3] += np.outer([1.0, 2.0], p[1:3])  # a block
+    whole[-1] -= whole[1]  # a row, of which another is a part
+    whole[0, 0], whole[0, 1:2] = p[2], 2.0
+    whole.T[3] = p[0] * p[1] * np.maximum(p[2], [1, 2, 3])  # through another view
+    whole[::-1][0] *= 3.0
+    return whole.ravel()
+
+
+def test_blocks_rows_and_numbers_are_written_as_in_numpy():
+    """And their derivatives are those of differences."""
+    p = np.array([1.5, -0.5, 2.0])
+    with jax.enable_x64(True):
+        made, read = traced(blocks, p, 0)
+        found = made(p, read)
+        slopes = jax.jacfwd(lambda p: made(p, read))(p)
+    np.testing.assert_array_equal(found, blocks(p))
+    steps = 1e-6 * np.eye(3)
+    expected = [(blocks(p + step) - blocks(p - step)) / 2e-6 for step in steps]
+    np.testing.assert_allclose(slopes, np.transpose(expected), atol=1e-8)
 
 
 @pytest.mark.rest

@@ -56,6 +56,23 @@ def test_lsmr_is_scipys(seed):
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize("damp", [0.3, 20.0])
+def test_damped_lsmr_is_that_of_the_longer_system(damp):
+    """Rows of damp I below A; and it stops where SciPy's does."""
+    rng = np.random.default_rng(0)
+    A, b = rng.normal(size=(30, 12)) * np.logspace(0, 1, 12), rng.normal(size=30)
+    with enable_x64(True):
+        found, early = (
+            lsmr(lambda s: A @ s, lambda u: A.T @ u, jnp.asarray(b), tol, tol, 40.0, damp)
+            for tol in (1e-12, 1e-2)
+        )
+    longer, padded = np.vstack([A, damp * np.eye(12)]), np.pad(b, (0, 12))
+    np.testing.assert_allclose(found, np.linalg.lstsq(longer, padded)[0], rtol=1e-8)
+    theirs = scipy.sparse.linalg.lsmr(A, b, damp, atol=1e-2, btol=1e-2)[0]
+    np.testing.assert_allclose(early, theirs, rtol=1e-9)
+
+
+@pytest.mark.rest
 @pytest.mark.parametrize("bounds", ["free", "box"])
 @pytest.mark.parametrize("x_scale", [1.0, "jac"])
 def test_a_sparse_fit_is_scipys(bounds, x_scale):

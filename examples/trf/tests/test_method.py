@@ -188,6 +188,51 @@ def test_subproblem_is_exact():
     np.testing.assert_allclose((R.T @ R + alpha * np.eye(4)) @ p, -R.T @ c, rtol=0.02, atol=1e-3)
 
 
+@pytest.mark.rest
+@pytest.mark.parametrize("k", [1, 3, 6, 7])
+@pytest.mark.parametrize("condition", [1e2, 1e10])
+def test_the_subproblem_of_a_batch_is_exact(k, condition):
+    """As long as the radius, and minimal for the multiplier that comes with it, by least squares on
+    the longer matrix: of six parameters number by number, of seven by arrays.
+    """
+    rng = np.random.default_rng(k)
+    u, v = (np.linalg.qr(rng.normal(size=(5, k, k)))[0] for _ in range(2))
+    R = np.linalg.qr(u * np.geomspace(1, 1 / condition, k) @ v)[1]
+    c, radius = rng.normal(size=(5, k)), np.geomspace(1e-6, 0.3, 5)
+
+    def one(*of):
+        return solve_subproblem(*of, jnp.zeros(()), jnp.asarray(50.0), batch=True)
+
+    with jax.enable_x64(True):
+        p, alpha = map(np.asarray, jax.jit(jax.vmap(one))(R, c, radius))
+    np.testing.assert_allclose(np.linalg.norm(p, axis=1), radius, rtol=1e-9)
+    for i in range(5):
+        longer = np.vstack([R[i], np.sqrt(alpha[i]) * np.eye(k)])
+        best = np.linalg.lstsq(longer, np.pad(-c[i], (0, k)))[0]
+        np.testing.assert_allclose(p[i], best, rtol=1e-4, atol=1e-4 * np.linalg.norm(best))
+
+
+@pytest.mark.rest
+def test_the_subproblem_of_a_singular_batch_is_exact():
+    """With a column of zeros, and with one twice: damped steps as long as the radius."""
+    R = np.array(
+        [[[2.0, 1.0, 0.0], [0, 1.0, 0], [0, 0, 0]], [[2.0, 2.0, 1.0], [0, 0, 0], [0, 0, 1]]]
+    )
+    c = np.array([[1.0, -2.0, 0.5], [1.0, 0.0, -1.0]])
+
+    def one(R, c):
+        return solve_subproblem(
+            R, c, jnp.asarray(0.1), jnp.zeros(()), jnp.asarray(50.0), batch=True
+        )
+
+    with jax.enable_x64(True):
+        p, alpha = map(np.asarray, jax.jit(jax.vmap(one))(R, c))
+    for i in range(2):
+        best = -np.linalg.solve(R[i].T @ R[i] + alpha[i] * np.eye(3), R[i].T @ c[i])
+        np.testing.assert_allclose(p[i], best, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.norm(p, axis=1), 0.1, rtol=1e-9)
+
+
 def test_a_step_inside_the_region_is_that_of_gauss_and_newton():
     """It solves the least-squares problem, and its multiplier is zero."""
     rng = np.random.default_rng(3)
