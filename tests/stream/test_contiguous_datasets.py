@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jitney import stream
+from jitney._stream.data import files
 from jitney._stream.data.contiguous_datasets import contiguous_dataset_of
 from jitney._stream.data.sources import source_of
 from jitney.errors import DataError
@@ -87,6 +88,18 @@ def never_written(folder):
     return h5py.File(folder / "x.h5", "r")["x"]
 
 
+def beside_a_writer(folder):
+    """Opened for reading only, while the same file, by another name, has rows that are not written
+    yet.
+    """
+    written(folder).file.close()
+    os.link(folder / "x.h5", folder / "same.h5")
+    WRITERS.append(h5py.File(folder / "same.h5", "r+"))
+    WRITERS[-1]["x"][3] = 99
+    return h5py.File(folder / "x.h5", "r")["x"]
+
+
+WRITERS: list[h5py.File] = []
 OTHERS = {
     "chunks": lambda folder: written(folder, chunks=(4, 3)),
     "compressed": lambda folder: written(folder, compression="gzip"),
@@ -98,6 +111,7 @@ OTHERS = {
     "never written": never_written,
     "another class": lambda folder: OfItsOwn(written(folder).id),
     "may be written": lambda folder: h5py.File(folder / "x.h5", "w").create_dataset("x", data=X),
+    "beside a writer": beside_a_writer,
     "in memory": lambda folder: h5py.File(written(folder).file.filename, "r", driver="core")["x"],
 }
 
@@ -128,6 +142,28 @@ def test_a_file_that_has_taken_its_place_is_not_read(tmp_path):
     (tmp_path / "x.h5").rename(tmp_path / "old.h5")
     written(tmp_path, -X)
     np.testing.assert_array_equal(source[0:23], X)
+
+
+def test_rows_behind_four_gigabytes_are_those_of_the_dataset(tmp_path):
+    """Of a file with a hole."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("hole", (2**32 + 5,), "i1")[-1:] = 1
+        file["x"] = X
+    data = h5py.File(tmp_path / "x.h5", "r")["x"]
+    assert data.id.get_offset() > 2**32
+    np.testing.assert_array_equal(contiguous_dataset_of(data)[2:23], X[2:])
+
+
+def test_a_file_is_closed_when_python_ends(tmp_path, monkeypatch):
+    """Its module may have no names by then."""
+    source = contiguous_dataset_of(written(tmp_path))
+    number = source._file.number
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "os", None)
+        source._file.__del__()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    source._file.number = -1
 
 
 def test_a_closed_file_is_not_read(tmp_path):

@@ -224,6 +224,9 @@ class FileSource:
 class Descriptor:
     """File that is open for reading, until nobody has it any more."""
 
+    # When Python ends, this module may have lost its names before the last file is closed.
+    _close = staticmethod(os.close)
+
     def __init__(self, path: str | Path):
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -238,7 +241,7 @@ class Descriptor:
 
     def __del__(self) -> None:
         if self.number >= 0:
-            os.close(self.number)
+            self._close(self.number)
 
 
 def read_at(number: int, content: memoryview, offset: int) -> int:
