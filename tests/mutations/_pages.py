@@ -75,8 +75,8 @@ PORTS = [
     Mutation(
         "a step of trf goes uphill",
         "examples/trf/_subproblem.py",
-        "newton = product(inverse, -c)",
-        "newton = product(inverse, c)",
+        "p = product(inverse, -c)",
+        "p = product(inverse, c)",
         (f"{_METHOD}a_step_inside_the_region_is_that_of_gauss_and_newton",),
     ),
     Mutation(

@@ -237,10 +237,16 @@ def depends_on_rows(jaxpr: AnyJaxpr) -> bool:
     Such a program is not run on rows of padding, whose values are arbitrary: the loop may not end
     there. Others run on them, since for a small body a `select` is cheaper than a `cond`.
     """
-    return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
+    return any(map(_is_open, equations(jaxpr)))
 
 
-_OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
+def _is_open(eqn: JaxprEqn) -> bool:
+    if eqn.primitive.name == "call_hi_primitive":
+        return depends_on_rows(expand_hi_primitive(Op(eqn)))
+    return eqn.primitive.name in _OPEN
+
+
+_OPEN = ("while", "pure_callback", *CALLBACKS)
 
 
 def restore_weak_types(new: Values, old: Values) -> Values:

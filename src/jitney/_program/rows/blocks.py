@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -181,7 +180,7 @@ def _tails(dtype: DType, width: int) -> list[memoryview]:
 
 
 def _chosen(values: Sequence[Array], rows: Sequence[int]) -> Sequence[Array]:
-    return itemgetter(*rows)(values) if len(rows) > 1 else [values[row] for row in rows]
+    return list(map(values.__getitem__, rows))
 
 
 def shared_array(

@@ -260,6 +260,11 @@ def _histogram(parts: Sequence[tuple[NumPyArray, NumPyArray]]) -> Counter[int]:
     """How many rows have each size, which several members may have."""
     found: dict[int, int] = {}
     for sizes, times in parts:
+        own = dict(zip(sizes.tolist(), times.tolist(), strict=True))
+        # Members of one lot may have one size too, as they may differ along another axis.
+        if len(own) == len(sizes) and found.keys().isdisjoint(own):
+            found.update(own)
+            continue
         for size, count in zip(sizes.tolist(), times.tolist(), strict=True):
             found[size] = found.get(size, 0) + count
     return Counter(found)
