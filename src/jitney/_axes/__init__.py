@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from .refusal import Refused as Refused
     from .rule import Use as Use
     from .sequential_vmap import map_sequentially as map_sequentially
-    from .symbolic.code_in_reach import reads_no_size as reads_no_size
-    from .symbolic.scope import KNOWN_CODE as KNOWN_CODE
     from .symbolic.scope import at_any_size as at_any_size
     from .symbolic.scope import ranges_at_hand as ranges_at_hand
     from .symbolic.symbolic_trace import SymbolicProgram as SymbolicProgram
@@ -108,8 +106,6 @@ else:
             "is_wide": "x64",
             "Choices": "unified.choices",
             "SymbolicProgram": "symbolic.symbolic_trace",
-            "reads_no_size": "symbolic.code_in_reach",
-            "KNOWN_CODE": "symbolic.scope",
             "at_any_size": "symbolic.scope",
             "shared_choice": "unified.choices",
             "ranges_at_hand": "symbolic.scope",

@@ -22,7 +22,6 @@ from typing import Any, Self
 import jax
 from jax.sharding import NamedSharding
 
-from .. import _axes
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import AxisBindings
@@ -340,15 +339,11 @@ class CallPlanner:
         """
         self._warn_guess(planned.plan)
         body = planned.plan.build(self.flat(outcome), outcome)
-        token = _axes.KNOWN_CODE.set(lambda: self._reads_no_size(arrays))
-        try:
-            if counts is None:
-                flat = body(*arrays)
-            else:
-                with knowing(replace(known_sizes(), numbers=counts.numbers)):
-                    flat = body(*arrays, *counts.values)
-        finally:
-            _axes.KNOWN_CODE.reset(token)
+        if counts is None:
+            flat = body(*arrays)
+        else:
+            with knowing(replace(known_sizes(), numbers=counts.numbers)):
+                flat = body(*arrays, *counts.values)
         if planned.sizes is not None:
             check_result(
                 self.core.contract,
@@ -357,14 +352,6 @@ class CallPlanner:
                 planned.named,
             )
         return outcome.output(flat)
-
-    def _reads_no_size(self, arrays: Sequence[object]) -> bool:
-        """Return whether no code of the body, called with these arrays, can look at a size in a way
-        that only observing it would show.
-        """
-        fn = self.core.fn()
-        values = self.layout.values(arrays, self.statics)
-        return _axes.reads_no_size(fn.fn if isinstance(fn, Derived) else fn, values)
 
     def flat(
         self,

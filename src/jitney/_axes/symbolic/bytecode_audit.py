@@ -77,7 +77,7 @@ def violations(
     given: Mapping[str, object],
 ) -> Iterator[str]:
     """Yield what a function does that is not on the allowlist, as parts of a sentence."""
-    summary = summary_of(code)
+    summary = _summary(code)
     catches_all = summary.catches_all or not all(
         _is_own_error(names.get(name)) for name in summary.caught
     )
@@ -103,7 +103,7 @@ def violations(
 
 
 def _rewords(
-    summary: Summary,
+    summary: _Summary,
     names: Mapping[str, object],
     given: Mapping[str, object],
 ) -> bool:
@@ -190,7 +190,7 @@ def _is_own_error(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Summary:
+class _Summary:
     """Summary of a function's bytecode.
 
     Args:
@@ -201,7 +201,6 @@ class Summary:
         raises_again: True if it has exception handlers, and all of them raise.
         compares: True if it compares two objects by `is`.
         asked: The names of the attributes that it reads.
-        makes_names: True if it imports, defines a class, or assigns a global name.
     """
 
     names: tuple[str, ...]
@@ -211,11 +210,10 @@ class Summary:
     raises_again: bool
     compares: bool
     asked: frozenset[str]
-    makes_names: bool
 
 
 @lru_cache(maxsize=4096)
-def summary_of(code: types.CodeType) -> Summary:
+def _summary(code: types.CodeType) -> _Summary:
     instructions = list(dis.get_instructions(code))
     pairs = list(pairwise(instructions))
     uses = [
@@ -238,7 +236,7 @@ def summary_of(code: types.CodeType) -> Summary:
     matches_all = not matches or None in matches or is_bare
     classes = [name for name in matches if name is not None]
     attributes = [each.argval for each in instructions if each.opname in _ATTRIBUTES]
-    return Summary(
+    return _Summary(
         names=tuple(dict.fromkeys(name for name, in_error in uses if not in_error)),
         every=tuple(dict.fromkeys(name for name, _ in uses)),
         caught=tuple(classes) if goes_on else (),
@@ -246,7 +244,6 @@ def summary_of(code: types.CodeType) -> Summary:
         raises_again=handles and not goes_on,
         compares=any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairs),
         asked=frozenset(attributes),
-        makes_names=any(each.opname in _NAMING for each in instructions),
     )
 
 
@@ -288,7 +285,6 @@ def _is_for_error(rest: Sequence[dis.Instruction]) -> bool:
 
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
-_NAMING = ("IMPORT_NAME", "LOAD_BUILD_CLASS", "STORE_GLOBAL")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 
 
@@ -301,7 +297,7 @@ def _is_single(instruction: dis.Instruction) -> bool:
 
 def is_allowed(value: object) -> bool:
     if isinstance(value, types.ModuleType):
-        return is_listed(value) or _is_users(value)
+        return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
     # Slot wrappers: `object.__eq__` compares by `is`.
     if isinstance(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
         return not _is_special(value.__name__)
@@ -322,11 +318,6 @@ def is_allowed(value: object) -> bool:
     if isinstance(value, types.MethodType):
         return is_allowed(value.__func__)
     return not isinstance(value, partial) or is_allowed(value.func)
-
-
-def is_listed(module: types.ModuleType) -> bool:
-    """Return whether a module is on the allowlist, whatever of it is used."""
-    return module.__name__.partition(".")[0] in _MODULES
 
 
 def _is_users(module: types.ModuleType) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
@@ -37,7 +37,6 @@ from ..refusal import AsksForSize, Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import observe_code
 from .mapped_sizes import named_sizes
-from .scope import KNOWN_CODE
 
 _QUESTIONS = {
     "__eq__": "compares the size {0} with {1}",
@@ -192,10 +191,9 @@ def hooked_dims(*, keeps_size: bool = False) -> Generator[SizeUses]:
     hooks |= {name: picking(getattr(kind, name)) for name in _PICKING if hasattr(kind, name)}
     hooks |= {"__getattribute__": present, "__getattr__": missing}
 
-    is_known = KNOWN_CODE.get()
     with (
         patched_sizes(hooks),
-        nullcontext() if is_known is not None and is_known() else observe_code(seen.looks.append),
+        observe_code(seen.looks.append),
         named_sizes(),
         exact_position_dtypes(),
     ):

@@ -88,7 +88,7 @@ class _CodeObserver:
     def check_start(self, frame: types.FrameType) -> None:
         """Check a function that starts for the first time."""
         code = frame.f_code
-        if is_trusted(code.co_filename) and not _is_typed(frame):
+        if _is_trusted(code.co_filename) and not _is_typed(frame):
             self.seen[id(code)] = code
         elif not self._is_aside(frame):
             self.seen[id(code)] = self.others[id(code)] = code
@@ -144,7 +144,7 @@ def _collections() -> int:
 _IMPORTS = "<frozen importlib._bootstrap>"
 
 
-def is_trusted(file: str) -> bool:
+def _is_trusted(file: str) -> bool:
     return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
 
 

@@ -34,12 +34,6 @@ class Scope:
 SCOPE: ContextVar[Scope | None] = ContextVar("at_any_size", default=None)
 
 
-KNOWN_CODE: ContextVar[Callable[[], bool] | None] = ContextVar("known_code", default=None)
-"""Returns whether all code that the body under way may run is known to look at no size unseen, so
-that it is not observed; None if nobody has asked.
-"""
-
-
 def at_any_size() -> bool:
     """Return whether the trace under way must give the same program at every size, so that no
     decision may depend on a size.
