@@ -118,13 +118,26 @@ def test_the_gradient_of_images_has_the_infinities_of_plain_jax():
             np.testing.assert_allclose(program(x, k), plain(x, k), rtol=1e-4, atol=1e-4)
 
 
+def test_a_window_that_may_be_shorter_reads_its_true_elements():
+    """Its length is taken for one that grows slowly, and so the padded kernel ends in a zero."""
+
+    def smoothed(x: Float[Array, "n"]):
+        return jnp.convolve(x, np.ones(min(3, len(x)), np.float32), "same")
+
+    program, plain = jitney.optimize(smoothed, pad={"n": "aligned"}), jax.jit(smoothed)
+    for n in (37, 90, 60):
+        for at in ((), (-1,), (-2, 6), (16,)):
+            x = infinite_at(numbers(n, n), *at)
+            np.testing.assert_allclose(program(x), plain(x), rtol=1e-4, atol=1e-5)
+
+
 def test_a_kernel_over_more_windows_than_are_cut_out_is_refused():
     def fn(k: Float[Array, "n"], x: Float[Array, "m"]):
         return jax.lax.conv_general_dilated(
             x[None, None], k[None, None], (1,), ((0, k.shape[0] - 1),)
         )
 
-    program = padded(fn)
+    program = jitney.optimize(fn, pad={"n": [2_000]})
     with pytest.warns(
         jitney.errors.PaddingWarning, match="convolves other values with a kernel of its"
     ):

@@ -16,7 +16,7 @@ cleared (`convolution_windows.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -40,8 +40,8 @@ from .convolution_windows import (
 from .windows import is_within, length_and_padding, reach, shift_into
 
 _MOST_WINDOWS = 1024
-"""Windows that are cut out of an array, one after the other. The gradient for a kernel of 7 x 7
-takes 49.
+"""Windows, or elements of the kernel, that are evaluated one after the other. The gradient for a
+kernel of 7 x 7 takes 49 windows.
 """
 
 
@@ -57,16 +57,18 @@ def _uses(op: Op) -> Iterator[Use]:
         ):
             yield refuse(op, part.low, "pads a convolution in front by its size")
     beyond = [part for part in along if part.behind_kernel(op.ranges)]
-    counts = [part.count for part in beyond]
-    if ragged_dims(counts) or math.prod(counts) > _MOST_WINDOWS:
+    largest = {name: most for name, (_, most) in op.ranges.items()}
+    if min(_windows(beyond), _taps(beyond, largest)) > _MOST_WINDOWS:
         sizes = ragged_dims(part.size for part in beyond)
         yield refuse(op, sizes, "convolves other values with a kernel of its size")
 
     # Axes of the array: batch, features, space. Of the kernel: new features, features, space.
     batch_axis, feature_axis, *space = numbers.lhs_spec
     new_axis, kernel_axis, *_ = numbers.rhs_spec
-    batch, made = ragged_dims([lhs[batch_axis]]), ragged_dims([rhs[new_axis]])
-    summed = ragged_dims([lhs[feature_axis], rhs[kernel_axis]])
+    batch = ragged_dims([lhs[batch_axis]])
+    made = ragged_dims([rhs[new_axis]])
+    features = [lhs[feature_axis], rhs[kernel_axis]]
+    summed = ragged_dims(features)
 
     # Groups split these axes into equal runs, and the padded size does not split where the true
     # size does.
@@ -97,7 +99,8 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     rhs = walk.keep(rhs, rhs_dims, numbers.rhs_spec[1:], _zero(rhs))
 
     along = spatial_axes(op)
-    moved, padding = lhs, list[tuple[int, int]]()
+    moved = lhs
+    padding: list[tuple[int, int]] = []
     for i, part in enumerate(along):
         if is_ragged(part.low):
             moved, more = _shifted(walk, moved, numbers.lhs_spec[2 + i], part)
@@ -119,7 +122,11 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # Zeros where the result is not used: JAX transposes it with a cotangent of zeros.
     moved = jnp.where(is_finite, moved, _zero(lhs))
     (out,) = walk.bind(op, [moved, rhs], padding=tuple(padding))
-    return [lax.cond(is_finite, lambda: out, lambda: cut_out(walk, op, given, [*ends], padding))]
+
+    def slow() -> jax.Array:
+        return cut_out(walk, op, given, [*ends], padding)
+
+    return [lax.cond(is_finite, lambda: out, slow)]
 
 
 def _met(walk: PaddedInterpreter, op: Op) -> tuple[dict[int, int], CutOut]:
@@ -130,19 +137,37 @@ def _met(walk: PaddedInterpreter, op: Op) -> tuple[dict[int, int], CutOut]:
         Refused: No evaluation does so.
     """
     along = spatial_axes(op)
-    # Where the count is symbolic, `_uses` has proven for its range that no value is met.
     ranges = {name: (0, size) for name, size in walk.allocated.items()}
-    behind = {
-        i: part.behind_kernel(ranges) for i, part in enumerate(along) if not is_ragged(part.count)
-    }
-    behind = {i: met for i, met in behind.items() if met}
-    if not walk.may_be_linear(op.eqn.invars[1]):
-        return behind, window_by_window
-    results = {i: part.behind_results(ranges) for i, part in enumerate(along)}
-    results = {i: met for i, met in results.items() if met}
-    if results and (behind or any(is_ragged(along[i].size) for i in results)):
+    is_backward = walk.may_be_linear(op.eqn.invars[1])
+    backward = False
+    ends: dict[int, int] = {}
+    for i, part in enumerate(along):
+        kernel = part.behind_kernel(ranges)
+        results = part.behind_results(ranges) if is_backward else 0
+        backward = backward or results > 0
+        if kernel or results:
+            ends[i] = max(kernel, results)
+    parts = [along[i] for i in ends]
+    windows = _windows(parts)
+    taps = _taps(parts, walk.allocated)
+    if not backward and windows <= min(taps, _MOST_WINDOWS):
+        return ends, window_by_window
+    if taps <= _MOST_WINDOWS:
+        return ends, tap_by_tap
+    if backward:
         raise Refused("", "has a derivative by a kernel of its size")
-    return (results, tap_by_tap) if results else (behind, window_by_window)
+    # `_uses` has proven for its range that no value is met.
+    return {}, tap_by_tap
+
+
+def _windows(parts: Sequence[ConvolvedAxis]) -> float:
+    """The number of windows; infinite where it is symbolic."""
+    return math.prod(math.inf if is_ragged(part.count) else part.count for part in parts)
+
+
+def _taps(parts: Sequence[ConvolvedAxis], allocated: Mapping[str, int]) -> int:
+    """The number of elements of a padded kernel along these axes."""
+    return math.prod(evaluate(part.size, allocated) for part in parts)
 
 
 def _shifted(

@@ -67,16 +67,20 @@ class ConvolvedAxis:
         """The number of the array's elements from `size * step` on, zeros in front counted."""
         if not is_ragged(size):
             return 0
-        sizes = (size, self.length, self.low)
-        names = frozenset[str]().union(*map(symbols, sizes))
+        names = symbols(size)
+        names |= symbols(self.length)
+        names |= symbols(self.low)
         if len(names) != 1:
-            most = {name: ranges[name][1] for name in names}
+            most = {}
+            for name in names:
+                _, most[name] = ranges[name]
             return evaluate(self.length, most)
         (name,) = names
         least, largest = ranges[name]
         each = {name: np.arange(least, largest + 1)}
-        size, length, low = (evaluate(dim, each) for dim in sizes)
-        met = reach(length, self.apart) - (size * step - low)
+        begins = evaluate(size, each) * step - evaluate(self.low, each)
+        length = evaluate(self.length, each)
+        met = reach(length, self.apart) - begins
         return max(int(np.max(met)), 0)
 
 
@@ -96,7 +100,8 @@ def spatial_axes(op: Op) -> list[ConvolvedAxis]:
         op.params["rhs_dilation"],
         strict=True,
     )
-    parts = zip(sizes, op.params["padding"], steps, strict=True)
+    padding = op.params["padding"]
+    parts = zip(sizes, padding, steps, strict=True)
     return [ConvolvedAxis(*sized, low, high, *stepped) for sized, (low, high), stepped in parts]
 
 
@@ -129,12 +134,17 @@ def window_by_window(
     lhs, rhs = operands
     windows = spatial_axes(op)
     parts = {
-        i: _CutWindow(windows[i].size, rhs.shape[axis], windows[i].stride, windows[i].dilation)
+        i: _CutWindow(
+            windows[i].size,
+            rhs.shape[axis],
+            windows[i].stride,
+            windows[i].dilation,
+        )
         for i, axis in _spatial(op, along, "rhs_spec").items()
     }
     counts = [windows[i].count for i in along]
     x = _padded(op, lhs, parts, counts, padding)
-    made = list(_spatial(op, along, "out_spec").values())
+    made = [*_spatial(op, along, "out_spec").values()]
 
     def one(at: jax.Array) -> jax.Array:
         window = _window(walk, op, x, parts, at)
@@ -153,8 +163,8 @@ def tap_by_tap(
     along: Sequence[int],
     padding: Sequence[tuple[int, int]],
 ) -> jax.Array:
-    """Convolve with one element of the kernel after the other, with zeros in place of what windows
-    behind the last true one would read.
+    """Convolve with one element of the kernel after the other. Zeros stand in place of what windows
+    behind the last true one would read, and of all that an element behind the true kernel would.
     """
     lhs, rhs = operands
     windows = spatial_axes(op)
@@ -167,9 +177,10 @@ def tap_by_tap(
         )
         for i in along
     }
-    counts = [windows[i].size for i in along]
+    counts = [evaluate(windows[i].size, walk.allocated) for i in along]
+    true = jnp.stack([walk.count(windows[i].size) for i in along])
     x = _padded(op, lhs, parts, counts, padding)
-    axes = list(_spatial(op, along, "rhs_spec").values())
+    axes = [*_spatial(op, along, "rhs_spec").values()]
     (aval,) = op.eqn.outvars
 
     def one(total: jax.Array, at: jax.Array) -> tuple[jax.Array, None]:
@@ -177,11 +188,13 @@ def tap_by_tap(
         for axis, start in zip(axes, at, strict=True):
             tap = lax.dynamic_slice_in_dim(tap, start, 1, axis)
         window = _window(walk, op, x, parts, at)
+        window = jnp.where((at < true).all(), window, np.zeros((), x.dtype))
         (out,) = _bind(walk, op, [window, tap], along, padding)
         return total + out, None
 
-    zeros = jnp.zeros(walk.shape(op.outs[0]), aval.aval.dtype)
-    total, _ = lax.scan(one, zeros, _grid(counts))
+    shape = walk.shape(op.outs[0])
+    start = jnp.zeros(shape, aval.aval.dtype)
+    total, _ = lax.scan(one, start, _grid(counts))
     return total
 
 
@@ -225,9 +238,11 @@ def _padded(
     apart = op.params["lhs_dilation"]
     axes = _spatial(op, [*parts], "lhs_spec")
     for (i, part), count in zip(parts.items(), counts, strict=True):
-        axis, low = axes[i], padding[i][0]
+        axis = axes[i]
+        low, _ = padding[i]
         needed = (count - 1) * part.step + part.span
-        config[axis] = (low, needed - low - reach(lhs.shape[axis], apart[i]), apart[i] - 1)
+        behind = needed - low - reach(lhs.shape[axis], apart[i])
+        config[axis] = (low, behind, apart[i] - 1)
     return lax.pad(lhs, np.zeros((), lhs.dtype), config)
 
 
