@@ -26,7 +26,7 @@ from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing, spl
 from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
 from .runners.padding_recipes import warn_refusal
-from .runners.sharded_calls import OtherShapes, ShardedCalls, shapes_of
+from .runners.sharded_calls import ShardedCalls, shapes_of
 from .runners.worker_calls import WorkerCalls
 from .runners.wrappers import Run, lower_as_run, runner
 from .tracing import Retry, TracedCalls
@@ -78,7 +78,7 @@ class LoweredCalls(TracedCalls):
 
         def body(*arrays: object) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
-                raise OtherShapes
+                raise Retry
 
             entry = entry_of()
             if entry is None:

@@ -38,8 +38,8 @@ from .outer_transforms import looking, warn_uncut
 
 
 class Retry(Exception):
-    """Another thread has just traced the program that this thread was about to trace: the call is
-    repeated, and finds it.
+    """The call is repeated, and finds another program: another thread has just traced the one that
+    this thread was about to trace, or the one being traced is for arrays of other shapes.
     """
 
 
