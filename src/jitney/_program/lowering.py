@@ -13,15 +13,11 @@ from jax.sharding import NamedSharding
 from .. import _serialized
 from .._axes import Refused
 from .._body.body import Placement
-from .._body.function import FunctionInfo
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
-from .._signature.options import Options
 from .._stages import Jit, Place
-from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
-from .._view.layout import Layout
 from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing, split_counts
 from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
@@ -40,18 +36,12 @@ SCOPE = "jitney.optimize"
 class LoweredCalls(TracedCalls):
     """A function of flat arrays with JAX's functions of it."""
 
-    def __init__(
-        self,
-        core: FunctionInfo,
-        layout: Layout,
-        statics: Statics,
-        key: Hashable,
-        options: Options | None = None,
-        wider: TracedCalls | None = None,
-    ):
-        super().__init__(core, layout, statics, key, options, wider)
-        is_kept = core.options.cache == "program" and not self.request.nested
-        if is_kept:
+    def create_functions(self) -> None:
+        """Create JAX's function, and what runs it over a mesh or in threads. The class that
+        constructs an entry calls this once.
+        """
+        options, nested = self.core.options, self.request.nested
+        if options.cache == "program" and not nested:
             trace = self._trace
             self.kept = _serialized.SerializedPrograms(
                 self,
@@ -60,9 +50,9 @@ class LoweredCalls(TracedCalls):
                 self.proofs,
             )
         self.jitted = self._jit()
-        if core.options.shard is not None and not self.request.nested:
+        if options.shard is not None and not nested:
             self.sharded = ShardedCalls(self)
-        if core.options.workers is not None and not self.request.nested:
+        if options.workers is not None and not nested:
             self.workers = WorkerCalls(self)
 
     def _jit(
