@@ -110,8 +110,7 @@ def _codes_of(source):
         return  # most files have none, and are not parsed
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
-            base = getattr(node.bases[0], "id", "") if node.bases else ""
-            name = base if node.name == "PastLimit" else node.name
+            name = node.name
             values = [
                 statement.value
                 for statement in node.body

@@ -119,8 +119,7 @@ def imagine(
     sampling of the exact posterior, with the network as the proposal.
     """
     log_q = belief(model, values, intervened, index, mask)
-    graphs = drawn(log_q, index, mask, draws, weighed)
-    return consider(graphs, values, intervened, target, draws, weighed)
+    return suppose(log_q, values, intervened, index, mask, target, draws, weighed)
 
 
 def suppose(

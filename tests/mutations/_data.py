@@ -284,14 +284,14 @@ FILES = [
     ),
     Mutation(
         "a loaded bucket takes a size at which Python does something else",
-        "src/jitney/_export/padded_loaded.py",
+        "src/jitney/_export/sizes.py",
         "    return next((values for at, values in numbers if at == own), None)",
         "    return next((values for at, values in numbers if at == own), numbers[0][1])",
         (f"{_BUCKETS}a_size_at_which_python_does_something_else_is_not_taken",),
     ),
     Mutation(
         "a loaded bucket takes its own size for the true one",
-        "src/jitney/_export/padded_loaded.py",
+        "src/jitney/_export/running.py",
         "np.asarray(sizes[name], np.int32) for name",
         "np.asarray(max(sizes[name], told['sizes'][name][1]), np.int32) for name",
         (f"{_BUCKETS}a_bucket_is_right_without_jitney_too",),

@@ -248,14 +248,14 @@ WORDS = [
     ),
     Mutation(
         "a plan says that the contract is checked though it is not",
-        "src/jitney/_report/plan_report.py",
+        "src/jitney/_report/option_lines.py",
         '"checked once for each new call key" if options.contracts else "`contracts=False`"',
         '"checked once for each new call key"',
         (f"{_PLAN_REPORT}options_off_say_so",),
     ),
     Mutation(
         "a plan hides what was asked for and not taken",
-        "src/jitney/_report/plan_report.py",
+        "src/jitney/_report/option_lines.py",
         "return self.taken or _NOT_ASKED.fullmatch(self.why) is None",
         "return self.taken",
         (f"{_PLAN_REPORT}what_was_asked_for_and_not_taken_stays_a_line",),

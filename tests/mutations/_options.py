@@ -160,7 +160,7 @@ DONATED = [
     ),
     Mutation(
         "the plan says that every donated buffer is reused",
-        "src/jitney/_report/plan_report.py",
+        "src/jitney/_report/traced_lines.py",
         "if free[leaf.shape, leaf.dtype] >= 0:",
         "if free[leaf.shape, leaf.dtype] >= -1:",
         (f"{_JIT}a_donated_buffer_that_no_result_can_take_over_stands_in_the_plan",),

@@ -95,7 +95,7 @@ MUTATIONS = [
     Mutation(
         "of a body that sees sizes only the first row is looked at",
         f"{_SOURCE}/block_programs.py",
-        "            self.groups.forget_members(group)\n            raise Changed",
+        "            self.groups.forget_members(group)\n            return None",
         "            pass",
         (f"{_ROWS}each_size_is_looked_at_where_python_may_have_seen_it",),
     ),

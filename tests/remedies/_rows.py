@@ -275,7 +275,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        "_program/rows/block_programs.py:BlockPrograms._demand_memory",
+        "_program/rows/block_programs.py:BlockPrograms._memory_limit",
         "give it memory=…",
         lambda: by_row(pairs, memory=64)(ROWS),
         lambda: by_row(pairs, memory=1 << 20)(ROWS),

@@ -321,8 +321,9 @@ def _watch_memory(budget: int) -> Sampler:
     return sampler
 
 
-def run(target: str, *, as_module: bool) -> None:
-    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`.
+def run(target: str, *, as_module: bool) -> bool:
+    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`; return False if there
+    is no such program, which is written to stderr.
 
     `sys.argv` begins with the target already.
     """
@@ -333,6 +334,8 @@ def run(target: str, *, as_module: bool) -> None:
     try:
         if as_module or os.path.isdir(target):  # noqa: PTH112
             spec = _module(target) if as_module else _folder(target)
+            if spec is None:
+                return False
             code = spec.loader.get_code(spec.name)
             sys.argv[0] = spec.origin if as_module else target
         else:
@@ -357,6 +360,7 @@ def run(target: str, *, as_module: bool) -> None:
     except BaseException:
         _hide_launcher_frames()
         raise
+    return True
 
 
 def _hide_launcher_frames() -> None:
@@ -393,7 +397,10 @@ def _module(name: str) -> Any:
             raise
         spec = None
     if spec is None or spec.loader is None:
-        _missing(f"-m {name}", "there is no such module, or it is a package without a `__main__`")
+        _tell_missing(
+            f"-m {name}", "there is no such module, or it is a package without a `__main__`"
+        )
+        return None
     return spec
 
 
@@ -402,20 +409,16 @@ def _folder(path: str) -> Any:
     sys.path[0] = path
     spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
     if spec is None or spec.loader is None:
-        _missing(path, "it is a folder without a `__main__.py`")
+        _tell_missing(path, "it is a folder without a `__main__.py`")
+        return None
     return spec
 
 
-class _NoSuchProgram(SystemExit):
-    """Exit because there is no such program: nothing ran that could be reported."""
-
-
-def _missing(target: str, what: str) -> None:
+def _tell_missing(target: str, what: str) -> None:
     sys.stderr.write(
         f"python -m jitney run {target}: {what}.\nWhat is run is a file, a folder with"
         " `__main__.py`, or -m and a module.\nFix: correct the name, or start where it is found.\n"
     )
-    raise _NoSuchProgram(2)
 
 
 def _run_recorded() -> None:
@@ -452,10 +455,10 @@ def _run_recorded() -> None:
     atexit.register(told)
     sys.argv = [target, *arguments]
     try:
-        run(target, as_module=how == "module")
-    except _NoSuchProgram:
-        atexit.unregister(told)
-        raise
+        if not run(target, as_module=how == "module"):
+            # Nothing ran that could be reported.
+            atexit.unregister(told)
+            sys.exit(2)
     finally:
         recording.seconds = time.time() - recording.began
         if recording.memory is not None:

@@ -27,9 +27,16 @@ from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import BoundEntry, ProgramEntry, check_header, made_of_header
 from .loaded_rows import LoadedRows
-from .padded_loaded import lacks_numbers, padded_runner, takes
-from .running import Run, RunFlat, check_x64, flat_runner, guard_call, runner
-from .sizes import fits, nearest, one_line, sizes_of
+from .running import (
+    Run,
+    RunFlat,
+    check_x64,
+    flat_runner,
+    guard_call,
+    padded_runner,
+    runner,
+)
+from .sizes import fits, lacks_numbers, nearest, one_line, sizes_of, takes
 from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
 from .values import Find, find_nothing, import_object
 from .versions import check_platform, check_version, deserialize_program

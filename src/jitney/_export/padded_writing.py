@@ -145,7 +145,7 @@ def _trace(
     calls: PaddedCalls,
     arrays: Sequence[Array],
 ) -> PaddedTrace | None:
-    recipe = calls.bucket(arrays)
+    recipe = calls.demand_bucket(arrays)
     if recipe is None:
         return None
     given = (*recipe.abstract(arrays), recipe.counts.abstract())

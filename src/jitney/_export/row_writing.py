@@ -5,7 +5,6 @@ a call runs at a time. They take true sizes behind the arrays, as the programs o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import jax
@@ -14,7 +13,6 @@ from jax import export as jax_export
 
 from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
-from .._program.rows.block_programs import Changed
 from .._program.rows.groups import RowGroup
 from .._program.rows.lots import Lot
 from .._program.rows.result_form import axes_near
@@ -83,10 +81,12 @@ class RowWriter:
             )
         made: _Made = {}
         while True:
-            with suppress(Changed), self.call.entry.numbers():
-                parts = list(self._parts(self._traced(made)))
-                self._demand_alike(parts)
-                return parts
+            with self.call.entry.numbers():
+                traced = self._traced(made)
+                if traced is not None:
+                    parts = list(self._parts(traced))
+                    self._demand_alike(parts)
+                    return parts
 
     def _demand_alike(self, parts: Sequence[Part]) -> None:
         forms = [_form(part.told) for part in parts]
@@ -102,18 +102,19 @@ class RowWriter:
                 "return the same at each size, and what differs as an array.",
             )
 
-    def _traced(self, made: _Made) -> list[tuple[Lot, int, jax.stages.Traced]]:
-        """Programs of all groups, and for how many rows each is. Those `made` stay as they are.
-
-        Raises:
-            Changed: More is known of a group now.
+    def _traced(self, made: _Made) -> list[tuple[Lot, int, jax.stages.Traced]] | None:
+        """Programs of all groups, and for how many rows each is; None if more is known of a group
+        now. Those `made` stay as they are.
         """
         found: list[tuple[Lot, int, jax.stages.Traced]] = []
         for lot in self.call.lots():
             group = lot.group
             for rung in self.call.rungs(group):
                 if (id(group), rung) not in made:
-                    program, given = self.call.program_of(lot, rung)
+                    new = self.call.program_of(lot, rung)
+                    if new is None:
+                        return None
+                    program, given = new
                     # The group is held, so that no other one has its `id`.
                     made[id(group), rung] = group, program.trace(*given)
                 found.append((lot, rung, made[id(group), rung][1]))

@@ -1,5 +1,6 @@
 """Calls of a program from a file: restore the weak types of its results, raise the errors of its
-checks, and explain what JAX cannot do with an exported program.
+checks, and explain what JAX cannot do with an exported program. The program of a bucket gets filled
+arrays and true sizes behind them, and its results are cut, as in a padded call.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from .._jax.equinox_checks import fail_with
 from .._jax.settings import x64_is_on
 from .._jax.trees import Tracer
 from .._jax.typed import Array
-from .header import ProgramEntry
+from .._program.runners.filling import FILLING
+from .._serialized.padded_cuts import read as read_cuts
+from .._view.layout import aval_parts
+from .._view.result_padding import Cut, unpadded_shape
+from .header import PaddingEntry, ProgramEntry
+from .sizes import numbers_at, sizes_of
 from .trees import Taking, Tree, build_tree
+from .values import value_of
 
 T = TypeVar("T")
 Gradients = tuple[Array, ...]
@@ -44,6 +51,54 @@ def runner(run_flat: RunFlat, result: Tree) -> Run:
         )
 
     return run
+
+
+def padded_runner(
+    run: RunFlat,
+    told: ProgramEntry,
+    padding: PaddingEntry,
+    arrays: Sequence[object],
+) -> RunFlat:
+    """Return the function from the arrays of calls of one size to those of their results.
+
+    Args:
+        run: The program of the bucket.
+        told: Its entry in the header.
+        padding: Its padding.
+        arrays: Arrays of such a call.
+    """
+    sizes = sizes_of(told, arrays)
+    shapes = [tuple(shape) for shape in padding["shapes"]]
+    cuts = read_cuts(padding["cuts"])
+    numbers = [value_of(value) for value in numbers_at(padding, sizes) or ()]
+    behind = [*(np.asarray(sizes[name], np.int32) for name in padding["axes"]), *numbers]
+
+    fills = [
+        None if aval_parts(array)[0] == shape else shape
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    # By the shapes of results, which the first call shows.
+    ends: list[list[tuple[int, ...] | None]] = []
+
+    def end_of(result: Array, cut: Cut) -> tuple[int, ...] | None:
+        was = np.shape(result)
+        shape = tuple(unpadded_shape(was, cut, sizes))
+        return None if shape == was else shape
+
+    def padded(given: Sequence[object]) -> Sequence[Array]:
+        filled = [
+            array if shape is None else FILLING.fill(array, shape)
+            for array, shape in zip(given, fills, strict=True)
+        ]
+        results = run([*filled, *behind])
+        if not ends:
+            ends.append([end_of(each, cut) for each, cut in zip(results, cuts, strict=True)])
+        return [
+            result if shape is None else FILLING.cut(result, shape)
+            for result, shape in zip(results, ends[0], strict=True)
+        ]
+
+    return padded
 
 
 def flat_runner(

@@ -10,7 +10,8 @@ from typing import TypedDict
 from .._extent import Unreadable, read_dim
 from .._view.layout import aval_parts
 from .._view.named_axes import in_names
-from .header import ArrayEntry, ProgramEntry, Symbol
+from .header import ArrayEntry, PaddingEntry, ProgramEntry, Symbol
+from .values import Data
 
 
 class GivenArray(TypedDict):
@@ -65,6 +66,35 @@ def sizes_of(told: ProgramEntry, arrays: Sequence[object]) -> dict[str, int]:
             if isinstance(size, str) and size in told["symbols"]:
                 sizes[told["symbols"][size][0]] = own
     return sizes
+
+
+def takes(
+    told: ProgramEntry,
+    arrays: Sequence[object],
+    bound: Collection[int],
+) -> bool:
+    """Return whether a program takes the arrays of a call; that of a bucket may leave out sizes."""
+    return fits(told, arrays, bound) and not lacks_numbers(told, arrays)
+
+
+def lacks_numbers(told: ProgramEntry, arrays: Sequence[object]) -> bool:
+    """Return whether a file does not have what Python computes from the sizes of a call that fits a
+    program.
+    """
+    padding = told.get("padding")
+    return padding is not None and numbers_at(padding, sizes_of(told, arrays)) is None
+
+
+def numbers_at(
+    padding: PaddingEntry,
+    sizes: Mapping[str, int],
+) -> Sequence[Data] | None:
+    """The numbers that Python computes from sizes; None if the file does not have them."""
+    numbers = padding["numbers"]
+    if numbers is None:
+        return []
+    own = [sizes[name] for name in padding["axes"]]
+    return next((values for at, values in numbers if at == own), None)
 
 
 def _at(told: int | str, sizes: Mapping[str, int]) -> object:

@@ -24,7 +24,8 @@ from .._program.rows.lengths import LENGTHS
 from .._program.rows.row_calls import RowCall
 from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
 from .._program.runners.padding_recipes import warn_refusal
-from .._report.plan_report import PlanLine, Report, report
+from .._report.option_lines import PlanLine
+from .._report.plan_report import Report, report
 from .._report.rows import report_rows
 from .._signature.options import Options, is_measured
 from .._version import __version__

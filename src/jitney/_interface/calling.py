@@ -27,7 +27,7 @@ from .._owners import shorten, users_level
 from .._program.entry import Specialization, ran_eagerly
 from .._program.held_numbers import Redirected
 from .._program.leaked_tracers import left_error
-from .._program.limit import PastLimit
+from .._program.limit import is_past_limit
 from .._program.runners.fallback_calls import idle_options
 from .._program.tolerance import decide
 from .._program.tracing import Retry, Undecided
@@ -76,17 +76,17 @@ class CallableProgram(BoundProgram[P, R]):
                 # A policy has to be chosen by the values of this call (`precision="auto:..."`).
                 core.counters.calls -= 1
                 choice = undecided.key
-            except PastLimit:
-                # `max_compiles="eager:..."`.
-                limit = core.options.max_compiles
-                if limit is None or limit.past != "eager":
-                    raise
-                return entry.eagerly(*arrays)
             except Redirected:
                 # The numbers that this entry holds are not needed at these shapes.
                 core.counters.calls -= 1
                 core.forget_takers()
             except Exception as error:
+                if is_past_limit(error):
+                    # `max_compiles="eager:..."`.
+                    limit = core.options.max_compiles
+                    if limit is None or limit.past != "eager":
+                        raise
+                    return entry.eagerly(*arrays)
                 # The body needs a number that was traced: it is held, and the call repeated.
                 if (
                     entry.layout.numbers

@@ -359,7 +359,7 @@ def _program(
     padded = None
     if calls is not None:
         with calls.entry.numbers():
-            padded = calls.bucket(seen.arrays)
+            padded = calls.demand_bucket(seen.arrays)
     return _program_key(seen, padded), padded
 
 

@@ -109,7 +109,16 @@ class Narrower:
 
 
 class CompiledCalls(CallPlanner, ABC):
-    """A function of flat arrays that is compiled, once for each set of shapes and types."""
+    """A function of flat arrays that is compiled, once for each set of shapes and types.
+
+    Args:
+        core: The function.
+        layout: Layout of the calls.
+        statics: Their static values.
+        key: Their key.
+        options: Options in place of those of the function.
+        wider: The entry of the same calls with fewer of their numbers held.
+    """
 
     jitted: Jitted
     """JAX's function of flat arrays, without what devices, padding and threads add."""
@@ -127,9 +136,13 @@ class CompiledCalls(CallPlanner, ABC):
         statics: Statics,
         key: Hashable,
         options: Options | None = None,
+        wider: CompiledCalls | None = None,
     ):
         super().__init__(core, layout, statics, key, options)
+        self.wider = wider
+        # Key of a trace -> the trace under way, and the lock of this table.
         self.flights: dict[Hashable, PendingTrace] = {}
+        self._lock = threading.Lock()
         # Padded program -> the padded axes of each of its results.
         self.cuts = CutRecord()
         # The user's lines with rules for `jax.vmap`, in the traces so far; see `Outcome`.

@@ -45,14 +45,14 @@ from .._view.result import Mixed
 from .auto.auto_calls import AutoCalls
 from .auto.obstacles import obstacle
 from .call_record import describe_mutation
-from .compiled_calls import SpecializedFunction
+from .compiled_calls import CompiledCalls, SpecializedFunction
 from .lowering import LoweredCalls
 from .outer_transforms import is_cut, warn_missing_checks, warn_uncut
 from .runners.fallback_calls import FallbackCalls
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
 from .runners.wrappers import Run, runner
-from .tracing import Retry, TracedCalls
+from .tracing import Retry
 
 if TYPE_CHECKING:
     from .rows.groups import RowGroups
@@ -90,10 +90,11 @@ class Specialization(LoweredCalls):
         statics: Statics,
         key: Hashable,
         options: Options | None = None,
-        wider: TracedCalls | None = None,
+        wider: CompiledCalls | None = None,
         place: tuple[Any, ...] = (),
     ):
         super().__init__(core, layout, statics, key, options, wider)
+        self.create_functions()
 
         # How calls run. `run` is what a warm call reads: it starts as `_first`, which replaces it.
         self.state: State = "first"

@@ -16,26 +16,25 @@ _SHOWN = 10
 _REMEDIES = 3
 
 
-class PastLimit(CompileError):
-    """A program would be compiled past the limit of its function."""
-
-    code: str = "J314"
-
-
 def keep_limit(core: FunctionInfo) -> None:
     """Count a program that is about to be compiled; a hit of the persistent cache counts as well.
 
     Raises:
-        PastLimit: The limit is reached, and the option says "raise" or "eager".
+        CompileError: The limit is reached, and the option says "raise" or "eager".
     """
     limit = core.options.max_compiles
     if limit is None or core.counters.compile_events < limit.count:
         return
     told = _limit_message(core, limit.count)
     if limit.past != "warn":
-        raise PastLimit(told)
+        raise CompileError(told, code="J314")
     if core.counters.warn_once("max_compiles"):
         warnings.warn(told, RetraceWarning, stacklevel=users_level())
+
+
+def is_past_limit(error: Exception) -> bool:
+    """Return whether `keep_limit` raised an error."""
+    return isinstance(error, CompileError) and error.code == "J314"
 
 
 def _limit_message(core: FunctionInfo, count: int) -> str:

@@ -13,20 +13,16 @@ from jax.sharding import NamedSharding
 from .. import _serialized
 from .._axes import Refused
 from .._body.body import Placement
-from .._body.function import FunctionInfo
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
-from .._signature.options import Options
 from .._stages import Jit, Place
-from .._values.attribute_reads import Statics
 from .._values.read_hooks import suspend_readers
-from .._view.layout import Layout
 from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing, split_counts
 from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
 from .runners.padding_recipes import warn_refusal
-from .runners.sharded_calls import OtherShapes, ShardedCalls, shapes_of
+from .runners.sharded_calls import ShardedCalls, shapes_of
 from .runners.worker_calls import WorkerCalls
 from .runners.wrappers import Run, lower_as_run, runner
 from .tracing import Retry, TracedCalls
@@ -40,18 +36,12 @@ SCOPE = "jitney.optimize"
 class LoweredCalls(TracedCalls):
     """A function of flat arrays with JAX's functions of it."""
 
-    def __init__(
-        self,
-        core: FunctionInfo,
-        layout: Layout,
-        statics: Statics,
-        key: Hashable,
-        options: Options | None = None,
-        wider: TracedCalls | None = None,
-    ):
-        super().__init__(core, layout, statics, key, options, wider)
-        is_kept = core.options.cache == "program" and not self.request.nested
-        if is_kept:
+    def create_functions(self) -> None:
+        """Create JAX's function, and what runs it over a mesh or in threads. The class that
+        constructs an entry calls this once.
+        """
+        options, nested = self.core.options, self.request.nested
+        if options.cache == "program" and not nested:
             trace = self._trace
             self.kept = _serialized.SerializedPrograms(
                 self,
@@ -60,9 +50,9 @@ class LoweredCalls(TracedCalls):
                 self.proofs,
             )
         self.jitted = self._jit()
-        if core.options.shard is not None and not self.request.nested:
+        if options.shard is not None and not nested:
             self.sharded = ShardedCalls(self)
-        if core.options.workers is not None and not self.request.nested:
+        if options.workers is not None and not nested:
             self.workers = WorkerCalls(self)
 
     def _jit(
@@ -78,7 +68,7 @@ class LoweredCalls(TracedCalls):
 
         def body(*arrays: object) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
-                raise OtherShapes
+                raise Retry
 
             entry = entry_of()
             if entry is None:

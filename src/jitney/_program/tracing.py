@@ -18,14 +18,12 @@ from .._axes import Refused, at_any_size
 from .._body.body import Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
-from .._body.function import FunctionInfo
 from .._diagnosis.counters import LISTENER, Call, Event
 from .._host.own_time import OWN_TIME
 from .._jax.typed import AnyMesh, Array
-from .._signature.options import Options, tolerance_of
+from .._signature.options import tolerance_of
 from .._stages import Jit, Mask
-from .._values.attribute_reads import Statics
-from .._view.layout import Layout, aval_parts, jit_is_off
+from .._view.layout import aval_parts, jit_is_off
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmix
 from .._view.true_sizes import NeedsNumbers, TrueSizes, known_sizes, split_counts
@@ -38,8 +36,8 @@ from .outer_transforms import looking, warn_uncut
 
 
 class Retry(Exception):
-    """Another thread has just traced the program that this thread was about to trace: the call is
-    repeated, and finds it.
+    """The call is repeated, and finds another program: another thread has just traced the one that
+    this thread was about to trace, or the one being traced is for arrays of other shapes.
     """
 
 
@@ -55,20 +53,6 @@ class Undecided(Exception):
 
 class TracedCalls(CompiledCalls):
     """A function of flat arrays whose traces are shared by threads, and recorded."""
-
-    def __init__(
-        self,
-        core: FunctionInfo,
-        layout: Layout,
-        statics: Statics,
-        key: Hashable,
-        options: Options | None = None,
-        wider: TracedCalls | None = None,
-    ):
-        super().__init__(core, layout, statics, key, options)
-        self._lock = threading.Lock()
-        # The entry of the same calls with fewer of their numbers held.
-        self.wider = wider
 
     @abstractmethod
     def expect_trace(self) -> None:

@@ -14,7 +14,7 @@ from .._errors import plural
 from .._program.core import CompiledFunction
 from .._program.registry import REGISTRY
 from .._text.json import Data
-from .plan_report import PlanLine
+from .option_lines import PlanLine
 
 
 def live_programs() -> list[Data]:

@@ -13,7 +13,8 @@ from .._jax.xla.memory import budget_of, text
 from .._program.rows.block_programs import devices_of
 from .._program.rows.lots import Lot, count_sizes
 from .._verify import is_verified
-from .plan_report import PlanLine, Report, captured_lines, report, settings_line
+from .option_lines import PlanLine, captured_lines, settings_line
+from .plan_report import Report, report
 
 if TYPE_CHECKING:
     from .._program.core import CompiledFunction

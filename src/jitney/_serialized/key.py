@@ -3,6 +3,9 @@ trace may depend on.
 
 Everything in the digest is content, so it is equal in another process. A value without a reliable
 fingerprint of its content raises `NotDeterministic`, and the program is traced.
+
+The digest of a value is in `_record/values.py`. `request.py` looks for the program of a key, or
+records what its trace reads, and `kept.py` runs or stores it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ intermediate values never exist as a whole.
 
 Chunk stands inside Jit, since the loop over the chunks is part of the program, and outside Vmap,
 whose axes can be cut too.
+
+The loop is in `_axes/chunks/in_memory.py` (`_scan_chunks`), and what it carries for each operation
+in `_axes/carriers/`. The outermost mapped axis is cut around `jax.vmap`
+(`_axes/mapped_chunks.py`) if nothing has to be proven.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Fill stands outside Jit, which is keyed by shapes. Sizes are those that the body sees, so the axes
 of Vmap are looked through first. Its second step records what is cut off the results. Padding and
 cutting themselves are done around the program (`_program/runners/padded_calls.py`).
+
+Whether the body may be padded is proven by `mask.py`, by the rule of each operation
+(`_axes/uses.py`, in `demand`); `_program/runners/padding_recipes.py` warns where it may not.
 """
 
 from __future__ import annotations

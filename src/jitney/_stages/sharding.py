@@ -4,6 +4,7 @@
 
 Place stands outside Jit, which takes the shardings: NumPy arrays then go straight to their devices,
 and arrays that have the right sharding are not moved (`_program/runners/sharded_calls.py`).
+`_program/lowering.py` hands the shardings to JAX, in `jit_on_mesh`.
 Shard and Chunk act on its decision.
 """
 

@@ -2,7 +2,7 @@
 numbers.
 
 The loop in `stream.py` follows the schedule. The functions that it calls are compiled in
-`steps.py`, or come from another process (`serialized_steps.py`), where the program that was planned
+`steps.py`, or come from another process (`chosen_steps.py`), where the program that was planned
 does not exist.
 """
 

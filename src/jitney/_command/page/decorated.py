@@ -22,7 +22,8 @@ from ..._jax.compile_cache import cache
 from ..._program.core import CompiledFunction
 from ..._program.entry import Specialization
 from ..._program.registry import REGISTRY
-from ..._report.plan_report import PlanLine, report
+from ..._report.option_lines import PlanLine
+from ..._report.plan_report import report
 from ..._signature.options import AUTO, tolerance_of
 from ..._text.json import Data
 from ..findings.own import own_causes

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from .columns import Column
 
 
-class Changed(Exception):
-    """More is known of a bucket now: the call is run once more."""
-
-
 @dataclass(frozen=True)
 class RowDevices:
     """Devices that share each block, a part of its rows each.
@@ -190,8 +186,9 @@ class BlockPrograms:
         group: RowGroup,
         given: Sequence[object],
         rung: int,
-    ) -> BlockProgram:
-        """Return the program of so many rows, traced.
+    ) -> BlockProgram | None:
+        """Return the program of so many rows, traced; None if its trace has found out more of the
+        group, so that rows are to be put into groups once more.
 
         Args:
             group: Their group.
@@ -199,7 +196,6 @@ class BlockPrograms:
             rung: How many rows it takes.
 
         Raises:
-            Changed: More is known of the group now.
             AxisError: One row alone takes more than `memory`.
         """
         # Options of the compiler belong to the outermost `jit`.
@@ -227,7 +223,7 @@ class BlockPrograms:
         if self.groups.is_seen_at_each_size(group) and not was_known:
             # The trace has seen one size, and each other one is to be looked at.
             self.groups.forget_members(group)
-            raise Changed
+            return None
         self._refuse_joint_draws(jaxpr)
         group.has_checks = has_equinox_checks(jaxpr)
         if jaxpr.effects and self.devices is not None:
@@ -241,9 +237,12 @@ class BlockPrograms:
         if jaxpr.effects and not group.has_effects:
             # Effects of a row happen once: no row is computed in vain.
             group.has_effects = True
-            raise Changed
+            return None
         if self.core.options.memory is not None:
-            self._demand_memory(group, program, given, rung)
+            limit = self._memory_limit(group, program, given, rung)
+            if limit is not None:
+                group.limit = limit
+                return None
         group.programs[rung] = program
         return program
 
@@ -312,22 +311,26 @@ class BlockPrograms:
                     'draw with keys of `jax.random.key(seed, impl="threefry2x32")`.',
                 )
 
-    def _demand_memory(
+    def _memory_limit(
         self,
         group: RowGroup,
         program: BlockProgram,
         given: Sequence[object],
         rung: int,
-    ) -> None:
+    ) -> int | None:
+        """Return how many rows keep to `memory`; None if these do.
+
+        Raises:
+            AxisError: One row alone takes more.
+        """
         where, memory = self.core.where, self.core.options.memory
         budget = budget_of(where, memory)
         taken = program.bytes(*tree_map(_abstract, tuple(given)))
         if taken <= budget:
-            return
+            return None
         if rung > self.rungs(group)[-1]:
             # Bytes are about proportional to the rows; what is over again is cut again.
-            group.limit = min(rung - 1, rung * budget // taken)
-            raise Changed
+            return min(rung - 1, rung * budget // taken)
         raise AxisError(
             where,
             f"a row of {self.core.options.vmap[0].name!r} takes {text(taken)}, more than its memory"

@@ -26,7 +26,7 @@ from ..._view.view import View
 from ..compiled_calls import CompiledCalls
 from ..runners.captured_calls import CapturedArray
 from ..runners.padded_calls import PaddedCalls
-from ..runners.padding_recipes import PaddingRecipe, SizeRefused, warn_refusal
+from ..runners.padding_recipes import PaddingRecipe, RefusedSize, warn_refusal
 from .lots import Lot, lots_of
 
 if TYPE_CHECKING:
@@ -295,11 +295,11 @@ class RowGroups:
         arrays: Sequence[object],
         sizes: Mapping[str, int],
     ) -> PaddingRecipe | None:
-        try:
-            return self.padding.bucket(arrays)
-        except SizeRefused as refusal:
-            self.run_alone(sizes, refusal)
+        recipe = self.padding.bucket(arrays)
+        if isinstance(recipe, RefusedSize):
+            self.run_alone(sizes, recipe.refusal)
             return None
+        return recipe
 
     def run_alone(
         self,

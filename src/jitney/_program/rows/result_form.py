@@ -5,7 +5,6 @@ are padded, so that it hangs on no length.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,7 +13,6 @@ from ..._diagnosis.tracer_errors import trace_error
 from ..._errors import AxisError, JitneyError, Where
 from ..._jax.trees import tree_flatten
 from ..._view.result_padding import Cut
-from .block_programs import Changed
 from .groups import Axes
 from .lots import Lot
 
@@ -52,13 +50,14 @@ def axes_near(call: RowCall, row: int) -> list[Axes]:
 def _axes(call: RowCall) -> list[Axes]:
     """The padded axes of each array of the result of the only row, by a trace."""
     while True:
-        with suppress(Changed):
-            (lot,) = call.lots()
-            cuts = _traced_cuts(call, lot)
+        (lot,) = call.lots()
+        cuts = _traced_cuts(call, lot)
+        if cuts is not None:
             return [tuple(sorted({place.axis for place in cut})) for cut in cuts]
 
 
-def _traced_cuts(call: RowCall, lot: Lot) -> Sequence[Cut]:
+def _traced_cuts(call: RowCall, lot: Lot) -> Sequence[Cut] | None:
+    """Cuts of the results; None if the trace has found out more of the group."""
     entry, recipe = call.entry, lot.group.recipe
     arrays = [column.abstract(0) for column in call.columns]
     if recipe is None:
@@ -67,6 +66,8 @@ def _traced_cuts(call: RowCall, lot: Lot) -> Sequence[Cut]:
     if recipe.key not in entry.cuts:
         with call.learning(lot.members[0].sizes, lot.group):
             entry.lower((*recipe.abstract(arrays), recipe.counts.abstract()), "trace")
+            return entry.cuts[recipe.key]
+        return None
     return entry.cuts[recipe.key]
 
 

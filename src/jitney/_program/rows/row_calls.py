@@ -11,7 +11,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import jax
@@ -35,7 +35,7 @@ from ..compiled_calls import SpecializedFunction
 from ..entry import Specialization
 from ..held_numbers import Redirected
 from ..tracing import Retry
-from .block_programs import BlockPrograms, Changed, devices_of, refuse_options
+from .block_programs import BlockPrograms, devices_of, refuse_options
 from .blocks import Room, block, shared_array, true_sizes
 from .columns import (
     INSIDE_JIT,
@@ -66,6 +66,9 @@ from .results import (
     whole_results,
 )
 from .verified_rows import verify_rows, verify_sums
+
+_Ran = tuple[list[Array], Hashable]
+"""Leaves of the result of a program, and their structure."""
 
 
 class RowCalls:
@@ -369,14 +372,14 @@ class RowCall:
         while is_left.any():
             lots = self.lots(np.flatnonzero(is_left))
             # What has run does not run again where more is known of a bucket: it may have effects.
-            with suppress(Changed):
-                for part in self._run(lots):
-                    parts.append(part)
-                    is_left[part.rows] = False
+            for part in self._run(lots):
+                parts.append(part)
+                is_left[part.rows] = False
         is_whole = sum(len(lot.rows) for lot in lots) == self.count
         return parts, lots if is_whole else self.lots()
 
     def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
+        """Yield the results of each program, to the end or until more is known of a group."""
         parts = self.parts_of(lots)
         room = self._room(lots, parts)
         for lot, taken in zip(lots, parts, strict=True):
@@ -386,8 +389,10 @@ class RowCall:
                 at = np.arange(begin, begin + rung)
                 at[count:] = begin + count - 1
                 begin += count
-                out = self._run_program(lot, at, room)
-                leaves, treedef = tree_flatten(out)
+                ran = self._run_program(lot, at, room)
+                if ran is None:
+                    return
+                leaves, treedef = ran
                 own, recipe = at[:count], lot.group.recipe
                 cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
                 yield Part(
@@ -433,28 +438,31 @@ class RowCall:
         with self.entry.numbers(), nullcontext() if self.core.options.cache else pause_cache():
             ensure_cache()
             while True:
-                with suppress(Changed):
-                    lots = self.lots()
-                    for lot, parts in zip(lots, self.parts_of(lots), strict=True):
-                        self._compile(lot, max(rung for _, rung in parts))
-                    if self.core.options.accumulate or any(lot.is_filled for lot in lots):
-                        return
-                    for lot in lots:
-                        axes_near(self, int(lot.rows[0]))
-                    return
+                lots = self.lots()
+                parts = [max(rung for _, rung in taken) for taken in self.parts_of(lots)]
+                if all(map(self._compile, lots, parts)):
+                    break
+            if self.core.options.accumulate or any(lot.is_filled for lot in lots):
+                return
+            for lot in lots:
+                axes_near(self, int(lot.rows[0]))
 
-    def _compile(self, lot: Lot, largest: int) -> None:
+    def _compile(self, lot: Lot, largest: int) -> bool:
+        """Compile the programs of so many rows of a lot, and of fewer; return False if more is
+        known of its group now.
+        """
         for rung in self._programs.rungs(lot.group):
             if rung <= largest and rung not in lot.group.programs:
-                program, given = self.program_of(lot, rung)
+                found = self.program_of(lot, rung)
+                if found is None:
+                    return False
+                program, given = found
                 program.lower(*given).compile()
+        return True
 
-    def program_of(self, lot: Lot, rung: int) -> tuple[BlockProgram, list[object]]:
+    def program_of(self, lot: Lot, rung: int) -> tuple[BlockProgram, list[object]] | None:
         """Trace the program of so many rows of a lot; return it, and abstract values of its
-        arguments.
-
-        Raises:
-            Changed: More is known of the group now.
+        arguments; None if more is known of the group now.
         """
         group = lot.group
         given: list[object] = []
@@ -466,7 +474,9 @@ class RowCall:
         given += [] if counts is None else [counts]
         given += [np.int32(rung)] if self.core.options.accumulate else []
         with self.learning(lot.members[0].sizes, group):
-            return self._programs.program(group, given, rung), given
+            program = self._programs.program(group, given, rung)
+            return None if program is None else (program, given)
+        return None
 
     def rungs(self, group: RowGroup) -> list[int]:
         """How many rows the programs of a group take, in descending order."""
@@ -510,17 +520,18 @@ class RowCall:
         lot: Lot,
         at: NumPyArray,
         room: Room,
-    ) -> object:
-        """Run the rows at these places."""
+    ) -> _Ran | None:
+        """Run the rows at these places, and return the result; None if more is known of the group
+        now, and they are to be put into groups once more.
+        """
         group, given = lot.group, self._given(lot, at, room)
         known = lot.members[int(lot.member_of[at[0]])].sizes
         try:
             with self.learning(known, group):
                 program = group.programs.get(len(at))
-                out = program(*given) if program else self._run_first(group, given, len(at))
-                if group.has_checks:
-                    jax.block_until_ready(out)
-                return out
+                if program is None:
+                    return self._run_first(group, given, len(at))
+                return _flat(group, program(*given))
         except ConstantsChanged:
             # JAX has dropped the trace, and the body was traced once more.
             group.programs.pop(len(at), None)
@@ -528,7 +539,7 @@ class RowCall:
             if not is_failure(error):
                 raise
             fail_as(error)
-        raise Changed
+        return None
 
     @contextmanager
     def learning(
@@ -536,10 +547,9 @@ class RowCall:
         known: Mapping[str, int],
         group: RowGroup,
     ) -> Generator[None]:
-        """Scope of a trace: what it finds out when it stops is noted.
+        """Scope of a trace: what it finds out when it stops is noted, and the scope ends there.
 
         Raises:
-            Changed: It has stopped; the call is to be repeated.
             AxisError: The axes cannot be padded.
         """
         # Handled after `except`, so that errors raised next do not carry this one as their context.
@@ -560,7 +570,6 @@ class RowCall:
                 known,
                 stopped,
             )
-            raise Changed
 
     def _learn(
         self,
@@ -593,11 +602,14 @@ class RowCall:
         group: RowGroup,
         given: Sequence[object],
         rung: int,
-    ) -> object:
-        """Trace and compile the program of so many rows, note what runs in it, and run it."""
+    ) -> _Ran | None:
+        """Trace and compile the program of so many rows, note what runs in it, and run it; None if
+        more is known of the group now.
+        """
         ensure_cache()
         with nullcontext() if self.core.options.cache else pause_cache():
-            return self._programs.program(group, given, rung)(*given)
+            program = self._programs.program(group, given, rung)
+            return None if program is None else _flat(group, program(*given))
 
     def alone(self, arrays: Sequence[object]) -> RowCall:
         """The call of one row, which has these arrays, or abstract values."""
@@ -609,6 +621,13 @@ class RowCall:
             columns,
             1,
         )
+
+
+def _flat(group: RowGroup, out: object) -> _Ran:
+    """The result of a program, in which no run-time check has failed."""
+    if group.has_checks:
+        jax.block_until_ready(out)
+    return tree_flatten(out)
 
 
 def groups_of(

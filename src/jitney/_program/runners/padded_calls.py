@@ -36,7 +36,7 @@ from ..compiled_calls import CompiledCalls, Narrower
 from ..outer_transforms import is_padded
 from .filling import DEVICE_ARRAYS, FILLING
 from .in_32_bits import as_typed
-from .padding_recipes import Buckets, PaddingRecipe, SizeRefused, warn_refusal
+from .padding_recipes import Buckets, PaddingRecipe, RefusedSize, warn_refusal
 from .warm_padded import WarmCall, fill_plans, warm_key
 from .wrappers import Run, runner
 
@@ -122,8 +122,8 @@ class PaddedCalls(Buckets):
         padded = self.known.get(key, _UNKNOWN)
         if padded is _UNKNOWN:
             padded = self._first(key, arrays)
-        if isinstance(padded, SizeRefused):
-            return self._refuse(padded.fill, padded, arrays, whole=whole)
+        if isinstance(padded, RefusedSize):
+            return self._refuse(padded.fill, padded.refusal, arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
 
@@ -209,14 +209,13 @@ class PaddedCalls(Buckets):
         self,
         key: Hashable,
         arrays: Sequence[object],
-    ) -> PaddingRecipe | SizeRefused | None:
+    ) -> PaddingRecipe | RefusedSize | None:
         """Work out and store how calls of these shapes are padded."""
         if len(self.known) >= MAX_ENTRIES:
             self.known = {}
-        try:
-            padded = self.known[key] = self.bucket(arrays)
-        except SizeRefused as refused:
-            return refused
+        padded = self.bucket(arrays)
+        if not isinstance(padded, RefusedSize):
+            self.known[key] = padded
         return padded
 
     def recipes(self) -> dict[_Avals, PaddingRecipe | None]:
@@ -249,7 +248,7 @@ class PaddedCalls(Buckets):
             Refused: At this size the body does other operations than its padded program does.
         """
         with self.entry.numbers():
-            padded = self.bucket(arrays)
+            padded = self.demand_bucket(arrays)
         if padded is None:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())
@@ -257,8 +256,8 @@ class PaddedCalls(Buckets):
     def narrow_ahead(self, arrays: Sequence[object], refusal: Refused) -> bool:
         """`narrow` for what `ahead` returned."""
         with self.entry.numbers():
-            padded = None if isinstance(refusal, SizeRefused) else self.bucket(arrays)
-        return padded is not None and self.narrow(padded, refusal)
+            padded = self.bucket(arrays)
+        return isinstance(padded, PaddingRecipe) and self.narrow(padded, refusal)
 
     def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
         """Return the runner of one program."""

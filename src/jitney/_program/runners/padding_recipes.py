@@ -104,12 +104,17 @@ class PaddingRecipe:
         return out
 
 
-class SizeRefused(Refused):
-    """A body does other operations at a size than its padded program does."""
+@dataclass(frozen=True)
+class RefusedSize:
+    """A size at which a body does other operations than its padded program does.
 
-    def __init__(self, fill: Fill, refusal: Refused):
-        super().__init__(refusal.place, refusal.what)
-        self.fill = fill
+    Args:
+        fill: The axes that would be filled.
+        refusal: Why they are not.
+    """
+
+    fill: Fill
+    refusal: Refused
 
 
 class Buckets:
@@ -120,7 +125,19 @@ class Buckets:
         # Axes of buckets that are not padded -> why.
         self.refused: dict[Hashable, Refused] = {}
 
-    def bucket(self, arrays: Sequence[object]) -> PaddingRecipe | None:
+    def demand_bucket(self, arrays: Sequence[object]) -> PaddingRecipe | None:
+        """Return how calls of these shapes are padded; None if they run at exact size.
+
+        Raises:
+            ContractError: The call does not fit the contract.
+            Refused: At this size the body does other operations than its padded program does.
+        """
+        found = self.bucket(arrays)
+        if isinstance(found, RefusedSize):
+            raise found.refusal
+        return found
+
+    def bucket(self, arrays: Sequence[object]) -> PaddingRecipe | RefusedSize | None:
         """Return how calls of these shapes are padded; None if they run at exact size.
 
         Raises:
@@ -151,7 +168,8 @@ class Buckets:
         try:
             numbers = [] if proof is None else proof.numbers_at(sizes)
         except Refused as refusal:
-            raise SizeRefused(fill, refusal) from refusal
+            # Without the ends of its range: no shorter bucket has a program for this size.
+            return RefusedSize(fill, Refused(refusal.place, refusal.what))
 
         values: list[object] = [np.asarray(size, np.int32) for size in sizes.values()]
         # JAX takes a number that is on the device sooner; a trace would trace the transfer.

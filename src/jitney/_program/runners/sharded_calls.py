@@ -25,14 +25,11 @@ from ..._signature.options import OPTIONAL
 from ..._stages.sharding import Place, no_mesh
 from ..._view.layout import MAX_ENTRIES, jit_is_off
 from ..compiled_calls import CompiledCalls
+from ..tracing import Retry
 from .wrappers import Run, runner
 
 Shardings = Sequence[NamedSharding | None]
 """Sharding of each argument; None for the true sizes of a padded call."""
-
-
-class OtherShapes(Exception):
-    """A program for arrays of certain shapes is being traced for others."""
 
 
 class ShardedCalls:
@@ -40,7 +37,7 @@ class ShardedCalls:
 
     While all calls have the same shapes in the same mesh, a call goes straight to their one
     program. JAX compares shapes faster than Python could, and traces that program if a call has
-    other shapes after all, which raises OtherShapes. From then on programs are looked up by shapes.
+    other shapes after all, which raises `Retry`. From then on programs are looked up by shapes.
     """
 
     def __init__(self, entry: CompiledCalls):
@@ -69,7 +66,7 @@ class ShardedCalls:
             return self._call_by_key(*arrays)
         try:
             return self._only(*arrays)
-        except (OtherShapes, ValueError) as error:
+        except (Retry, ValueError) as error:
             failed = isinstance(error, ValueError) and _is_of_body(error, self.entry.jitted)
             if failed or shapes_of(arrays) == self._shapes:
                 raise
