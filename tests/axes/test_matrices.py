@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy import linalg
+from jaxtyping import Array, Float
 
+import jitney
 from jitney._axes import Refused, run_padded
 from tests.axes import _cases as cases
 from tests.axes.test_padded import GARBAGE, HIGH, padded, program
@@ -184,3 +186,25 @@ def test_a_function_that_has_the_name_of_a_pseudo_inverse_is_none():
 
     with pytest.raises(Refused, match="takes singular vectors along it"):
         program(cases.Case("forged", _pinv, cases.M))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_a_tridiagonal_system_spreads_infinities_as_at_exact_size(n):
+    """Of the right-hand side, at each place."""
+
+    def solved(
+        lower: Float[Array, "n"],
+        diagonal: Float[Array, "n"],
+        upper: Float[Array, "n"],
+        b: Float[Array, "n k"],
+    ) -> Float[Array, "n k"]:
+        return jax.lax.linalg.tridiagonal_solve(lower, diagonal, upper, b)
+
+    rng = np.random.default_rng(n)
+    lower, upper = rng.normal(size=(2, n)).astype(np.float32)
+    lower[0] = upper[-1] = 0
+    b = rng.normal(size=(n, n + 1)).astype(np.float32)
+    np.fill_diagonal(b, np.inf)
+    given = lower, np.full(n, 4, np.float32), upper, b
+    got = jitney.optimize(solved, pad={"n": [8]})(*given)
+    np.testing.assert_allclose(got, jax.jit(solved)(*given), rtol=1e-4)

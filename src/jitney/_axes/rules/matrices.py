@@ -246,7 +246,8 @@ def _reflect(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, [reflectors, scales, _pad_with_zeros(walk, x, dims)])
 
 
-# A tridiagonal system: behind the valid rows the identity, which no row is coupled to.
+# A tridiagonal system: in front of the valid rows the identity, which no row is coupled to. Behind
+# them elimination would carry an infinity of the last row on, and 0 times it back.
 
 
 def _tridiagonal_uses(op: Op) -> Iterator[Use]:
@@ -262,19 +263,24 @@ def _tridiagonal(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     size = dims[last]
     if not is_ragged(size) or walk.is_full(size):
         return walk.bind(op, values)
+    count = walk.count(size)
+    allocated = np.int32(diagonal.shape[last])
     lower = walk.keep(lower, dims, [last], _zero(lower))
+    upper = walk.keep(upper, dims, [last], _zero(upper))
     diagonal = walk.keep(
         diagonal,
         dims,
         [last],
         np.ones((), diagonal.dtype),
     )
-    # The last valid element of the upper diagonal stands beside no column.
-    positions = lax.broadcasted_iota(np.int32, upper.shape, last)
-    coupled = lax.lt(positions, lax.broadcast(walk.count(size) - 1, upper.shape))
-    upper = lax.select(coupled, upper, lax.full(upper.shape, 0, upper.dtype))
-    b = walk.keep(b, b_dims, [b.ndim - 2], _zero(b))
-    return walk.bind(op, [lower, diagonal, upper, b])
+    # The first element of the lower diagonal stands beside no column.
+    positions = lax.broadcasted_iota(np.int32, lower.shape, last)
+    lower = jnp.where(positions > 0, lower, _zero(lower))
+    rows = b.ndim - 2
+    b = walk.keep(b, b_dims, [rows], _zero(b))
+    bands = [_rotate(x, last, count) for x in (lower, diagonal, upper)]
+    (out,) = walk.bind(op, [*bands, _rotate(b, rows, count)])
+    return [_rotate(out, rows, lax.sub(allocated, count))]
 
 
 # Singular values: a border of zeros adds singular values of zero only, and the values descend, so
