@@ -451,6 +451,10 @@ _FOURIER = (
     "it is a Fourier transform of the whole axis: each number of it is of all elements and of the"
     " size, and none of it is one of a longer axis"
 )
+_FACTOR = (
+    "each element of a factor depends on all points before it: the matrix of all pairs is needed"
+    " whole"
+)
 _NEVER = {
     **{
         f"jax.scipy.signal.{name}": never("points", ("pad", "chunk"), _FOURIER)
@@ -461,6 +465,7 @@ _NEVER = {
             "welch (one segment)",
         )
     },
+    "jax.scipy.stats.multivariate_normal (logpdf, pdf)": never("points", ("chunk",), _FACTOR),
     "eqx.nn.MultiheadAttention": never("points", ("chunk",), PAIRS),
     "eqx.nn.MultiheadAttention (causal)": never("points", ("chunk",), PAIRS),
 }
