@@ -468,6 +468,7 @@ _NEVER = {
     "jax.scipy.stats.multivariate_normal (logpdf, pdf)": never("points", ("chunk",), _FACTOR),
     "eqx.nn.MultiheadAttention": never("points", ("chunk",), PAIRS),
     "eqx.nn.MultiheadAttention (causal)": never("points", ("chunk",), PAIRS),
+    "optax.losses.ntxent": never("points", ("chunk",), PAIRS),
 }
 """Rows that mathematics does not allow."""
 
