@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.coverage", description=__doc__)
     parser.add_argument("--only", default="", help="models whose names hold this")
     parser.add_argument(
-        "--group", choices=("models", "scripts", "libraries"), help="one table of the three"
+        "--group", choices=("models", "scripts", "libraries", "calls"), help="one table of the four"
     )
     parser.add_argument("--x64", action="store_true", help="with numbers of 64 bits")
     parser.add_argument(
@@ -44,7 +44,11 @@ def main() -> int:
     found = _read(options.read) if options.read else _run(options)
     if options.page:
         text = options.page.read_text()
-        for mark, groups in (("tables", ("models", "scripts")), ("libraries", ("libraries",))):
+        for mark, groups in (
+            ("tables", ("models", "scripts")),
+            ("libraries", ("libraries",)),
+            ("calls", ("calls",)),
+        ):
             # What was not run stays as it was.
             if any(cell.group in groups for cell in found):
                 text = _between(text, mark, page(found, groups))

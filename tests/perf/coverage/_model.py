@@ -26,8 +26,10 @@ class Model:
         never: (axis, way) or (axis, way, "gradient") -> why mathematics does not allow it.
         has_aux: Whether the loss returns (number, aux).
         tolerance: Of the numbers, of the largest among those of an array.
-        group: "models", "scripts" or "libraries".
+        group: "models", "scripts", "libraries" or "calls".
         ways: Those that are tried.
+        of: What is tried: its value, and its gradient with the value beside it.
+        wide_tolerance: With numbers of 64 bits; None for `tolerance`.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Model:
     tolerance: float = 1e-4
     group: str = "models"
     ways: tuple[str, ...] = WAYS
+    of: tuple[str, ...] = ("value", "gradient")
+    wide_tolerance: float | None = None
 
     def impossible(self, axis: str, way: str, of: str) -> str | None:
         """Why mathematics does not allow it; None where it does."""

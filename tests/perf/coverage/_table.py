@@ -14,7 +14,7 @@ def printed(cells: Sequence[Cell]) -> str:
     """The tables, in Markdown."""
     parts = [
         _group(group, [cell for cell in cells if cell.group == group])
-        for group in ("models", "scripts", "libraries")
+        for group in ("models", "scripts", "libraries", "calls")
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -77,13 +77,25 @@ def _group(
     columns = [*WAYS, "float64"] if wide else WAYS
     lines = [f"| {group} | axis | {' | '.join(columns)} |", f"|---|---|{'---|' * len(columns)}"]
     reasons: list[str] = []
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for model, axis in dict.fromkeys((cell.model, cell.axis) for cell in cells):
         mine = [cell for cell in cells if (cell.model, cell.axis) == (model, axis)]
         words = [_of(way, mine, reasons) for way in WAYS]
         if wide:
             words.append(wide[model, axis])
-        lines.append(f"| {model} | {axis} | {' | '.join(words)} |")
+        module, call = _call(model) if wide and group == "calls" else (model, "")
+        rows.setdefault((module, axis, " | ".join(words)), []).append(call)
+    for (module, axis, said), calls in rows.items():
+        names = f"{module}: {', '.join(calls)}" if any(calls) else module
+        lines.append(f"| {names} | {axis} | {said} |")
     return "\n".join([*lines, "", _count(cells), "", *reasons])
+
+
+def _call(model: str) -> tuple[str, str]:
+    """The module of a call and its name in it; calls of one with the same outcome share a line."""
+    name, bracket, rest = model.partition(" (")
+    module, _, call = name.rpartition(".")
+    return module, call + bracket + rest
 
 
 def _counts(cells: Sequence[Cell]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -76,6 +76,7 @@ def cells(model: Model, *, is_wide: bool = False) -> Iterator[Cell]:
     arguments = model.data(model.sizes)
     if is_wide:
         arguments = jax.tree.map(_widened, arguments)
+        model = replace(model, tolerance=model.wide_tolerance or model.tolerance)
     try:
         exact = _exact(model, arguments)
     except (TypeError, ValueError) as error:
@@ -86,7 +87,7 @@ def cells(model: Model, *, is_wide: bool = False) -> Iterator[Cell]:
         return
     for axis in model.sizes:
         for way, of in TRIED:
-            if way not in model.ways:
+            if way not in model.ways or of not in model.of:
                 continue
             outcome, why = _outcome(model, axis, way, of, arguments, exact[of])
             yield Cell(
@@ -117,11 +118,8 @@ def _exact(model: Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
     def loss(varied: Any, rest: Any) -> Any:
         return model.loss(**{model.wrt: varied}, **rest)
 
-    value = eqx.filter_jit(loss)(arguments[model.wrt], rest)
-    gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=model.has_aux))(
-        arguments[model.wrt], rest
-    )
-    return {"value": value, "gradient": gradient}
+    ways = {"value": loss, "gradient": eqx.filter_value_and_grad(loss, has_aux=model.has_aux)}
+    return {of: eqx.filter_jit(ways[of])(arguments[model.wrt], rest) for of in model.of}
 
 
 def _outcome(

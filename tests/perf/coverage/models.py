@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    calls,
     dynamics,
     libraries,
     networks,
@@ -26,6 +27,7 @@ ALL = tuple(
         scripts_numpyro,
         scripts_graphs,
         libraries,
+        calls,
     )
     for model in part.MODELS
 )
