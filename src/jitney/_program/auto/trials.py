@@ -202,7 +202,7 @@ class Trials:
         if width is None or _is_brief(calls, width) or way.kind == "memory":
             return Spread(size, size, axis.dims)
         # A slice has the start of threads in it, and must be long beside that in a quick way too.
-        count = max(size / _SLICE, size * _WORK / min(whole, quickest * size))
+        count = max(size / _SLICE, size * _WORK / (min(whole, quickest * size) or whole))
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         step = 2 * width
         step *= allowed_cores().value if way.carrier else 1
