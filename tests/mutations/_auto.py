@@ -44,6 +44,34 @@ MUTATIONS = [
         (f"{_RECORD}a_search_that_was_put_off_is_put_off_in_the_next_process_too",),
     ),
     Mutation(
+        "one slow run of a slice decides",
+        f"{_SOURCE}/trials.py",
+        "slower = _MUCH if len(times) == 1 else _SLOWER",
+        "slower = _SLOWER",
+        (f"{_CALLS}a_slow_first_run_does_not_decide",),
+    ),
+    Mutation(
+        "ways are compared with the quickest call of the whole",
+        f"{_SOURCE}/trials.py",
+        "stays = search.best(_GAIN * usual) == WHOLE",
+        "stays = search.best(_GAIN * whole) == WHOLE",
+        (f"{_CALLS}a_way_is_compared_with_what_calls_usually_take",),
+    ),
+    Mutation(
+        "a slice is as long as the whole is slow",
+        f"{_SOURCE}/trials.py",
+        "(min(whole, quickest * size) or whole)",
+        "whole",
+        (f"{_CALLS}a_slice_takes_5_milliseconds_in_the_best_way_so_far",),
+    ),
+    Mutation(
+        "1 at a time is tried after the whole in threads",
+        f"{_SOURCE}/search.py",
+        "(start, *sooner, None)",
+        "(start, None)",
+        (f"{_SEARCH}one_at_a_time_comes_before_the_whole_in_threads_where_64_were_quicker",),
+    ),
+    Mutation(
         "the call that decides runs one way alone",
         f"{_SOURCE}/trials.py",
         "return ways if more and is_cheap",
@@ -67,8 +95,8 @@ MUTATIONS = [
     Mutation(
         "a trial answers for the call",
         f"{_SOURCE}/trials.py",
-        "        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), timed=True)",
-        "        result = calls.times.run(lambda: self._calls.run_way(way, arrays), timed=True)",
+        "        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), alone=True)",
+        "        result = calls.times.run(lambda: self._calls.run_way(way, arrays), alone=True)",
         (f"{_CALLS}the_call_that_decides_has_the_result_of_the_choice",),
     ),
     Mutation(

@@ -141,6 +141,73 @@ def test_a_slice_is_a_sixteenth_or_whole_chunks_or_5_milliseconds(machine):
     assert dict(machine.runs[::-1])["64 at a time in threads"] == 1280
 
 
+def in_all_ways(seconds):
+    """Seconds of an element, the same in each way."""
+    widths = [f"{width:,} at a time" for width in (1, 16, 64, 256, 1024)]
+    return dict.fromkeys(
+        [f"{way}{how}" for way in [*widths, "whole"] for how in ("", " in threads")], seconds
+    )
+
+
+def test_a_slice_takes_5_milliseconds_in_the_best_way_so_far(machine):
+    """Else the start of threads is much of it where a way is quick."""
+    machine.rates = in_all_ways(4e-6) | {"64 at a time in threads": 1e-6}
+    machine.compiling = 0.1
+    f, rows = optimize(**AUTO)(residual), np.zeros((20_000, 5), np.float32)
+    for _ in range(7):
+        f(W, rows)
+    sizes = dict(machine.runs[::-1])
+    assert sizes["64 at a time in threads"] == 1280
+    assert sizes["256 at a time in threads"] == 5120
+
+
+def test_a_slow_first_run_does_not_decide(machine):
+    """It starts threads and takes new memory: Kepler's equation."""
+    machine.rates = in_all_ways(1e-5) | {"64 at a time in threads": 0.7e-5}
+    machine.compiling = 0.04
+    f, run, warm = optimize(**AUTO)(residual), machine.run, set()
+
+    def cold(way, elements):
+        machine.now += 0.0 if way in warm else 0.9e-5 * elements
+        warm.add(way)
+        run(way, elements)
+
+    machine.run = cold
+    learnt(f, W, LONG)
+    assert auto_line(f, W, LONG).startswith("64 at a time in threads: ")
+
+
+def test_a_way_that_is_16_times_slower_costs_one_slice(machine):
+    """No first run is so slow for being the first."""
+    machine.rates = in_all_ways(1e-5) | {"64 at a time in threads": 16e-5}
+    machine.compiling = 0.04
+    f = optimize(**AUTO)(residual)
+    for _ in range(MANY):
+        f(W, LONG)
+    assert [way for way, _ in machine.runs].count("64 at a time in threads") == 1
+
+
+def test_a_way_is_compared_with_what_calls_usually_take(machine):
+    """Every fourth call of the whole is quicker than all ways, say as it finds memory that was
+    freed: the others count.
+    """
+    machine.rates = in_all_ways(3e-5) | {"64 at a time in threads": 1.2e-5}
+    machine.compiling = 1.0
+    f, run, wholes = optimize(**AUTO)(residual), machine.run, []
+
+    def unsteady(way, elements):
+        if way == WHOLE:
+            wholes.append(elements)
+            machine.rates["whole"] = 1e-5 if len(wholes) % 4 == 0 else 2.5e-5
+        run(way, elements)
+
+    machine.run = unsteady
+    for _ in range(200):
+        f(W, LONG)
+    told = auto_line(f, W, LONG)
+    assert told.startswith("64 at a time in threads: 7.68 ms, whole 16 ms; ")
+
+
 def test_a_call_that_is_short_beside_its_compile_is_its_own_slice(machine):
     """It is compiled once for each way, and not once more where the choice falls."""
     machine.rates = {"whole": 1e-5, "64 at a time": 1e-6, "64 at a time in threads": 1e-5}

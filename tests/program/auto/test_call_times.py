@@ -45,6 +45,22 @@ def test_each_call_counts_as_the_shortest(clock):
     assert (times.least, times.taken) == (2.0, 4.0)
 
 
+def test_the_usual_seconds_are_the_median_of_calls_that_began_alone(clock):
+    """Others may have waited for the device; until there is such a call, they are the least."""
+    times, took = CallTimes(), iter([9.0, 8.0, 2.0, 5.0, 6.0])
+
+    def call():
+        clock[0] += next(took)
+
+    assert times.usual is None
+    times.run(call)
+    times.run(call)
+    assert times.usual == 8.0
+    for _ in range(3):
+        times.run(call, alone=True)
+    assert (times.least, times.usual) == (2.0, 5.0)
+
+
 class Pending:
     """A result that the device is still at."""
 

@@ -128,6 +128,14 @@ def test_one_at_a_time_is_tried_where_elements_wait_for_each_other():
     assert "1" not in order(slow, joined=True, threads=0)[0]
 
 
+def test_one_at_a_time_comes_before_the_whole_in_threads_where_64_were_quicker():
+    """So it can still be repaid; where 64 were slower, as of most Newton loops, it comes after."""
+    quicker, _ = order({"64 in threads": 0.5}, joined=True)
+    assert quicker[:3] == ["64 in threads", "1 in threads", "whole in threads"]
+    slower, _ = order({}, joined=True)
+    assert slower[:3] == ["64 in threads", "whole in threads", "1 in threads"]
+
+
 def test_widths_of_all_elements_and_more_are_not_tried():
     """The widest below the size is first, if 64 is not."""
     assert order({}, size=50, threads=0)[0] == ["16"]

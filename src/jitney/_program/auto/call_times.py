@@ -3,11 +3,17 @@
 A call returns before the device is done, so somebody else has to wait for its end: a thread of this
 module, for the calls with the numbers 1, 2, 4, 8, ... of a size. Of all other calls nothing is
 known but their number.
+
+Two figures come of it. The least seconds are what calls take at least, however long results wait
+for each other: what is spent is counted by them. The usual seconds are those of calls before which
+the device was idle. They are more where a call takes new memory from the system at every second
+call, say, and ways are compared by them.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +36,8 @@ class CallTimes:
         self.calls = 0
         self.timed = 0
         self.least: float | None = None
+        # Of calls before which the device was idle.
+        self._alone: list[float] = []
         self._next = 1
 
     @property
@@ -37,33 +45,50 @@ class CallTimes:
         """Seconds of all calls, if each took as long as the shortest of those that were timed."""
         return self.calls * (self.least or 0.0)
 
-    def run(self, call: Callable[[], T], *, timed: bool = False) -> T:
-        """Run a call. It is timed if its number is a power of two, or if `timed`."""
+    @property
+    def usual(self) -> float | None:
+        """Median of the seconds of calls that began alone; the least seconds of all, if none did;
+        None if no call was timed.
+        """
+        return statistics.median_low(self._alone) if self._alone else self.least
+
+    def run(self, call: Callable[[], T], *, alone: bool = False) -> T:
+        """Run a call. It is timed if its number is a power of two, or if the device was idle
+        before it.
+        """
         self.calls += 1
-        if not timed and self.calls < self._next:
+        if not alone and self.calls < self._next:
             return call()
         self._next = max(self._next, 2 * self.calls)
         began = clock()
         out = call()
         leaves = tree_flatten(out)[0]
         if all(map(_is_ready, leaves)):
-            self.add(clock() - began)
+            self.add(clock() - began, alone=alone)
         else:
-            WATCHERS.submit(partial(self._await, leaves, began))
+            WATCHERS.submit(partial(self._await, leaves, began, alone=alone))
         return out
 
-    def add(self, seconds: float) -> None:
-        """Take the seconds of a call."""
+    def add(self, seconds: float, *, alone: bool = False) -> None:
+        """Take the seconds of a call, before which the device was idle, if it began `alone`."""
+        if alone:
+            self._alone.append(seconds)
         self.timed += 1
         self.least = seconds if self.least is None else min(self.least, seconds)
 
-    def _await(self, leaves: list[object], began: float) -> None:
+    def _await(
+        self,
+        leaves: list[object],
+        began: float,
+        *,
+        alone: bool,
+    ) -> None:
         try:
             jax.block_until_ready(leaves)
         except (RuntimeError, ValueError):
             # The call failed, or its result was donated meanwhile: whoever reads it is told.
             return
-        self.add(clock() - began)
+        self.add(clock() - began, alone=alone)
 
 
 def _is_ready(leaf: object) -> bool:

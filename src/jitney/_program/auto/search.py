@@ -8,7 +8,8 @@ nothing better is left:
     64 at a time            in threads, and in one
     the whole in threads
     1                       where a `cond` or `while_loop` of the body goes on until the slowest
-                            element ends
+                            element ends; before the whole in threads, if 64 was quicker than the
+                            whole
     what is next to the     the next wider and the next narrower; past a width that is nearly as
     quickest width          quick as the quickest, too
     at last                 the best over CPU devices, where the process has several
@@ -146,10 +147,13 @@ class Search:
         left.
         """
         start = self._start
-        is_hopeless = _HOPELESS * whole < self._seconds(start, whole) * self.size < math.inf
+        first = self._seconds(start, whole) * self.size
+        is_hopeless = _HOPELESS * whole < first < math.inf
         joined = self.widths[:1] if self.joined and not is_hopeless else []
+        # Where 64 wait for each other less than all do, 1 waits for none.
+        sooner = joined if first < whole else []
         left = [
-            *map(self._open, (start, None)),
+            *map(self._open, (start, *sooner, None)),
             *self._narrower(start),
             *map(self._open, (*joined, *self._around(whole))),
             *self._over_devices(whole),

@@ -7,6 +7,7 @@ the last: there the best way on slices and the whole run the same call, and the 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,15 +35,16 @@ from .search import START, WHOLE, RunWay, Search
 if TYPE_CHECKING:
     from .auto_calls import AutoCalls
 
-# A slice is this part of the elements, or as many as take so long; or all of a call of which so
-# many take no longer than a compile, since the end of the search would compile for all once more.
-# One element at a time may take so many times the whole.
+# A slice is this part of the elements, or as many as take so long in the best way so far; or all of
+# a call of which so many take no longer than a compile, since the end of the search would compile
+# for all once more. One element at a time may take so many times the whole.
 _SLICE, _WORK, _BRIEF, _ONE = 16, 0.005, 8, 16
 # A way is timed so often, or more often for so many seconds; or until it has run so long, or so
 # many calls of the whole, or is so many times slower than the best.
 _TIMES, _OFTEN, _SETTLED = 3, 10, 0.01
 _LONG, _WHOLES, _SLOWER = 0.25, 2, 1.5
-# With one worker it is timed too, unless it is so many times slower in threads.
+# It runs once more, though slower, as its first run starts threads and takes new memory, unless it
+# is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
 # A way that is not quicker than the whole by this factor is not taken; by the second, a long call
 # needs no whole beside it.
@@ -103,11 +105,12 @@ class Trials:
 
         # One more way, if it can pay.
         whole, taken = calls.times.least or 0.0, calls.times.taken
-        way, given_up = search.next_way(whole), ""
-        stays = search.best(_GAIN * whole) == WHOLE
+        usual = calls.times.usual or 0.0
+        way, given_up = search.next_way(usual), ""
+        stays = search.best(_GAIN * usual) == WHOLE
         if way is not None:
-            spread = self._spread(calls, axis, way)
-            cost = _trial_cost(whole, spread, way)
+            spread = self._spread(calls, axis, way, search.quickest)
+            cost = _trial_cost(whole, spread, way, _end_cost(whole, search))
             compiles = 1 if spread.is_whole else 2
             if search.affords(
                 compiles,
@@ -140,7 +143,8 @@ class Trials:
         if stays:
             self._calls.fall(calls, WHOLE, told or "there is no other way")
             return self._calls.run_way(WHOLE, arrays)
-        return self._decide(calls, search, told, arrays)
+        ways = self._finalists(calls, search, usual)
+        return self._decide(calls, search, ways, told, arrays)
 
     def _try(
         self,
@@ -161,13 +165,13 @@ class Trials:
                 way,
                 spread,
                 arrays,
-                calls.times.least or math.inf,
+                calls.times.usual or math.inf,
             )
         except _FAILED as error:
             failure = type(error).__name__
         search.spent += call_times.clock() - began
 
-        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), timed=True)
+        result = calls.times.run(lambda: self._calls.run_way(WHOLE, arrays), alone=True)
         if failure:
             # Where the call itself fails, the way is not to blame.
             jax.block_until_ready(result)
@@ -186,15 +190,19 @@ class Trials:
         calls: CallsOfSize,
         axis: CutAxis,
         way: RunWay,
+        quickest: float,
     ) -> Spread:
-        """Return the elements that a way is tried on."""
+        """Return the elements that a way is tried on, where the quickest way so far takes so many
+        seconds for each.
+        """
         size, whole = axis.size, calls.times.least or _WORK
         given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
         width = way.width or max(given, default=None)
         # What runs at a time must not be less than in the call.
         if width is None or _is_brief(calls, width) or way.kind == "memory":
             return Spread(size, size, axis.dims)
-        count = max(size / _SLICE, size * _WORK / whole)
+        # A slice has the start of threads in it, and must be long beside that in a quick way too.
+        count = max(size / _SLICE, size * _WORK / (min(whole, quickest * size) or whole))
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         step = 2 * width
         step *= allowed_cores().value if way.carrier else 1
@@ -238,7 +246,7 @@ class Trials:
             lambda: self._timed(ran, some)[1],
             times,
             limit,
-            _SLOWER * known,
+            known,
         )
         took = compiled - began if way.carrier else max(0.0, first - least)
         search.add(
@@ -256,7 +264,7 @@ class Trials:
                 run,
                 [],
                 limit,
-                _SLOWER * known,
+                known,
             )
             search.add(
                 replace(way, carrier=""),
@@ -280,6 +288,7 @@ class Trials:
         self,
         calls: CallsOfSize,
         search: Search,
+        ways: Sequence[RunWay],
         told: str,
         arrays: Sequence[Array],
     ) -> object:
@@ -288,7 +297,6 @@ class Trials:
         left.
         """
         began = call_times.clock()
-        ways = self._finalists(calls, search)
         runs, failed = self._compare(calls, ways, arrays)
         # A long call may need no whole beside it.
         least, theirs = calls.times.least or math.inf, None
@@ -329,7 +337,7 @@ class Trials:
         taken = calls.times.taken
         goes_on = is_left and search.affords(
             1,
-            _end_cost(whole),
+            _end_cost(whole, search),
             whole,
             taken,
         )
@@ -339,16 +347,23 @@ class Trials:
             return theirs
         return self._calls.run_way(WHOLE, arrays)
 
-    def _finalists(self, calls: CallsOfSize, search: Search) -> list[RunWay]:
-        """Return the ways that run the call that decides: only the best, if more cost too much."""
+    def _finalists(
+        self,
+        calls: CallsOfSize,
+        search: Search,
+        usual: float,
+    ) -> list[RunWay]:
+        """Return the ways that run the call that decides, if the whole usually takes so many
+        seconds: only the best, if more cost too much.
+        """
         whole, taken = calls.times.least or 0.0, calls.times.taken
-        ways = search.finalists(whole)
+        ways = search.finalists(usual)
         more = len(ways) - 1
         is_compiled = _is_brief(calls, START)
         compiles = sum(not (is_compiled and (way.carrier or not search.threads)) for way in ways)
         is_cheap = search.affords(
             compiles,
-            more * _end_cost(whole),
+            more * _end_cost(whole, search),
             whole,
             taken,
         )
@@ -363,15 +378,20 @@ class Trials:
         """Return the results and the seconds of a call in some ways and in the whole, of which each
         takes turns; not in the whole if a long call is clearly quicker in one of the ways. And
         which of the ways failed, and how.
+
+        The seconds are medians: the least would be those of the turn that found memory which
+        another way had just freed, and a caller's calls do not.
         """
         least = calls.times.least or 0.0
         is_long = least > _LONG
         runs: dict[RunWay, tuple[object, float]] = {}
         failed: dict[RunWay, str] = {}
+        turns: dict[RunWay, list[float]] = {}
         for way in ways:
             try:
                 self._timed(way, arrays)  # with its compile
                 runs[way] = self._timed(way, arrays)
+                turns[way] = [runs[way][1]]
             except _FAILED as error:
                 failed[way] = type(error).__name__
         quickest = min((seconds for _, seconds in runs.values()), default=math.inf)
@@ -380,8 +400,9 @@ class Trials:
             return runs, failed
 
         runs[WHOLE] = self._timed(WHOLE, arrays)
+        turns[WHOLE] = [runs[WHOLE][1]]
         for _ in range(0 if is_long else _rounds(calls)):
-            for way, (_, before) in [*runs.items()]:
+            for way in [*runs]:
                 try:
                     out, again = self._timed(way, arrays)
                 except _FAILED as error:
@@ -390,7 +411,8 @@ class Trials:
                     del runs[way]
                     failed[way] = type(error).__name__
                 else:
-                    runs[way] = out, min(before, again)
+                    turns[way].append(again)
+                    runs[way] = out, statistics.median_low(turns[way])
         return runs, failed
 
 
@@ -410,8 +432,13 @@ def _is_brief(calls: CallsOfSize, width: int) -> bool:
     return most * whole <= (calls.compile_seconds or 0.0)
 
 
-def _trial_cost(whole: float, spread: Spread, way: RunWay) -> float:
-    """Return the seconds of a trial on some elements and of the comparison at the end, without
+def _trial_cost(
+    whole: float,
+    spread: Spread,
+    way: RunWay,
+    end: float,
+) -> float:
+    """Return the seconds of a trial on some elements, and of the comparison at the `end`, without
     their compiles.
     """
     share = spread.count / spread.size
@@ -419,19 +446,20 @@ def _trial_cost(whole: float, spread: Spread, way: RunWay) -> float:
     # The first run of threads has no compile in it.
     long = ways if way.carrier else 2
     runs = long if whole > _LONG else _TIMES + ways
-    return runs * whole * share + _end_cost(whole)
+    return runs * whole * share + end
 
 
-def _end_cost(whole: float) -> float:
-    """Return the seconds of the comparison at the end."""
-    return whole if whole > _LONG else 2 * _TIMES * whole
+def _end_cost(whole: float, search: Search) -> float:
+    """Return the seconds of the comparison at the end, of the whole and of the best way by then."""
+    best = min(whole, search.quickest * search.size)
+    return whole if whole > _LONG else _TIMES * (whole + best)
 
 
 def _least(
     run: Callable[[], float],
     times: list[float],
     limit: float,
-    most: float,
+    known: float,
 ) -> float:
     """Return the least seconds of some runs, besides those that are known.
 
@@ -439,9 +467,13 @@ def _least(
         run: Runs once, and returns the seconds.
         times: Those known.
         limit: Seconds of all runs, after which there is no further one.
-        most: Seconds of one, above which there is no further one.
+        known: Seconds of the best so far. One that takes many times as long has no second run,
+            and two that take clearly longer no third.
     """
-    while not times or (min(times) <= most and sum(times) < limit):
+    while not times or sum(times) < limit:
+        slower = _MUCH if len(times) == 1 else _SLOWER
+        if times and min(times) > slower * known:
+            break
         if len(times) >= (_OFTEN if sum(times) < _SETTLED else _TIMES):
             break
         times.append(run())
