@@ -4,8 +4,8 @@ rings apart.
 `precision="bf16"` rounds the factors of convolutions and products and adds up in float32; losses,
 weights and the optimiser stay in float32, without a cast in the model. On a CPU this is a
 rehearsal, as the plan says: it is no faster than jitney's own float32, and the gain over
-`eqx.filter_jit` is the host's part of a call. `precision_report` shows the cost in
-digits.
+`eqx.filter_jit` is the host's part of a call. Seventeen lines by hand, for this network alone, are
+as fast. `precision_report` shows the cost in digits.
 """
 
 # %% Imports
