@@ -53,6 +53,8 @@ class Way:
     # whether what is not finite may spread, or be no more, as docs/derivatives.md says of passes
     # that are shared
     blurred: bool = False
+    # The same by `jax.vmap`, where plain JAX has another program for a batch.
+    batched: Runner | None = None
 
 
 Make = Callable[[Any, Callable[..., Any], Program, int], Way | None]

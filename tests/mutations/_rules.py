@@ -14,6 +14,7 @@ _POSITIONS = "tests/axes/test_positions.py::test_"
 _RANDOM = "tests/axes/test_random.py::test_"
 _WATCH = "tests/axes/test_dim_hooks.py::test_"
 
+_CONVOLUTIONS = "tests/axes/test_convolutions.py::test_the_"
 _DIMS = "tests/axes/test_dims.py::test_"
 
 SIZES = [
@@ -99,10 +100,24 @@ IDENTITIES = [
     ),
     Mutation(
         "the array of a convolution is not masked",
-        "src/jitney/_axes/rules/linear.py",
-        "lhs = walk.keep(lhs, lhs_dims, lhs_axes, _zero(lhs))",
+        "src/jitney/_axes/rules/convolution.py",
+        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], _zero(lhs))",
         "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[:2], _zero(lhs))",
         (f"{_PADDED}padded_equals_exact[convolution along it]",),
+    ),
+    Mutation(
+        "zeros behind a padded kernel meet infinities",
+        "src/jitney/_axes/rules/convolution_windows.py",
+        "return self._behind(self.size, self.dilation, ranges)",
+        "return 0",
+        (f"{_CONVOLUTIONS}gradient_for_a_kernel_has_the_infinities_of_plain_jax[one]",),
+    ),
+    Mutation(
+        "zeros of a padded cotangent meet infinities",
+        "src/jitney/_axes/rules/convolution_windows.py",
+        "return self._behind(self.count, self.stride, ranges)",
+        "return 0",
+        (f"{_CONVOLUTIONS}derivative_of_a_padded_program_has_the_infinities_of_plain_jax[one]",),
     ),
     Mutation(
         "windows reach into what is not there",

@@ -183,6 +183,11 @@ class PaddedInterpreter:
             )
         return x
 
+    def may_be_linear(self, atom: Atom) -> bool:
+        """Return whether a value may be a tangent, so that JAX transposes what is made of it."""
+        del atom
+        return False
+
     def is_full(self, dim: Dim) -> bool:
         """Return whether it is known while tracing that the axis has no padding."""
         return all(

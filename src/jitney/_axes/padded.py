@@ -85,6 +85,8 @@ class _Finite(PaddedInterpreter):
     ):
         super().__init__(allocated, valid, RULES, numbers=numbers)
         self._linear: set[Atom] = set(tangents)
+        # In a loop or branch, where tangents are not told from other values.
+        self._is_within = False
         # By the allocated shape, the position of the axis, and the text of its size.
         self._masks: dict[tuple[tuple[int, ...], int, str], jax.Array] = {}
 
@@ -131,11 +133,19 @@ class _Finite(PaddedInterpreter):
             if not programs(op.params):
                 self._linear.update(op.eqn.outvars)
                 return super().make(op, values)
-        results = super().make(op, values)
+        outside = self._is_within
+        self._is_within = outside or (bool(programs(op.params)) and op.name not in CALLS)
+        try:
+            results = super().make(op, values)
+        finally:
+            self._is_within = outside
         return [self._finite(x, atom) for x, atom in zip(results, op.eqn.outvars, strict=True)]
 
     def number(self, variable: Var) -> jax.Array:
         return self._finite(jnp.asarray(super().number(variable)), variable)
+
+    def may_be_linear(self, atom: Atom) -> bool:
+        return self._is_linear(atom) or (self._is_within and not is_literal(atom))
 
     def _is_linear(self, atom: Atom) -> bool:
         return not is_literal(atom) and atom in self._linear

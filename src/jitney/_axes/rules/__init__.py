@@ -14,6 +14,7 @@ from ..rule import Rule as Rule
 from . import (
     callback,
     control,
+    convolution,
     elementwise,
     index,
     linear,
@@ -34,6 +35,7 @@ RULES: dict[str, Rule] = {
     **mapped.RULES,
     **windows.RULES,
     **linear.RULES,
+    **convolution.RULES,
     **matrices.RULES,
     **order.RULES,
     **index.RULES,

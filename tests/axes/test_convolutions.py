@@ -1,0 +1,193 @@
+"""Convolutions under `pad` where values are infinite: zeros that stand behind the true size of a
+kernel meet no value of the array. Reference: plain JAX at each size.
+
+Kernels are finite here: XLA multiplies its own zeros in front and behind by an infinite kernel, or
+leaves them out, as it likes (docs/options/pad.md).
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array, Float
+
+import jitney
+
+LONGEST = 16
+
+
+def padded(fn):
+    return jitney.optimize(fn, pad={"n": [LONGEST]})
+
+
+def infinite_at(x, *places):
+    out = np.array(x)
+    for at, value in zip(places, (np.inf, np.nan, -np.inf), strict=False):
+        out[..., at] = value
+    return out
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@given(
+    n=st.integers(1, LONGEST),
+    length=st.integers(1, 20),
+    stride=st.integers(1, 3),
+    apart=st.integers(1, 3),
+    dilation=st.integers(1, 3),
+    low=st.integers(0, 3),
+    more=st.integers(0, 3),
+    at=st.integers(0, 19),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_a_kernel_with_the_axis_reads_its_true_windows(
+    n, length, stride, apart, dilation, low, more, at
+):
+    def fn(k: Float[Array, "n"], x: Float[Array, "m"]):
+        high = (k.shape[0] - 1) * dilation - low + more
+        return jax.lax.conv_general_dilated(
+            x[None, None],
+            k[None, None],
+            (stride,),
+            ((low, high),),
+            lhs_dilation=(apart,),
+            rhs_dilation=(dilation,),
+        )
+
+    k, x = numbers(n, n), infinite_at(numbers(length, length), at % length)
+    got = padded(fn)(k, x)
+    np.testing.assert_allclose(got, jax.jit(fn)(k, x), rtol=1e-4, atol=1e-5)
+
+
+def one(x, k, **options):
+    return jax.lax.conv_general_dilated(x, k, (1,), ((2, 2),), **options)
+
+
+def transposed(x, k):
+    return jax.lax.conv_transpose(x, k, (2,), "SAME", dimension_numbers=("NCH", "IOH", "NCH"))
+
+
+def last_axis(x, k):
+    return jax.lax.conv_general_dilated(
+        x.transpose(0, 2, 1), k, (1,), "SAME", dimension_numbers=("NWC", "OIW", "NWC")
+    ).transpose(0, 2, 1)
+
+
+CONVOLUTIONS = {
+    "one": (one, (4, 3, 5)),
+    "groups": (lambda x, k: one(x, k, feature_group_count=3), (6, 1, 5)),
+    "groups of the batch": (lambda x, k: one(x, k, batch_group_count=2), (4, 3, 5)),
+    "holes": (lambda x, k: one(x, k, rhs_dilation=(2,)), (4, 3, 3)),
+    "transposed": (transposed, (3, 4, 5)),
+    "other order of axes": (last_axis, (4, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.core("one", "groups of the batch")
+def test_the_gradient_for_a_kernel_has_the_infinities_of_plain_jax(name):
+    """Of the last elements, which the first weights of the kernel do not meet."""
+    convolve, shape = CONVOLUTIONS[name]
+
+    def fn(x: Float[Array, "2 3 n"], k: Float[Array, "o i w"]):
+        return jax.grad(lambda k: jnp.sum(convolve(x, k)[..., :4] ** 2))(k)
+
+    program, plain, k = padded(fn), jax.jit(fn), numbers(0, *shape)
+    for n in (9, 12, LONGEST):
+        for at in ((), (-1,), (-2, 6), (0,)):
+            x = infinite_at(numbers(n, 2, 3, n), *at)
+            np.testing.assert_allclose(program(x, k), plain(x, k), rtol=1e-4, atol=1e-4)
+
+
+def test_the_gradient_of_images_has_the_infinities_of_plain_jax():
+    """Both axes of an image are padded: each weight is a window of its own."""
+
+    def fn(x: Float[Array, "2 n n"], k: Float[Array, "4 2 3 3"]):
+        return jax.grad(lambda k: jnp.sum(jax.lax.conv(x[None], k, (1, 1), "SAME")[..., :4, :3]))(k)
+
+    program, plain, k = padded(fn), jax.jit(fn), numbers(0, 4, 2, 3, 3)
+    for n in (7, 11, LONGEST):
+        for at in (None, (0, -1, -1), (1, -1, 2), (0, 3, -1)):
+            x = numbers(n, 2, n, n)
+            if at:
+                x[at] = np.inf
+            np.testing.assert_allclose(program(x, k), plain(x, k), rtol=1e-4, atol=1e-4)
+
+
+def test_a_window_that_may_be_shorter_reads_its_true_elements():
+    """Its length is taken for one that grows slowly, and so the padded kernel ends in a zero."""
+
+    def smoothed(x: Float[Array, "n"]):
+        return jnp.convolve(x, np.ones(min(3, len(x)), np.float32), "same")
+
+    program, plain = jitney.optimize(smoothed, pad={"n": "aligned"}), jax.jit(smoothed)
+    for n in (37, 90, 60):
+        for at in ((), (-1,), (-2, 6), (16,)):
+            x = infinite_at(numbers(n, n), *at)
+            np.testing.assert_allclose(program(x), plain(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_over_more_windows_than_are_cut_out_is_refused():
+    def fn(k: Float[Array, "n"], x: Float[Array, "m"]):
+        return jax.lax.conv_general_dilated(
+            x[None, None], k[None, None], (1,), ((0, k.shape[0] - 1),)
+        )
+
+    program = jitney.optimize(fn, pad={"n": [2_000]})
+    with pytest.warns(
+        jitney.errors.PaddingWarning, match="convolves other values with a kernel of its"
+    ):
+        program(numbers(0, 5), numbers(1, 1_100))
+
+
+def of_first(convolve):
+    def loss(k: Float[Array, "o i w"], x: Float[Array, "2 3 n"]) -> Float[Array, ""]:
+        return jnp.sum(convolve(x, k)[..., :4] ** 2)
+
+    return loss
+
+
+def in_a_loop(x, k):
+    def turn(total, scale):
+        return total + one(x, scale * k), None
+
+    scales = jnp.arange(1.0, 4.0, dtype=jnp.float32)
+    return jax.lax.scan(turn, jnp.zeros((2, 4, x.shape[2]), jnp.float32), scales)[0]
+
+
+def in_a_branch(x, k):
+    return jax.lax.cond(k[0, 0, 0] < 9, lambda: one(x, k), lambda: one(x, -k))
+
+
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, "loop", "branch"])
+@pytest.mark.core("one", "loop")
+def test_the_derivative_of_a_padded_program_has_the_infinities_of_plain_jax(name):
+    """JAX goes through the padded convolution backwards."""
+    others = {"loop": (in_a_loop, (4, 3, 5)), "branch": (in_a_branch, (4, 3, 5))}
+    convolve, shape = {**CONVOLUTIONS, **others}[name]
+    loss = of_first(convolve)
+    program, plain, k = jax.grad(padded(loss)), jax.jit(jax.grad(loss)), numbers(0, *shape)
+    for n in (9, 12, LONGEST):
+        for at in ((), (-1,), (-2, 6), (0,)):
+            x = infinite_at(numbers(n, 2, 3, n), *at)
+            np.testing.assert_allclose(program(k, x), plain(k, x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_forward_derivatives_have_the_infinities_of_plain_jax(which):
+    loss = of_first(lambda x, k: one(x, k))
+    arrays = [numbers(0, 4, 3, 5), infinite_at(numbers(1, 2, 3, 12), -1)]
+    moved = numbers(2, *arrays[which].shape)
+
+    def along(fn):
+        def of_one(value):
+            return fn(*(value if i == which else x for i, x in enumerate(arrays)))
+
+        return jax.jvp(of_one, (arrays[which],), (moved,))
+
+    for got, want in zip(along(padded(loss)), along(loss), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4)
