@@ -9,7 +9,17 @@ import pytest
 from examples.trf import least_squares
 
 T = np.linspace(0.1, 4.0, 24)
-KINDS = ("good", "nan", "far", "no effect", "masked", "units", "inf", "noise", "at a bound")
+KINDS = (
+    "good",
+    "nan",
+    "far",
+    "no effect",
+    "masked",
+    "units",
+    "inf",
+    "noise",
+    "at a bound",
+)
 MAPPED = ("y", "factors")
 BAD = ("nan", "inf", "masked")
 TRUTH = np.array([2.0, 0.4, 1.0, 2.5, 0.3, 0.5])
@@ -19,7 +29,11 @@ OPTIONS = {
     "free": {},
     "scaled": {"x_scale": "jac"},
     "bounded": {"bounds": True, "x_scale": "jac"},
-    "robust": {"bounds": True, "loss": "huber", "f_scale": 0.03},
+    "robust": {
+        "bounds": True,
+        "loss": "huber",
+        "f_scale": 0.03,
+    },
 }
 
 
