@@ -565,3 +565,34 @@ def test_a_padded_program_runs_on_numbers_under_a_trace_of_others():
 
     program = padded(f)
     assert seen(jax.jit(lambda y: program(X) + y), 1.0) == (29, [(28.0,)])
+
+
+def test_a_check_of_constants_in_a_loop_raises_nothing_that_has_not_failed():
+    """What the loop begins with is known, and so might be what it gives."""
+
+    @optimize(pad={"n": "aligned"})
+    def ones(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        def turn(_, y):
+            return eqx.error_if(y, jnp.sum(y) < 0, "never")
+
+        return jax.lax.fori_loop(0, x.shape[0], turn, jnp.ones(x.shape, jnp.float32))
+
+    for n in (5, 6):
+        np.testing.assert_array_equal(ones(np.zeros(n, np.float32)), np.ones(n))
+
+
+def test_a_callback_of_constants_is_called_by_the_program_alone():
+    seen = []
+
+    def told(value):
+        seen.append(value)
+        return value
+
+    @optimize(pad={"n": "aligned"})
+    def shifted(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        one = jnp.ones((), jnp.float32)
+        return x + jax.pure_callback(told, one, one)
+
+    for n in (5, 6):
+        np.testing.assert_array_equal(shifted(np.zeros(n, np.float32)), np.ones(n))
+    assert len(seen) == 2

@@ -183,6 +183,10 @@ class PaddedInterpreter:
             )
         return x
 
+    def within(self) -> PaddedInterpreter:
+        """The same evaluation in a loop or branch that a rule makes, whose tracers stay there."""
+        return self
+
     def may_be_linear(self, atom: Atom) -> bool:
         """Return whether a value may be a tangent, so that JAX transposes what is made of it."""
         del atom

@@ -9,6 +9,7 @@ in a derivative the padding of all non-linear values is set to 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import jax
@@ -61,6 +62,22 @@ class PaddedDerivative:
         """Its values, among all numbers."""
         last = self.first + len(self.variables)
         return dict(zip(self.variables, values[self.first : last], strict=True))
+
+
+_PRODUCTS = (
+    "conv_general_dilated",
+    "div",
+    "dot_general",
+    "mul",
+    "triangular_solve",
+    "tridiagonal_solve",
+)
+"""Linear in each operand, the divisor and the matrix of a system aside."""
+
+
+def _is_finite(atom: Atom) -> bool:
+    """Return whether it is known while tracing that a value is finite."""
+    return is_literal(atom) and bool(np.all(np.isfinite(atom.val)))
 
 
 class _Finite(PaddedInterpreter):
@@ -132,7 +149,7 @@ class _Finite(PaddedInterpreter):
                 return self._evaluate_call(op, values, linear)
             if not programs(op.params):
                 self._linear.update(op.eqn.outvars)
-                return super().make(op, values)
+                return super().make(op, self._cleared(op, values, linear))
         outside = self._is_within
         self._is_within = outside or (bool(programs(op.params)) and op.name not in CALLS)
         try:
@@ -140,6 +157,34 @@ class _Finite(PaddedInterpreter):
         finally:
             self._is_within = outside
         return [self._finite(x, atom) for x, atom in zip(results, op.eqn.outvars, strict=True)]
+
+    def _cleared(
+        self,
+        op: Op,
+        values: Sequence[jax.Array],
+        linear: Sequence[bool],
+    ) -> Sequence[jax.Array]:
+        """Clear the padding of tangents that a factor without their axis multiplies. The factor may
+        be infinite, and the zeros of the cotangent behind the true size meet it: JAX transposes the
+        clearing too, and so clears the NaNs that they make there.
+        """
+        if op.name not in _PRODUCTS:
+            return values
+        atoms = zip(op.eqn.invars, linear, strict=True)
+        factors = [atom for atom, is_linear in atoms if not is_linear]
+        # An array that elements are multiplied by has a padding of its own, which is 1.
+        has_ones = op.name in ("div", "mul") and any(map(shape_of, factors))
+        if has_ones or all(map(_is_finite, factors)):
+            return values
+        return [
+            self.keep(x, dims, range(len(dims)), 0) if is_linear else x
+            for x, dims, is_linear in zip(values, op.ins, linear, strict=True)
+        ]
+
+    def within(self) -> PaddedInterpreter:
+        other = copy(self)
+        other._masks = dict(self._masks)
+        return other
 
     def number(self, variable: Var) -> jax.Array:
         return self._finite(jnp.asarray(super().number(variable)), variable)

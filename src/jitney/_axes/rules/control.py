@@ -142,7 +142,7 @@ def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 
     def predicate(carry: Values) -> jax.Array:
         out = walk.run(condition, [*of_condition, *carry])[0]
-        return walk.keep(out, dims, range(len(dims)), np.False_)
+        return walk.within().keep(out, dims, range(len(dims)), np.False_)
 
     def body(carry: Values) -> Values:
         results = walk.run(op.params["body_jaxpr"], [*of_body, *carry])
@@ -178,7 +178,19 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # A body that may not end or may raise on padding is skipped there, by a branch.
     skips = may_be_shorter and depends_on_rows(program)
 
+    moves = list(
+        map(
+            walk.may_be_linear,
+            op.eqn.invars,
+        )
+    )
+    parts = scan_parts(op.eqn, moves)
+    moves_fixed, _, moves_row = parts
+
     def turn(held: Values, x: Values) -> tuple[Values, Values]:
+        return advance(constants, held, x)
+
+    def advance(constants: Values, held: Values, x: Values) -> tuple[Values, Values]:
         out = walk.run(program, [*constants, *held, *x])
         new, ys = out[: len(held)], out[len(held) :]
         return restore_weak_types(new, held), ys
@@ -210,7 +222,21 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         if skips:
             new, ys = lax.cond(inside, turn, skipped, held, x)
         else:
-            new, ys = turn(held, x)
+            fixed, before, row = constants, held, x
+            if walk.is_differentiated:
+                fixed = _cleared(
+                    inside,
+                    fixed,
+                    moves_fixed,
+                )
+                # A tangent may begin as a constant.
+                before = _cleared(inside, before)
+                row = _cleared(
+                    inside,
+                    row,
+                    moves_row,
+                )
+            new, ys = advance(fixed, before, row)
             new = [
                 lax.select(lax.broadcast(inside, a.shape), a, b)
                 for a, b in zip(new, held, strict=True)
@@ -228,6 +254,39 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         unroll=unroll,
     )
     return [*carry, *ys]
+
+
+def _cleared(
+    inside: jax.Array,
+    values: Values,
+    moves: Sequence[bool] | None = None,
+) -> Values:
+    """Zeros in place of the values that may be tangents, in an iteration of padding. There the
+    derivative of the body may be infinite, and the zeros of the cotangent meet it: JAX transposes
+    this too, so the NaNs go nowhere.
+    """
+
+    def cleared(x: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(
+            x.dtype,
+            np.inexact,
+        ):
+            return x
+        zeros = lax.full_like(x, 0)
+        return jnp.where(
+            inside,
+            x,
+            zeros,
+        )
+
+    if moves is None:
+        return list(map(cleared, values))
+    pairs = zip(
+        values,
+        moves,
+        strict=True,
+    )
+    return [cleared(x) if is_moving else x for x, is_moving in pairs]
 
 
 def depends_on_rows(jaxpr: AnyJaxpr) -> bool:

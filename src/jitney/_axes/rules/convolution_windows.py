@@ -260,7 +260,7 @@ def _window(
         x = lax.dynamic_slice_in_dim(x, start, part.span, axes[i])
         x = lax.slice_in_dim(x, 0, part.span, part.apart, axes[i])
         dims[axes[i]] = part.valid
-    return walk.keep(x, dims, [*axes.values()], np.zeros((), x.dtype))
+    return walk.within().keep(x, dims, [*axes.values()], np.zeros((), x.dtype))
 
 
 def _bind(

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._jax.equinox_checks import Insides, is_callback
 from ..._jax.programs.evaluation import CallStack, without_calls
 from ..._jax.programs.jaxprs import open_jaxpr, source_of
 from ..._jax.trees import Tracer, attribute
@@ -158,7 +159,7 @@ def _results(
     seen_at: str,
 ) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
-    known = known and eqn.primitive.name != NUMBER_OF_SIZE
+    known = known and eqn.primitive.name != NUMBER_OF_SIZE and not _calls_back(eqn)
     of_sizes = known and (_has_dims(eqn.params) or mentions(Op(eqn)))
     # Only a rule can evaluate an equation with a symbolic size.
     known = known and (not of_sizes or eqn.primitive.name in RULES)
@@ -178,6 +179,13 @@ def _results(
         )
         for i, atom in enumerate(eqn.outvars)
     ]
+
+
+def _calls_back(eqn: JaxprEqn) -> bool:
+    """Return whether an equation calls Python. It is not evaluated ahead: JAX runs a callback of
+    constants while it traces the branch that holds it, so that checks raise which have not failed.
+    """
+    return is_callback(eqn) or any(map(is_callback, Insides().nested_equations(eqn)))
 
 
 def place_of(value: Value) -> str:
