@@ -5,7 +5,7 @@ nothing is known.
 that of `eqx.filter_vmap`, and a call spends somewhat less time on the host. There is more: the plan
 lists what is mapped, the buffers of the old ensemble are donated, and every call is checked. Most
 people start with a loop over the members. Compared with that loop, a step is many times as
-fast.
+fast. Ten lines by hand, whose calls take arrays alone, are as fast or up to a tenth faster.
 """
 
 # %% Imports
@@ -74,6 +74,23 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+# %% By hand: arrays alone cross the call, and all that is fixed is left outside
+def by_hand(nets: eqx.nn.MLP):
+    """The step of all as `jax.jit` of `jax.vmap`; the arrays that it takes, and their states."""
+    arrays, fixed = eqx.partition(nets, eqx.is_array)
+    leaves, tree = jax.tree.flatten(arrays)
+
+    def one(leaves: list[Array], state, x: Array, y: Array):
+        def of(leaves: list[Array]) -> Array:
+            return loss(eqx.combine(jax.tree.unflatten(tree, leaves), fixed), x, y)
+
+        value, grads = jax.value_and_grad(of)(leaves)
+        updates, state = adam.update(grads, state)
+        return optax.apply_updates(leaves, updates), state, value
+
+    return jax.jit(jax.vmap(one, (0, 0, None, None))), leaves, jax.vmap(adam.init)(leaves)
+
+
 # %% The plan
 def plan() -> tuple[object, ...]:
     """Of thirty members."""
@@ -82,8 +99,9 @@ def plan() -> tuple[object, ...]:
 
 # %% Before and after: equal results are asserted before anything is timed
 def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
-    """A step of all members, beside `filter_vmap` and beside a loop over the members."""
+    """A step of all members, beside `filter_vmap`, by hand, and beside a loop over the members."""
     together, points = members(30), data()
+    compiled, *begin = by_hand(together[0])
     apart = [member(together, i) for i in range(30)]
 
     def in_one() -> object:
@@ -95,6 +113,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     def losses() -> Array:
         return kept(*together, *points)[2]
 
+    def with_vmap() -> Array:
+        return compiled(*begin, *points)[2]
+
     def in_a_loop() -> Array:
         return np.stack([alone(*each, *points)[2] for each in apart])
 
@@ -102,6 +123,9 @@ def compare(*, full: bool = False) -> dict[str, jitney.types.Measurement]:
     return {
         "a step of all, beside filter_vmap": jitney.measure(
             in_one, against=mapped, tolerance=1e-4, seconds=seconds
+        ),
+        "a step of all, by hand (ours compiled above)": jitney.measure(
+            losses, against=with_vmap, tolerance=1e-4, seconds=seconds
         ),
         "a step of all, beside a loop": jitney.measure(losses, against=in_a_loop, seconds=seconds),
     }

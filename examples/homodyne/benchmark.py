@@ -5,6 +5,9 @@ It ends with exit code 1 if the parameters of two ways differ by more than 1e-10
 `before.py`, a loop over angles around a jitted residual and `jax.jacfwd`, with all points in
 memory. "By hand" is `by_hand.py`: one `jax.jit`, a loop over slices of arrays in memory. Times
 include reading and compiling; the persistent cache is off.
+
+`--evaluation` compares one sum of each way with that by hand, in one process and in turn: equal to
+1e-12 before any time is taken, then the least of nine, in time of all processors.
 """
 
 import argparse
@@ -22,7 +25,7 @@ import numpy as np
 from .._figures import record
 from . import before, by_hand
 from ._data import Data
-from ._fit import CHUNK, chunked, fit, in_memory, streamed
+from ._fit import CHUNK, START, chunked, fit, in_memory, streamed
 
 WAYS = {
     "before": before.products,
@@ -37,7 +40,10 @@ BY_HAND = {
     "chunked by hand": lambda data: by_hand.in_memory(data, by_hand.in_chunks),
     "streamed by hand": lambda data: by_hand.streamed(data, 4 * CHUNK),
 }
+PAIRED = ("in memory", "chunked", "streamed")
 AGREE = 1e-10
+EQUAL = 1e-12
+ROUNDS = 9
 
 
 def measured(way: str, data: Data) -> dict:
@@ -47,6 +53,25 @@ def measured(way: str, data: Data) -> dict:
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {"seconds": seconds, "peak": peak, "nfev": result.nfev, "x": result.x.tolist()}
+
+
+def evaluations(data: Data) -> None:
+    """Print what one sum takes by each way and by hand, milliseconds of all processors."""
+    ways = WAYS | BY_HAND
+    pairs = {name: (ways[name], ways[f"{name} by hand"]) for name in PAIRED}
+    sums = {name: [way(data) for way in pair] for name, pair in pairs.items()}
+    flat = [summed for pair in sums.values() for summed in pair]
+    found = [summed(START) for summed in flat]
+    for one in found[1:]:
+        np.testing.assert_allclose(one, found[0], rtol=EQUAL, atol=EQUAL * np.abs(found[0]).max())
+    least = np.full(len(flat), np.inf)
+    for _ in range(ROUNDS):
+        for i, summed in enumerate(flat):
+            begin = time.process_time()
+            summed(START)
+            least[i] = min(least[i], 1e3 * (time.process_time() - begin))
+    for name, ours, hand in zip(PAIRED, least[::2], least[1::2], strict=True):
+        print(f"{name:12} {ours:8.1f} ms, by hand {hand:8.1f}, ours / by hand {ours / hand:.2f}")
 
 
 def main() -> None:
@@ -61,11 +86,19 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where the data are written (default: a temporary folder)"
     )
+    parser.add_argument(
+        "--evaluation", action="store_true", help="one sum of each way beside by hand, at one size"
+    )
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
         way, folder, frames, angles = chosen.one
         print(json.dumps(measured(way, Data(Path(folder), int(frames), int(angles)))))
+        return
+    if chosen.evaluation:
+        with tempfile.TemporaryDirectory() as temporary:
+            data = Data.make(chosen.folder or Path(temporary), int(chosen.sizes[0]))
+            evaluations(data)
         return
     by_points: dict[str, dict[str, dict]] = {}
     with tempfile.TemporaryDirectory() as temporary:

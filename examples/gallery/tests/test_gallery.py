@@ -113,6 +113,18 @@ def test_each_member_has_a_loss_of_its_own():
     )
 
 
+@pytest.mark.rest
+def test_a_step_of_all_by_hand_has_the_same_weights():
+    """And the same losses, as that of jitney."""
+    together, points = ensemble.members(5), ensemble.data()
+    step, *begin = ensemble.by_hand(together[0])
+    nets, _, losses = ensemble.kept(*together, *points)
+    arrays, _, by_hand = step(*begin, *points)
+    np.testing.assert_allclose(by_hand, losses, rtol=1e-6)
+    for ours, theirs in zip(jax.tree.leaves(eqx.filter(nets, eqx.is_array)), arrays, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
+
+
 def test_the_load_is_that_of_the_known_solution():
     """Whose Laplacian is taken by differences."""
     h, at = 1e-3, np.array([0.3, 0.4])
@@ -160,6 +172,20 @@ def test_a_convolution_in_bfloat16_is_of_rounded_factors():
     np.testing.assert_allclose(
         low(conv, images[0]), np.stack(expected) + np.asarray(conv.bias), rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.rest
+def test_the_classifier_by_hand_has_the_same_loss_and_gradient():
+    """The loss to float32's digits, since both round the same factors; gradients to bfloat16's,
+    since by hand a cotangent is rounded once it is whole.
+    """
+    net, state = classifier.fresh()
+    arrays, batch = jax.tree.leaves(net), classifier.pictures(32)
+    _, ours, loss = classifier.in_bf16(net, state, *batch)
+    _, theirs, by_hand = classifier.by_hand(arrays, classifier.adam.init(arrays), *batch)
+    np.testing.assert_allclose(by_hand, loss, rtol=1e-6)
+    for a, b in zip(jax.tree.leaves(ours[0].mu), theirs[0].mu, strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-2 * np.abs(a).max())
 
 
 def test_the_filter_has_the_likelihood_of_all_times_at_once():
