@@ -196,8 +196,8 @@ MUTATIONS = [
     Mutation(
         "a call is waited for to be timed",
         f"{_SOURCE}/call_times.py",
-        "            WATCHERS.submit(partial(self._await, leaves, began))",
-        "            self._await(leaves, began)",
+        "            WATCHERS.submit(partial(self._await, leaves, began, alone=alone))",
+        "            self._await(leaves, began, alone=alone)",
         (f"{_TIMES}a_result_that_is_not_ready_is_not_waited_for",),
     ),
     Mutation(

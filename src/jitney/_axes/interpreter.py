@@ -179,9 +179,13 @@ class PaddedInterpreter:
             x = lax.select(
                 valid,
                 x,
-                lax.full(x.shape, identity, x.dtype),
+                self.filled(x, identity),
             )
         return x
+
+    def filled(self, x: jax.Array, value: object) -> jax.Array:
+        """An array of the shape and dtype of `x` with one value everywhere."""
+        return lax.full(x.shape, value, x.dtype)
 
     def within(self) -> PaddedInterpreter:
         """The same evaluation in a loop or branch that a rule makes, whose tracers stay there."""

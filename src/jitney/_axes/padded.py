@@ -21,6 +21,7 @@ from .._jax.trees import issubdtype
 from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
+from .monoids import MONOIDS
 from .rules import RULES
 from .typed_jax import jnp
 
@@ -104,7 +105,8 @@ class _Finite(PaddedInterpreter):
         self._linear: set[Atom] = set(tangents)
         # In a loop or branch, where tangents are not told from other values.
         self._is_within = False
-        # By the allocated shape, the position of the axis, and the text of its size.
+        # Masks by the allocated shape, the position of the axis, and the text of its size; arrays
+        # of one value by their shape, no position, and the text of their dtype and value.
         self._masks: dict[tuple[tuple[int, ...], int, str], jax.Array] = {}
 
     def run(
@@ -176,10 +178,20 @@ class _Finite(PaddedInterpreter):
         has_ones = op.name in ("div", "mul") and any(map(shape_of, factors))
         if has_ones or all(map(_is_finite, factors)):
             return values
+        # What sums are cleared with, so that both have one array.
+        identity = MONOIDS["add"].identity
         return [
-            self.keep(x, dims, range(len(dims)), 0) if is_linear else x
+            self.keep(x, dims, range(len(dims)), identity(x.dtype)) if is_linear else x
             for x, dims, is_linear in zip(values, op.ins, linear, strict=True)
         ]
+
+    def filled(self, x: jax.Array, value: object) -> jax.Array:
+        """The array of `PaddedInterpreter.filled`, memoised as masks are."""
+        key = (x.shape, -1, f"{x.dtype} {value!r}")
+        known = self._masks.get(key)
+        if known is None:
+            known = self._masks[key] = super().filled(x, value)
+        return known
 
     def within(self) -> PaddedInterpreter:
         other = copy(self)
