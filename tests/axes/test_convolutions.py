@@ -191,3 +191,57 @@ def test_forward_derivatives_have_the_infinities_of_plain_jax(which):
 
     for got, want in zip(along(padded(loss)), along(loss), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def dilated(x, k, stride):
+    return jax.lax.conv_general_dilated(x[None, None], k[None, None], (stride,), ((0, 0),))[0, 0]
+
+
+KERNELS = {
+    "loop": lambda k: jax.lax.map(lambda q: q * 2, k),
+    "loop in a call": jax.jit(lambda k: jax.lax.map(lambda q: q * 2, k)),
+    "branch": lambda k: jax.lax.cond(k[0] > 0, lambda k: k * 2, lambda k: k, k),
+    "solve": lambda k: jnp.linalg.solve(2 * jnp.eye(2, dtype=k.dtype), k),
+    "scatter": lambda k: jnp.zeros(2, k.dtype).at[jnp.arange(2)].add(k),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.core("loop in a call")
+def test_a_kernel_may_come_out_of_an_operation_of_its_own(name):
+    """Its tangent is not told from other results there."""
+
+    def loss(k: Float[Array, "2"], x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(dilated(x, KERNELS[name](k), 3))
+
+    program, plain, k = jax.grad(padded(loss)), jax.jit(jax.grad(loss)), numbers(0, 2)
+    for n in (4, 7):
+        x = infinite_at(numbers(n, n), -1)
+        np.testing.assert_allclose(program(k, x), plain(k, x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.core("0-1")
+def test_the_gradient_for_an_array_has_the_infinities_of_an_infinite_kernel(place, stride):
+    def loss(x: Float[Array, "n"], k: Float[Array, "2"]) -> Float[Array, ""]:
+        return jnp.sum(dilated(x, k, stride))
+
+    program, plain = jax.grad(padded(loss)), jax.jit(jax.grad(loss))
+    k = infinite_at(numbers(0, 2), place)
+    for n in (2, 3, 4, 7):
+        x = numbers(n, n)
+        np.testing.assert_allclose(program(x, k), plain(x, k), rtol=1e-4)
+
+
+def test_values_out_of_a_branch_meet_a_kernel_with_the_axis():
+    def loss(k: Float[Array, "n"], x: Float[Array, "6"]) -> Float[Array, ""]:
+        x = jax.lax.cond(x[0] > 0, lambda x: x * 2, lambda x: x, x)
+        padding = ((0, k.shape[0] - 1),)
+        out = jax.lax.conv_general_dilated(x[None, None], k[None, None], (1,), padding)
+        return jnp.sum(out * jnp.arange(6, dtype=jnp.float32))
+
+    k, x = numbers(0, 3), np.abs(numbers(1, 6))
+    got = jax.grad(padded(loss), (0, 1))(k, x)
+    for one_of, want in zip(got, jax.grad(loss, (0, 1))(k, x), strict=True):
+        np.testing.assert_allclose(one_of, want, rtol=1e-4)

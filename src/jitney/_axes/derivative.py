@@ -159,7 +159,7 @@ def _demand_transposable(
     try:
         jax.eval_shape(back, *avals)
     except (ValueError, NotImplementedError, AssertionError) as error:
-        why = str(error).partition("\n")[0]
+        why = str(error).partition("\n")[0] or type(error).__name__
         raise Refused(
             "", f"has a derivative that JAX cannot go through backwards: {why}"
         ) from error

@@ -18,7 +18,7 @@ import numpy as np
 from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.programs.primitives import CALLS
 from .._jax.trees import issubdtype
-from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, Var
+from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, Jaxpr, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .monoids import MONOIDS
@@ -81,6 +81,25 @@ def _is_finite(atom: Atom) -> bool:
     return is_literal(atom) and bool(np.all(np.isfinite(atom.val)))
 
 
+def _made_of(program: Jaxpr, given: set[Atom]) -> set[Atom]:
+    """The variables of a program that are computed of the given ones, and these."""
+    made = set(given)
+    for eqn in program.eqns:
+        reads = [not is_literal(atom) and atom in made for atom in eqn.invars]
+        if not any(reads):
+            continue
+        if eqn.primitive.name not in CALLS:
+            made.update(eqn.outvars)
+            continue
+        inner = open_jaxpr(eqn.params[CALLS[eqn.primitive.name]])[0]
+        pairs = zip(inner.invars, reads, strict=True)
+        found = _made_of(inner, {var for var, is_read in pairs if is_read})
+        for var, atom in zip(eqn.outvars, inner.outvars, strict=True):
+            if not is_literal(atom) and atom in found:
+                made.add(var)
+    return made
+
+
 class _Finite(PaddedInterpreter):
     """Interpreter of a derivative, in which the padding of values that are not linear in the
     tangents is 1.
@@ -103,6 +122,8 @@ class _Finite(PaddedInterpreter):
     ):
         super().__init__(allocated, valid, RULES, numbers=numbers)
         self._linear: set[Atom] = set(tangents)
+        # What loops, branches and the like make of tangents, among which others may be.
+        self._maybe: set[Atom] = set()
         # In a loop or branch, where tangents are not told from other values.
         self._is_within = False
         # Masks by the allocated shape, the position of the axis, and the text of its size; arrays
@@ -146,12 +167,14 @@ class _Finite(PaddedInterpreter):
         # Forward dataflow: a result is linear if an operand is. Linear values keep their padding:
         # only the values that they are multiplied by have to be finite.
         linear = [self._is_linear(atom) for atom in op.eqn.invars]
-        if any(linear):
-            if op.name in CALLS:
-                return self._evaluate_call(op, values, linear)
-            if not programs(op.params):
-                self._linear.update(op.eqn.outvars)
-                return super().make(op, self._cleared(op, values, linear))
+        may_be = any(map(self.may_be_linear, op.eqn.invars))
+        if op.name in CALLS and may_be:
+            return self._evaluate_call(op, values, linear)
+        if may_be:
+            self._maybe.update(op.eqn.outvars)
+        if any(linear) and not programs(op.params):
+            self._linear.update(op.eqn.outvars)
+            return super().make(op, self._cleared(op, values, linear))
         outside = self._is_within
         self._is_within = outside or (bool(programs(op.params)) and op.name not in CALLS)
         try:
@@ -202,7 +225,9 @@ class _Finite(PaddedInterpreter):
         return self._finite(jnp.asarray(super().number(variable)), variable)
 
     def may_be_linear(self, atom: Atom) -> bool:
-        return self._is_linear(atom) or (self._is_within and not is_literal(atom))
+        if is_literal(atom):
+            return False
+        return self._is_within or atom in self._linear or atom in self._maybe
 
     def _is_linear(self, atom: Atom) -> bool:
         return not is_literal(atom) and atom in self._linear
@@ -219,14 +244,22 @@ class _Finite(PaddedInterpreter):
         # Calls may share a jaxpr, hence its variables: each call starts with a fresh set.
         program = open_jaxpr(op.params[CALLS[op.name]])[0]
         arguments = zip(program.invars, linear, strict=True)
-        outside = self._linear
+        given = zip(program.invars, map(self.may_be_linear, op.eqn.invars), strict=True)
+        maybe: set[Atom] = {var for var, may_be in given if may_be}
+        outside, unsure = self._linear, self._maybe
         self._linear = {var for var, is_linear in arguments if is_linear}
+        self._maybe = maybe
+        # By the program itself: one without a padded axis is not walked through.
+        found = _made_of(program, maybe)
         try:
             results = super().make(op, values)
-            both = zip(op.eqn.outvars, program.outvars, strict=True)
-            outside |= {var for var, inner in both if self._is_linear(inner)}
+            for var, inner in zip(op.eqn.outvars, program.outvars, strict=True):
+                if self._is_linear(inner):
+                    outside.add(var)
+                if not is_literal(inner) and inner in found:
+                    unsure.add(var)
         finally:
-            self._linear = outside
+            self._linear, self._maybe = outside, unsure
         return results
 
     def _finite(

@@ -111,13 +111,9 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     if not ends or not jnp.issubdtype(lhs.dtype, np.inexact):
         return walk.bind(op, [moved, rhs], padding=tuple(padding))
     given = [moved, rhs]
-    if walk.may_be_linear(op.eqn.invars[0]):
-        # No branch: JAX transposes it, so it cannot depend on the values.
+    finite = _are_finite(walk, op, [lhs, rhs], ends)
+    if finite is None:
         return [cut_out(walk, op, given, [*ends], padding)]
-    finite = [
-        ends_finite(walk, lhs, numbers.lhs_spec[2 + i], along[i].length, met)
-        for i, met in ends.items()
-    ]
     is_finite = jnp.stack(finite).all()
     # Zeros where the result is not used: JAX transposes it with a cotangent of zeros.
     moved = jnp.where(is_finite, moved, _zero(lhs))
@@ -129,6 +125,26 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return [lax.cond(is_finite, lambda: out, slow)]
 
 
+def _are_finite(
+    walk: PaddedInterpreter,
+    op: Op,
+    operands: Sequence[jax.Array],
+    ends: Mapping[int, int],
+) -> list[jax.Array] | None:
+    """Scalars that are all true if no zero meets an infinity; None if that depends on tangents: JAX
+    transposes what is made of them, and so it may be asked of other values alone.
+    """
+    lhs, rhs = operands
+    along = spatial_axes(op)
+    if not walk.may_be_linear(op.eqn.invars[0]):
+        axes = op.params["dimension_numbers"].lhs_spec[2:]
+        return [ends_finite(walk, lhs, axes[i], along[i].length, met) for i, met in ends.items()]
+    if walk.may_be_linear(op.eqn.invars[1]) or any(is_ragged(along[i].size) for i in ends):
+        return None
+    # Zeros of the cotangent meet the kernel.
+    return [jnp.isfinite(rhs).all()]
+
+
 def _met(walk: PaddedInterpreter, op: Op) -> tuple[dict[int, int], CutOut]:
     """The spatial axes along which zeros may meet values, with the number of these values at the
     end of the array; and the evaluation that does not let them meet.
@@ -138,7 +154,7 @@ def _met(walk: PaddedInterpreter, op: Op) -> tuple[dict[int, int], CutOut]:
     """
     along = spatial_axes(op)
     ranges = {name: (0, size) for name, size in walk.allocated.items()}
-    is_backward = walk.may_be_linear(op.eqn.invars[1])
+    is_backward = any(map(walk.may_be_linear, op.eqn.invars))
     backward = False
     ends: dict[int, int] = {}
     for i, part in enumerate(along):
