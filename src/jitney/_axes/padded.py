@@ -73,7 +73,7 @@ _PRODUCTS = (
     "triangular_solve",
     "tridiagonal_solve",
 )
-"""Linear in each operand, the divisor and the matrix of a system aside."""
+"""Operations that are linear in each operand, the divisor and the matrix of a system aside."""
 
 
 def _is_finite(atom: Atom) -> bool:

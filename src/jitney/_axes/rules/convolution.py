@@ -6,11 +6,11 @@ convolution meets others than its own, so a zero may meet an infinity, and their
 that exact size does not have:
 
     padded kernel   its last zeros meet values behind the true windows
-    derivative      JAX transposes a convolution that is linear in its kernel, and the zeros of the
-                    padded cotangent meet values behind the true windows
+    derivative      JAX transposes the convolution of a tangent, and the zeros of the padded
+                    cotangent meet values behind the true windows, or the kernel
 
 If any value that they may meet is not finite, the windows are cut out of the array first, and
-cleared (`convolution_windows.py`).
+cleared (`convolution_windows.py`). If these values are tangents themselves, that is always done.
 """
 
 from __future__ import annotations
