@@ -23,7 +23,6 @@ from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, DType
 from ..._stages import Fill
 from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
-from ..._view.named_axes import named_axes, with_shape_hint
 from ..._view.result_padding import Cut, unpadded_shape
 from ..._view.true_sizes import (
     NeedsNumbers,
@@ -286,14 +285,7 @@ class PaddedCalls(Buckets):
         self.known = known
 
         view = self.entry.plan_call(arrays, jit=False).view
-        sizes = {axis.name: axis.size for axis in fill.axes}
-        explained = with_shape_hint(
-            view,
-            named_axes(view, fill.levels),
-            sizes,
-            refusal,
-        )
-        warn_refusal(self.entry.core, explained)
+        warn_refusal(self.entry.core, fill.explained(view, refusal))
         return self._run(arrays, whole=whole)
 
     def _cut(
