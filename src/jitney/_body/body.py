@@ -503,7 +503,9 @@ class CallPlanner:
                 tops = {**dict(request.tops), **tops}
                 return self._padded_plan(view, replace(request, tops=tuple(tops.items())))
             explained = refusal if fill is None else fill.explained(view, refusal)
-            return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
+            single = " (no other size has this bucket)" if fill and fill.is_single else ""
+            exact = f"at exact size{single}: {explained}"
+            return Plan.make(view, replace(request, exact=exact))
 
         # Padded, but Python computes numbers from the size, so each new size is traced.
         if reason is None:

@@ -110,6 +110,13 @@ class Fill(Stage):
                 tops[axis.name] = max(ends)
         return tops
 
+    @property
+    def is_single(self) -> bool:
+        """Whether no other size has the bucket, as of powers of two none shares that of 2: the
+        program at exact size is one for the bucket too.
+        """
+        return all(axis.low == axis.high for axis in self.axes)
+
     def explained(self, view: View, refusal: Refused) -> Refused:
         """The refusal to pad a call, with a hint if shapes did not fit (`with_shape_hint`)."""
         sizes = {axis.name: axis.size for axis in self.axes}

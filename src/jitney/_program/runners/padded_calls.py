@@ -258,6 +258,12 @@ class PaddedCalls(Buckets):
             padded = self.bucket(arrays)
         return isinstance(padded, PaddingRecipe) and self.narrow(padded, refusal)
 
+    def is_single(self, arrays: Sequence[object]) -> bool:
+        """Return whether no other size has the bucket of such calls, which would be padded."""
+        with self.entry.numbers():
+            padded = self.bucket(arrays)
+        return padded is not None and padded.fill.is_single
+
     def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
         """Return the runner of one program."""
         program = self._runs.get(key)
@@ -284,8 +290,9 @@ class PaddedCalls(Buckets):
             known[key] = None if is_refused else recipe
         self.known = known
 
-        view = self.entry.plan_call(arrays, jit=False).view
-        warn_refusal(self.entry.core, fill.explained(view, refusal))
+        if not fill.is_single:
+            view = self.entry.plan_call(arrays, jit=False).view
+            warn_refusal(self.entry.core, fill.explained(view, refusal))
         return self._run(arrays, whole=whole)
 
     def _cut(
