@@ -112,7 +112,7 @@ class Fill(Stage):
 
     @property
     def is_single(self) -> bool:
-        """Whether no other size has the bucket, as of powers of two none shares that of 2: the
+        """True if no other size has the bucket, as of powers of two none shares that of 2: the
         program at exact size is one for the bucket too.
         """
         return all(axis.low == axis.high for axis in self.axes)
