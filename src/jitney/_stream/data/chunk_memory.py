@@ -30,6 +30,7 @@ class ChunkMemory:
         self.is_used_again = is_used_again
         self._turn = 0
         self._blocks: dict[tuple[int, int], NumPyArray] = {}
+        self._piece = _aligned(0)
 
     def next_chunk(self) -> None:
         """Go on to the memory of the chunk before the last one."""
@@ -44,6 +45,14 @@ class ChunkMemory:
         if block is None or len(block) < size or not self.is_used_again:
             block = self._blocks[place] = _aligned(size)
         return block[:size].view(dtype).reshape(shape)
+
+    def piece(self, shape: Sequence[int], dtype: DType) -> NumPyArray:
+        """Array for rows that are converted into a chunk before the next ones are read."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if len(self._piece) < size:
+            self._piece = _aligned(size)
+        return self._piece[:size].view(dtype).reshape(shape)
 
 
 def _aligned(size: int) -> NumPyArray:
