@@ -31,7 +31,7 @@ class ChunkMemory:
         self.is_used_again = is_used_again
         self._turn = 0
         self._blocks: dict[tuple[int, int], NumPyArray] = {}
-        self._piece = _aligned(0)
+        self._piece = np.empty(0, np.uint8)
 
     def next_chunk(self) -> None:
         """Go on to the memory of the chunk before the last one."""
@@ -44,7 +44,7 @@ class ChunkMemory:
         place = source, self._turn
         block = self._blocks.get(place)
         if block is None or len(block) < size or not self.is_used_again:
-            block = self._blocks[place] = _aligned(size)
+            block = self._blocks[place] = _aligned(size, is_used_again=self.is_used_again)
         return block[:size].view(dtype).reshape(shape)
 
     def piece(self, shape: Sequence[int], dtype: DType) -> NumPyArray:
@@ -52,18 +52,19 @@ class ChunkMemory:
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         if len(self._piece) < size:
-            self._piece = _aligned(size)
+            self._piece = _aligned(size, is_used_again=True)
         return self._piece[:size].view(dtype).reshape(shape)
 
 
-def _aligned(size: int) -> NumPyArray:
-    """Bytes that begin at a multiple of 64; of 2 MiB, if at least half a huge page is filled.
+def _aligned(size: int, *, is_used_again: bool) -> NumPyArray:
+    """Bytes that begin at a multiple of 64; or of 2 MiB, if they are used again and fill at least
+    half a huge page.
 
-    NumPy asks Linux for huge pages from 4 MiB on, which saves a fault for each 4 KiB of a new
-    block. The system gives those that lie in the block as a whole.
+    NumPy asks Linux for huge pages from 4 MiB on, and the system gives those that lie in the block
+    as a whole. Each saves 512 faults of a new block.
     """
     alignment, room = _ALIGNMENT, size
-    if 2 * size >= _HUGE_PAGE:
+    if is_used_again and 2 * size >= _HUGE_PAGE:
         alignment, room = _HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE
     block = np.empty(room + alignment, np.uint8)
     return block[-block.ctypes.data % alignment :][:size]
