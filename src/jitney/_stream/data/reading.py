@@ -188,7 +188,13 @@ class ChunkReader:
         for i, (n, source) in enumerate(self.sources.items()):
             chunk = parts[n] = self.memory.array(n, source.shape_of(count), source.dtype)
             is_known = self._marked[i] and self._seen[j]
-            content = self._fill(source, rows, chunk, is_marked=self._marked[i], is_known=is_known)
+            content = self._fill(
+                source,
+                rows,
+                chunk,
+                is_marked=self._marked[i],
+                is_known=is_known,
+            )
             mark = content.intdigest()
             if is_known and mark != self._marks[i, j]:
                 raise self._change_error(source, start, count, "in the pass before")
@@ -212,7 +218,8 @@ class ChunkReader:
         for piece in source.pieces(rows):
             place = chunk
             if piece is not rows:
-                place = chunk[piece.start - rows.start : piece.stop - rows.start]
+                first, last = piece.start - rows.start, piece.stop - rows.start
+                place = chunk[first:last]
             out = place if source.is_direct else None
             if out is None and source.is_read_in_pieces:
                 out = self.memory.piece(place.shape, source.held)
