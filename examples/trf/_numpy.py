@@ -22,17 +22,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 MADE = frozenset(
-    (
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "eye",
-    )
+    ["zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "eye"]
 )
 ITSELF = frozenset(["asarray", "asanyarray", "ascontiguousarray"])
 VIEWS = frozenset(["reshape", "ravel", "transpose", "squeeze", "swapaxes"])
@@ -89,6 +79,7 @@ class Array(NDArrayOperatorsMixin):
 
     __slots__ = ("_at", "_base", "_get", "_lent", "_own")
     __array_priority__ = 1000.0
+    __pandas_priority__ = 5000  # above a table's, so that `series * array` comes here
 
     def __init__(self, own: Any, base: "Array | None" = None, get: Any = None, at: Any = None):
         self._own, self._base, self._get, self._lent, self._at = own, base, get, False, at
@@ -275,6 +266,24 @@ def _unwrapped(part: Any) -> Any:
     return lambda x, *args, **options: jnp.asarray(_value(part(Array(x), *args, **options)))
 
 
+def _piecewise(x: Any, where: Any, parts: Any, *args: Any, **options: Any) -> Any:
+    """Each part at its own points where numbers decide, as NumPy does; else at all of them."""
+    points, holds = _value(x), _value(where)
+    if _any_traced((points, holds)):
+        return applied(np.piecewise, (x, where, parts, *args), options)
+    holds = np.asarray(holds, bool)
+    holds = holds if holds.ndim > np.ndim(points) else holds[None]
+    if len(parts) == len(holds) + 1:
+        holds = np.concatenate([holds, ~holds.any(0, keepdims=True)])
+    if len(parts) != len(holds) or not np.ndim(points):
+        raise Untraceable("so many parts and conditions of `piecewise`")
+    made = Array(np.zeros_like(points))
+    for part, held in zip(parts, holds, strict=True):
+        if held.any():
+            made[held] = part(points[held], *args, **options) if callable(part) else part
+    return made
+
+
 class _Numpy:
     """NumPy, whose functions look into lists too, and whose new arrays can be written to."""
 
@@ -308,6 +317,8 @@ def _patched(name: str, found: Any) -> Any:
             return Array(jnp.array(made, dtype))
 
         return array
+    if name == "piecewise":
+        return _piecewise
     if isinstance(found, np.ufunc | type) or not callable(found):
         if found in (np.float64, np.float32):
             return lambda value=0.0: (
@@ -339,7 +350,10 @@ def _value(tree: Any) -> Any:
         return {name: _value(one) for name, one in tree.items()}
     if isinstance(tree, slice):
         return slice(_value(tree.start), _value(tree.stop), _value(tree.step))
-    return tree
+    if isinstance(tree, np.ndarray | jax.Array | type) or not hasattr(tree, "__array__"):
+        return tree
+    numbers = np.asarray(tree)  # of a series or a table
+    return numbers if numbers.ndim and numbers.dtype.kind in "biufc" else tree
 
 
 def _stacked(value: Any) -> Any:
