@@ -11,8 +11,9 @@ def code_lines(source: str) -> int:
     """Lines that are neither blank nor comments, docstrings or imports."""
     left_out = set[int]()
     for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return sum(
         number not in left_out and not re.fullmatch(r"\s*(#.*)?", line)
