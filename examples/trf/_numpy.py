@@ -28,7 +28,7 @@ ITSELF = frozenset(["asarray", "asanyarray", "ascontiguousarray"])
 VIEWS = frozenset(["reshape", "ravel", "transpose", "squeeze", "swapaxes"])
 # They give views in NumPy, of kinds that are not written through here.
 LENDING = frozenset(
-    (
+    [
         "split",
         "array_split",
         "hsplit",
@@ -49,7 +49,7 @@ LENDING = frozenset(
         "atleast_3d",
         "diag",
         "nan_to_num",
-    )
+    ]
 )
 OF_SEQUENCES = frozenset(
     (
@@ -423,10 +423,13 @@ def rebound(fun: Any, seen: dict[int, Any] | None = None) -> Any:
     if isinstance(fun, functools.partial):
         return functools.partial(rebound(fun.func, seen), *fun.args, **fun.keywords)
     if isinstance(fun, types.MethodType):
-        return types.MethodType(rebound(fun.__func__, seen), fun.__self__)
+        return types.MethodType(rebound(fun.__func__, seen), _twin(fun.__self__, seen))
     if not isinstance(fun, types.FunctionType):
         call = type(fun).__call__ if callable(fun) else None
-        return types.MethodType(rebound(call, seen), fun) if _is_users(call) else fun
+        twin = _twin(fun, seen) if _is_users(call) else fun
+        if twin is not fun or not _is_users(call):
+            return twin
+        return types.MethodType(rebound(call, seen), fun)
     if not _is_users(fun) or _writes_globals(fun.__code__):
         return fun
     cells = fun.__closure__ or ()
@@ -443,10 +446,37 @@ def rebound(fun: Any, seen: dict[int, Any] | None = None) -> Any:
     return copy
 
 
+def _twin(one: Any, seen: dict[int, Any]) -> Any:
+    """An object with the same attributes whose methods are copies likewise; itself where its class
+    is more than a plain one.
+    """
+    kind = type(one)
+    of = [] if isinstance(one, type) else [vars(base) for base in kind.__mro__[:-1]]
+    plain = type(kind) is type and hasattr(one, "__dict__") and kind.__new__ is object.__new__
+    if not of or not plain or any({"__slots__", "__init_subclass__"} & set(part) for part in of):
+        return one
+    held = {name: value for part in reversed(of) for name, value in part.items()}
+    methods = {
+        name: rebound(value, seen)
+        for name, value in held.items()
+        if isinstance(value, types.FunctionType) and _is_users(value)
+    }
+    twin = object.__new__(type(kind.__name__, (kind,), methods))
+    object.__setattr__(twin, "__dict__", vars(one))
+    return twin
+
+
 def _is_other(cell: types.CellType) -> bool:
     """Tell whether what it holds is replaced."""
     value = cell.cell_contents
-    return value is np or isinstance(value, types.FunctionType) or _is_numpys(value)
+    return value is np or _is_numpys(value) or _is_followed(value)
+
+
+def _is_followed(value: Any) -> bool:
+    """Tell whether it is a function, a bound method, or an object that is called as one."""
+    if isinstance(value, types.FunctionType | types.MethodType):
+        return True
+    return _is_users(type(value).__call__ if callable(value) else None)
 
 
 def _is_numpys(value: Any) -> bool:
@@ -459,7 +489,7 @@ def _replaced(value: Any, seen: dict[int, Any]) -> Any:
         return NUMPY
     if _is_numpys(value):
         return getattr(NUMPY, value.__name__)
-    return rebound(value, seen) if isinstance(value, types.FunctionType) else value
+    return rebound(value, seen) if _is_followed(value) else value
 
 
 def _is_users(fun: Any) -> bool:

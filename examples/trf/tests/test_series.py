@@ -109,6 +109,46 @@ def test_parts_that_the_data_choose_are_traced(model):
     np.testing.assert_allclose(x, expected, rtol=1e-6)
 
 
+class Decays:
+    """Residuals as an object, which sums in a method of its own."""
+
+    def __init__(self, t, y):
+        self.t, self.y = t, y
+
+    def curve(self, p):
+        out = np.zeros_like(self.t)
+        out += p[0] * np.exp(-p[1] * self.t)
+        return out + p[2]
+
+    def misfit(self, p):
+        return self.curve(p) - self.y
+
+    def __call__(self, p):
+        return self.misfit(p)
+
+
+class Weighted(Decays):
+    """The same, weighed."""
+
+    def misfit(self, p):
+        return 2.0 * super().misfit(p)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("kind", [Decays, Weighted])
+def test_methods_that_a_method_calls_are_traced(kind):
+    """By the object itself and by its bound method, of a class and of one that inherits."""
+    one = kind(T, Y)
+    expected = scipy.optimize.least_squares(one, [1, 1, 0])
+    for fun in (one, one.misfit):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = drop_in.least_squares(fun, [1, 1, 0])
+        np.testing.assert_allclose(found.x, expected.x, rtol=1e-6)
+        np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-9)
+    assert vars(one).keys() == {"t", "y"}
+
+
 @pytest.mark.rest
 def test_numbers_of_a_result_are_numpys():
     """`result.cost.item()` is written in scripts."""
