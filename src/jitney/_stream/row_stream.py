@@ -180,7 +180,8 @@ def stream_rows(
         [leaves for _, leaves in parts],
         begins,
     )
-    whole = [joined(leaf) for leaf in zip(*(leaves for _, leaves in parts), strict=True)]
+    columns = zip(*(leaves for _, leaves in parts), strict=True)
+    whole = list(map(joined, columns))
     return Streamed(
         tree_unflatten(parts[0][0], whole),
         StreamStats(

@@ -50,7 +50,8 @@ def verify_stream(
     if not is_verified(core.options) or key in entry.verified:
         return
     read = [x for x in values if is_read(x)]
-    size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
+    sizes = (math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
+    size = sum(sizes)
     if size > LIMIT:
         entry.verified[key] = "left out"
         if core.counters.warn_once("verify stream"):
@@ -78,7 +79,8 @@ def verify_stream(
         memory=None,
         pad=(),
     )
-    changes = (ProgramChange("stream", (chunk[0],)), *changes_of(others, core.fn()))
+    cut = ProgramChange("stream", (chunk[0],))
+    changes = (cut, *changes_of(others, core.fn()))
     entry.verified[key] = Verification(
         entry,
         streamed,
