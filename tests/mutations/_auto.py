@@ -186,7 +186,7 @@ MUTATIONS = [
     Mutation(
         "auto acts under a transform",
         "src/jitney/_program/runners/whole_calls.py",
-        "if jit_is_off() or is_within_trace() or is_nested_trace(arrays):",
+        "if jit_is_off() or self._is_in_trace(arrays):",
         "if jit_is_off():",
         (
             f"{_CALLS}under_transforms_it_is_whole",

@@ -22,7 +22,7 @@ import numpy as np
 from .._jax.programs.evaluation import interpret
 from .._jax.programs.jaxprs import inside, open_jaxpr, programs, rebind, source_of
 from .._jax.programs.primitives import CALLBACKS, HOLDERS
-from .._jax.typed import Atom, JaxprEqn, Var
+from .._jax.typed import Atom, JaxprEqn, NumPyArray, Var
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
@@ -302,6 +302,11 @@ def mentions(op: Op) -> bool:
         if any(mentions(Op(eqn)) for eqn in open_jaxpr(program)[0].eqns):
             return True
     return False
+
+
+def zero_of(x: jax.Array) -> NumPyArray:
+    """A zero of the dtype of `x`, for padding that a product meets."""
+    return np.zeros((), x.dtype)
 
 
 def take(

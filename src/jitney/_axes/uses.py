@@ -20,7 +20,7 @@ from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
 from .rules import RULES
 from .rules.control import forward_programs
-from .rules.pseudo_inverse import is_pseudo_inverse
+from .rules.matrices import is_pseudo_inverse
 
 
 def uses_of(
@@ -56,7 +56,7 @@ def uses_of(
                 yield refuse(op, dim, f"{what}, which does not grow with it")
         yield from rule.uses_of(op)
 
-        # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `pseudo_inverse.py`.
+        # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `rules/matrices.py`.
         signs_cancel = is_pseudo_inverse(op)
         for program in forward_programs(op):
             for each in uses_of(program, ranges, op.place):

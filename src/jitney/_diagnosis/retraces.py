@@ -163,7 +163,8 @@ def causes(
             if before.get(axis, size) != size
         ]
     if not found and old.plan is not None and new.plan is not None:
-        changed = [(a, b) for a, b in zip(old.plan.stages, new.plan.stages, strict=True) if a != b]
+        stages = zip(old.plan.stages, new.plan.stages, strict=True)
+        changed = [(a, b) for a, b in stages if a != b]
         found += [Cause("decision", b.name, None, a.why, b.why) for a, b in changed]
     if not found and old.outer != new.outer:
         words = old.outer or "called by itself", new.outer or "called by itself"

@@ -21,7 +21,6 @@ from . import (
     mapped,
     matrices,
     order,
-    pooling,
     random,
     reduce,
     shape,
@@ -42,5 +41,4 @@ RULES: dict[str, Rule] = {
     **random.RULES,
     **control.RULES,
     **callback.RULES,
-    **pooling.RULES,
 }
