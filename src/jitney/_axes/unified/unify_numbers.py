@@ -170,8 +170,10 @@ class SampledNumbers:
         sizes: Sequence[int],
         dim: Dim,
     ) -> None:
-        """Note a length that JAX's rules made, with its sizes in the traces."""
-        if is_ragged(dim):
+        """Note a length that JAX's rules made, with its sizes in the traces. Where these are equal,
+        it is one of a fixed number elsewhere.
+        """
+        if is_ragged(dim) and not is_same(sizes):
             self._made.setdefault(tuple(sizes), dim)
 
     def _shape(
