@@ -4,9 +4,6 @@ that reaches over the end reduces its valid elements alone.
 A custom reducer is allowed if it is one of the monoids and its init value is the identity. With
 another init value, XLA's specification pads windows with that value, and XLA for CPUs leaves it
 out.
-
-Derivatives of pooling are allowed for windows along other axes only: these treat each element of
-the named axis alone.
 """
 
 from __future__ import annotations
@@ -181,41 +178,6 @@ def sizes_of_windows(walk: PaddedInterpreter, op: Op) -> dict[str, object]:
     return {**sizes, "padding": padding}
 
 
-# Derivatives of pooling.
-
-
-_ALONE = (1, 1, 0, 0, 1, 1)
-"""Size, stride, padding (low, high) and the two dilations of a window of one element."""
-
-
-def _is_alone(op: Op, axis: int) -> bool:
-    """Return whether each window along an axis consists of one element."""
-    params = op.params
-    sizes, strides, padding = (
-        params[name] for name in ("window_dimensions", "window_strides", "padding")
-    )
-    ones = (1,) * len(sizes)
-    base = params.get("base_dilation") or ones
-    window = params.get("window_dilation") or ones
-    low, high = padding[axis]
-    part = (sizes[axis], strides[axis], low, high, base[axis], window[axis])
-    return part == _ALONE
-
-
-def _pooling_uses(op: Op) -> Iterator[Use]:
-    for axis, dim in enumerate(op.ins[0]):
-        if is_ragged(dim) and not _is_alone(op, axis):
-            yield refuse(op, dim, "reduces windows along it")
-
-
-def _pool(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
-    return walk.bind(op, values, **sizes_of_windows(walk, op))
-
-
-_WINDOWS = Rule(_uses, _pad, at_once=True, at_size=True)
-_POOLING = Rule(_pooling_uses, _pool, at_once=True, at_size=True)
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys((*_BEGINS_WITH, "reduce_window"), _WINDOWS),
-    **dict.fromkeys(("select_and_gather_add", "select_and_scatter_add"), _POOLING),
-}
+RULES: dict[str, Rule] = dict.fromkeys(
+    (*_BEGINS_WITH, "reduce_window"), Rule(_uses, _pad, at_once=True, at_size=True)
+)
