@@ -232,7 +232,14 @@ class RowGroups:
     ) -> Member:
         if sum(map(len, self.members.values())) >= MAX_ENTRIES:
             self.members, self._patterns = {}, {}
-        member = self._alike(fixed, sizes) or self._member(columns, fixed, sizes, row)
+        member = self._alike(fixed, sizes)
+        if member is None:
+            member = self._member(
+                columns,
+                fixed,
+                sizes,
+                row,
+            )
         self.members.setdefault(fixed, {})[sizes] = member
         return member
 
@@ -251,7 +258,12 @@ class RowGroups:
         if group is None or group.recipe is None or not _holds(group, ordered):
             return None
         try:
-            return Member(group, ordered, self._numbers(group, ordered))
+            numbers = self._numbers(group, ordered)
+            return Member(
+                group,
+                ordered,
+                numbers,
+            )
         except Refused:
             return None
 
@@ -299,7 +311,14 @@ class RowGroups:
         others = self._shapes(view, dict.fromkeys(sizes, 2))
         if fixed not in self._patterns:
             contract = entry.core.contract
-            pattern = size_pattern(contract, columns, view, sizes, of_row, others)
+            pattern = size_pattern(
+                contract,
+                columns,
+                view,
+                sizes,
+                of_row,
+                others,
+            )
             self._patterns[fixed] = pattern
         is_alone = tuple(sizes.items()) in self._alone
         place: Hashable = (tuple(key), others)
@@ -315,10 +334,20 @@ class RowGroups:
             if found is None:
                 found = self.groups[place] = RowGroup(place, recipe, shapes)
         try:
-            return Member(found, sizes, self._numbers(found, sizes))
+            numbers = self._numbers(found, sizes)
+            return Member(
+                found,
+                sizes,
+                numbers,
+            )
         except Refused as refusal:
             self.run_alone(sizes, refusal)
-            return self._member(columns, fixed, of_row, row)
+            return self._member(
+                columns,
+                fixed,
+                of_row,
+                row,
+            )
 
     def _recipe(
         self,

@@ -347,7 +347,11 @@ def _bounds(part: Part, leaf: int) -> Iterable[Sequence[int]]:
     if not axes:
         return [()] * len(part.rows)
     every = tuple(range(max(axes) + 1))
-    own = _own_sizes(part, leaf, every)
+    own = _own_sizes(
+        part,
+        leaf,
+        every,
+    )
     return zip(*(own[axis].tolist() for axis in every), strict=True)
 
 

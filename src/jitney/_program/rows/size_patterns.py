@@ -12,13 +12,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..._contract.contract import Contract
-from ..._signature.hints import AnyHint, ArrayHint, Dim, ModuleHint, ScalarHint, StaticHint
+from ..._signature.hints import (
+    AnyHint,
+    ArrayHint,
+    Dim,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+)
 from ..._view.view import View
 
 if TYPE_CHECKING:
     from .columns import Column
 
-_SIMPLE = (AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint)
+_SIMPLE = (
+    AnyHint,
+    ArrayHint,
+    ModuleHint,
+    ScalarHint,
+    StaticHint,
+)
 """Annotations that take a value in one way, whatever its sizes are."""
 
 
@@ -39,7 +52,13 @@ class SizePattern:
     def axes(self, sizes: Sequence[int]) -> dict[str, int]:
         """The size of each padded axis in a row of these sizes; none if the row is not alike."""
         found: dict[str, int] = {}
-        for name, known, size in zip(self.names, self.sizes, sizes, strict=True):
+        each = zip(
+            self.names,
+            self.sizes,
+            sizes,
+            strict=True,
+        )
+        for name, known, size in each:
             expected = known if name is None else found.setdefault(name, size)
             if size != expected:
                 return {}
