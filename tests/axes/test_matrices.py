@@ -71,6 +71,48 @@ def test_infinite_pivots_beside_nans_leave_nothing_but_nans():
         assert np.isnan(np.asarray(factor)[:33, :33][np.tril_indices(33)]).all()
 
 
+def spoiled(rng, n):
+    """A definite matrix with some elements of either triangle or the diagonal that are no numbers,
+    or none.
+    """
+    x = rng.normal(size=(n, n)).astype(np.float32)
+    x = x @ x.T + 9 * np.eye(n, dtype=np.float32)
+    for _ in range(rng.integers(0, 4)):
+        row, column = rng.integers(0, n, 2)
+        row = column if rng.random() < 0.5 else row
+        x[row, column] = np.inf if row == column else rng.choice([np.inf, -np.inf, np.nan])
+    return x
+
+
+@pytest.mark.rest
+def test_what_a_cholesky_factor_says_beside_an_infinite_pivot():
+    """NaNs if the lower triangle has another element that is no number; else what plain JAX says.
+    The upper triangle is not read.
+    """
+    case = cases.Case(
+        "cholesky",
+        lambda x: jnp.linalg.cholesky(x, symmetrize_input=False),
+        cases.SQUARE,
+    )
+    traced, _ = program(case)
+    run = jax.jit(lambda n, x: run_padded(traced.jaxpr, [x], {"d0": HIGH}, {"d0": n}))
+    rng = np.random.default_rng(0)
+    seen = set()
+    for n in (5, 7) * 60:
+        x = spoiled(rng, n)
+        (got,) = run(np.int32(n), *padded(case, [x], HIGH, GARBAGE))
+        got, want = np.asarray(got)[:n, :n], np.asarray(case.exact([[x]])[0][0])
+        at = np.tril_indices(n, -1)
+        is_infinite = np.isinf(np.diag(want)).any()
+        is_odd = not (np.isfinite(x[at]).all() and np.isfinite(want[at]).all())
+        seen.add((is_infinite, is_odd))
+        if is_infinite and is_odd:
+            assert np.isnan(got[np.tril_indices(n)]).all()
+        else:
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    assert seen == {(False, False), (False, True), (True, False), (True, True)}
+
+
 def without_infinities(name, numbers):
     """What a system's solution promises: where its pivot is zero, BLAS makes infinity or NaN of it
     as its kernels for this CPU lie.

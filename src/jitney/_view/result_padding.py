@@ -6,7 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .._axes import evaluate, is_symbolic
+from .._jax.typed import NumPyArray
 from .true_sizes import Proof
 
 if TYPE_CHECKING:
@@ -28,6 +31,14 @@ class PaddedDim:
             return sizes[self.names]
         of_symbols = {symbol: sizes[name] for symbol, name in self.names.items()}
         return int(evaluate(self.dim, of_symbols))
+
+    def of_each(self, sizes: Mapping[str, NumPyArray]) -> NumPyArray:
+        """Its true size in each row of many."""
+        if isinstance(self.names, str):
+            return sizes[self.names]
+        own = {symbol: sizes[name].astype(np.int64) for symbol, name in self.names.items()}
+        found = np.asarray(evaluate(self.dim, own), np.int64)
+        return np.broadcast_to(found, next(iter(own.values())).shape)
 
 
 Cut = tuple[PaddedDim, ...]

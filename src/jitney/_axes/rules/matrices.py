@@ -104,9 +104,11 @@ def _nan_at_infinite_pivot(factor: jax.Array, x: jax.Array) -> jax.Array:
     LAPACK turns the column of such a pivot into zeros or NaNs depending on the blocks in which it
     works, and its blocks depend on the size: plain JAX and the padded program would differ.
     """
-    rows, columns = _rows_and_columns(x)
+    # By columns, in which LAPACK stores them: across them, XLA reads 512 rows half as fast.
+    x, by_columns = jnp.swapaxes(x, -1, -2), jnp.swapaxes(factor, -1, -2)
+    columns, rows = _rows_and_columns(x)
     pivots = lax.eq(rows, columns)
-    lower = jnp.where(rows >= columns, factor, zero_of(x))
+    lower = jnp.where(rows >= columns, by_columns, zero_of(x))
 
     # A pivot that is infinite, and an element that is not finite and no such pivot.
     infinite = _any_of_matrix(jnp.isinf(lower) & pivots)

@@ -28,6 +28,7 @@ from ..runners.captured_calls import CapturedArray
 from ..runners.padded_calls import PaddedCalls
 from ..runners.padding_recipes import PaddingRecipe, RefusedSize, warn_refusal
 from .lots import Lot, lots_of
+from .size_patterns import SizePattern, size_pattern
 
 if TYPE_CHECKING:
     from .columns import Column
@@ -170,6 +171,7 @@ class RowGroups:
         # By the shapes of the arrays of all rows, and the sizes of all axes of all arrays that rows
         # have their own of.
         self.members: dict[Hashable, dict[tuple[int, ...], Member]] = {}
+        self._patterns: dict[Hashable, SizePattern | None] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
     @cached_property
@@ -229,14 +231,57 @@ class RowGroups:
         row: int,
     ) -> Member:
         if sum(map(len, self.members.values())) >= MAX_ENTRIES:
-            self.members = {}
-        member = self._member(columns, row)
+            self.members, self._patterns = {}, {}
+        member = self._alike(fixed, sizes)
+        if member is None:
+            member = self._member(
+                columns,
+                fixed,
+                sizes,
+                row,
+            )
         self.members.setdefault(fixed, {})[sizes] = member
         return member
+
+    def _alike(self, fixed: Hashable, sizes: tuple[int, ...]) -> Member | None:
+        """Rows of new sizes, by another row of their bucket; None if the contract has to be
+        looked at.
+        """
+        pattern = self._patterns.get(fixed)
+        found = pattern.axes(sizes) if pattern is not None and not self._alone else {}
+        if pattern is None or not found:
+            return None
+        pad = [(name, bucket) for name, bucket in self.entry.options.pad if name in found]
+        ordered = {name: found[name] for name, _ in pad}
+        ranges = tuple(bucket.range(found[name]) for name, bucket in pad)
+        group = self.groups.get((ranges, pattern.others))
+        if group is None or group.recipe is None or not _holds(group, ordered):
+            return None
+        try:
+            numbers = self._numbers(group, ordered)
+            return Member(
+                group,
+                ordered,
+                numbers,
+            )
+        except Refused:
+            return None
+
+    def _numbers(self, group: RowGroup, sizes: Mapping[str, int]) -> Sequence[Array]:
+        """Numbers that Python computes from the sizes of a row.
+
+        Raises:
+            Refused: The body performs other operations at these sizes.
+        """
+        if group.recipe is None or group.recipe.key not in self.entry.proofs:
+            return ()
+        return self.entry.proofs[group.recipe.key].numbers_at(sizes)
 
     def _member(
         self,
         columns: Sequence[Column],
+        fixed: Hashable,
+        of_row: tuple[int, ...],
         row: int,
     ) -> Member:
         """What the rows of one set of shapes are, of which `row` is the first."""
@@ -264,6 +309,17 @@ class RowGroups:
                 sizes[name] = known[name]
                 key.append(bucket.range(known[name]) or known[name])
         others = self._shapes(view, dict.fromkeys(sizes, 2))
+        if fixed not in self._patterns:
+            contract = entry.core.contract
+            pattern = size_pattern(
+                contract,
+                columns,
+                view,
+                sizes,
+                of_row,
+                others,
+            )
+            self._patterns[fixed] = pattern
         is_alone = tuple(sizes.items()) in self._alone
         place: Hashable = (tuple(key), others)
         found = None if is_alone else self.groups.get(place)
@@ -277,18 +333,21 @@ class RowGroups:
             found = self.groups.get(place)
             if found is None:
                 found = self.groups[place] = RowGroup(place, recipe, shapes)
-        if found.recipe is None or found.recipe.key not in entry.proofs:
-            return Member(found, sizes)
         try:
-            numbers = entry.proofs[found.recipe.key].numbers_at(sizes)
+            numbers = self._numbers(found, sizes)
+            return Member(
+                found,
+                sizes,
+                numbers,
+            )
         except Refused as refusal:
             self.run_alone(sizes, refusal)
-            return self._member(columns, row)
-        return Member(
-            found,
-            sizes,
-            numbers,
-        )
+            return self._member(
+                columns,
+                fixed,
+                of_row,
+                row,
+            )
 
     def _recipe(
         self,

@@ -334,17 +334,25 @@ def _listed(
     for part in parts:
         array = part.leaves[leaf]
         array = np.asarray(array) if on_host else array
-        shape = array.shape[1:]
-        for place, row in enumerate(part.rows.tolist()):
-            sizes = {name: int(of[place]) for name, of in part.sizes.items()}
-            cut_to = unpadded_shape(
-                shape,
-                part.cuts[leaf],
-                sizes,
-            )
-            out[row] = array[(place, *map(slice, cut_to))]
+        rows, own = part.rows.tolist(), _bounds(part, leaf)
+        for place, (row, bounds) in enumerate(zip(rows, own, strict=True)):
+            out[row] = array[(place, *map(slice, bounds))]
     rows = [out[row] for row in range(count)]
     return device_put(rows) if on_host else rows
+
+
+def _bounds(part: Part, leaf: int) -> Iterable[Sequence[int]]:
+    """Sizes of each row along its first axes, to the last one that is padded."""
+    axes = [place.axis for place in part.cuts[leaf]]
+    if not axes:
+        return [()] * len(part.rows)
+    every = tuple(range(max(axes) + 1))
+    own = _own_sizes(
+        part,
+        leaf,
+        every,
+    )
+    return zip(*(own[axis].tolist() for axis in every), strict=True)
 
 
 def _padded(
@@ -397,21 +405,12 @@ def _own_sizes(
 ) -> dict[int, NumPyArray]:
     """Axis of the result of a row -> the size of each row along it."""
     places = {place.axis: place for place in part.cuts[leaf]}
-    names = list(part.sizes)
-    if not names:
-        rows = len(part.rows)
-        shape = part.leaves[leaf].shape[1:]
-        return {axis: np.full(rows, shape[axis]) for axis in axes}
-    table = np.stack([part.sizes[name] for name in names], axis=1)
-    distinct, which = np.unique(table, axis=0, return_inverse=True)
-    known = [dict(zip(names, sizes, strict=True)) for sizes in distinct.tolist()]
-    shape = part.leaves[leaf].shape[1:]
+    rows, shape = len(part.rows), part.leaves[leaf].shape[1:]
     own: dict[int, NumPyArray] = {}
     for axis in axes:
         # Rows at exact size have no padded axis.
         at = places.get(axis)
-        each = [shape[axis] if at is None else at.at(sizes) for sizes in known]
-        own[axis] = np.array(each, np.int32)[which.reshape(-1)]
+        own[axis] = np.full(rows, shape[axis]) if at is None else at.of_each(part.sizes)
     return own
 
 
