@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from .trees import Tracer, issubdtype
+from .typed import Array
 
 # higher orders are treated like the second
 _MOST = 2
@@ -57,3 +58,46 @@ def _as_list(*values: object) -> list[Any]:
 
 def _varying(values: Sequence[object]) -> list[Any]:
     return [x for x in values if isinstance(x, Tracer) and issubdtype(x.dtype, np.inexact)]
+
+
+class _DerivedFirst(Exception):
+    """Stops the probe below at a derivative that is taken inside of all maps."""
+
+
+def mapped_in_derivative(values: Sequence[Array]) -> Sequence[bool] | None:
+    """Return which values `jax.vmap` maps, if the call stands in a map inside of a derivative that
+    JAX may transpose, as in `grad(vmap(f))`; None elsewhere, as in `vmap(grad(f))`.
+    """
+    mapped: list[bool] = []
+    moves: list[bool] = []
+
+    def along(
+        primals: Sequence[object], tangents: Sequence[object]
+    ) -> tuple[list[object], list[object]]:
+        # The transform that stands next to the call is asked first.
+        if not mapped:
+            raise _DerivedFirst
+        moves.extend(isinstance(x, Tracer) for x in tangents)
+        return list(primals), list(tangents)
+
+    same = jax.custom_jvp(_as_list)
+    same.defjvp(along)
+
+    def inexact(*given: Array) -> list[Array]:
+        return same(*[x for x in given if issubdtype(x.dtype, np.inexact)])
+
+    def over(size: int, batched: Sequence[bool], *given: Array) -> tuple[list[Array], list[bool]]:
+        del size
+        outer = mapped_in_derivative(given) or batched
+        mapped[:] = [a or b for a, b in zip(batched, outer, strict=True)]
+        are_inexact = [issubdtype(x.dtype, np.inexact) for x in given]
+        pairs = zip(batched, are_inexact, strict=True)
+        return inexact(*given), [is_mapped for is_mapped, is_inexact in pairs if is_inexact]
+
+    probe = jax.custom_batching.custom_vmap(inexact)
+    probe.def_vmap(over)
+    try:
+        probe(*values)
+    except _DerivedFirst:
+        return None
+    return mapped if any(moves) else None
