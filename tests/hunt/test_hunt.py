@@ -28,6 +28,7 @@ from tests.hunt._draw import ALL, Case, Writer, drawn
 from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_overflow, is_unstable, leaves_of
 from tests.hunt._narrow import rounded_once
+from tests.hunt._recipe import lines
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
 
@@ -169,7 +170,7 @@ def test_a_fault_is_found_in_a_derivative_under_several_options(monkeypatch):
 def test_a_zero_of_padding_that_meets_an_infinity_is_found(monkeypatch):
     """An evaluation of derivatives that no longer clears tangents before infinite factors."""
     monkeypatch.setattr(_Finite, "_cleared", lambda self, op, values, linear: values)
-    among = [recipe for recipe in _infinite.RECIPES if recipe.text == "{x} * {s}"]
+    among = [*lines("({m} * {w}) @ {w}", "wide")]
     monkeypatch.setattr(_infinite, "RECIPES", among)
     assert fallen("derivatives", among) is not None
 

@@ -31,25 +31,34 @@ def times_differentiated(values: Sequence[Any]) -> int:
     """Count the derivatives that are being taken with respect to any of the values, up to two: one
     for `jax.grad`, two for `jax.hessian`.
     """
+    # Peel off one JVP trace per call, until there is none.
+    count, at = 0, _varying(values)
+    while at and count < _MOST:
+        outer = _primals(at)
+        if not outer:
+            break
+        count, at = count + 1, _varying(outer)
+    return count
+
+
+def _primals(values: Sequence[object]) -> list[Any]:
+    """Return the values as the trace around the innermost derivative has them; none if no
+    derivative is taken with respect to them.
+    """
     outer: list[Any] = []
 
-    def rule(primals: Any, tangents: Any) -> Any:
-        # The innermost JVP trace calls this rule with the primals of the trace around it.
+    def rule(
+        primals: Sequence[object],
+        tangents: Sequence[object],
+    ) -> tuple[list[object], list[object]]:
+        # The innermost JVP trace calls this rule.
         outer[:] = primals
         return list(primals), list(tangents)
 
     same = jax.custom_jvp(_as_list)
     same.defjvp(rule)
-
-    # Peel off one JVP trace per call, until the rule is no longer called.
-    count, at = 0, _varying(values)
-    while at and count < _MOST:
-        outer.clear()
-        same(*at)
-        if not outer:
-            break
-        count, at = count + 1, _varying(outer)
-    return count
+    same(*values)
+    return outer
 
 
 def _as_list(*values: object) -> list[Any]:
@@ -68,11 +77,18 @@ def mapped_in_derivative(values: Sequence[Array]) -> Sequence[bool] | None:
     """Return which values `jax.vmap` maps, if the call stands in a map inside of a derivative that
     JAX may transpose, as in `grad(vmap(f))`; None elsewhere, as in `vmap(grad(f))`.
     """
+    # Most calls stand in a derivative alone, or in none.
+    moving = _varying(values)
+    rest = [x for x in values if isinstance(x, Tracer) and not issubdtype(x.dtype, np.inexact)]
+    if not moving or not any(isinstance(x, Tracer) for x in [*_primals(moving), *rest]):
+        return None
+
     mapped: list[bool] = []
     moves: list[bool] = []
 
     def along(
-        primals: Sequence[object], tangents: Sequence[object]
+        primals: Sequence[object],
+        tangents: Sequence[object],
     ) -> tuple[list[object], list[object]]:
         # The transform that stands next to the call is asked first.
         if not mapped:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..typed import AnyJaxpr, JaxprEqn
+from ..typed import JaxprEqn
 from .jaxprs import inside, is_literal, open_jaxpr, programs, runs, scan_parts
 
 
-def branches_on(jaxpr: AnyJaxpr, given: Sequence[bool]) -> bool:
+def branches_on(jaxpr: object, given: Sequence[bool]) -> bool:
     """Return whether a `cond` of a jaxpr may choose by its given arguments."""
     return _follow(jaxpr, given)[0]
 
 
-def _follow(jaxpr: AnyJaxpr, given: Sequence[bool]) -> tuple[bool, list[bool]]:
+def _follow(jaxpr: object, given: Sequence[bool]) -> tuple[bool, list[bool]]:
     """Return whether a `cond` may choose by given arguments, and which results are made of them."""
     program, _ = open_jaxpr(jaxpr)
     made = {var for var, is_given in zip(program.invars, given, strict=True) if is_given}
