@@ -52,7 +52,9 @@ def main() -> int:
         help="so many; without `--minutes`, however long they take",
     )
     parser.add_argument(
-        "--only", default="", help="options, separated by commas: pad,chunk,stream,..."
+        "--only",
+        default="",
+        help="options, separated by commas: pad,chunk,stream,...; or derivatives, of its own lines",
     )
     parser.add_argument(
         "--among",

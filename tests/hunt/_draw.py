@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _arrays, _elementwise, _libraries, _looks, _sizes, _structure, _values
+from . import _arrays, _elementwise, _infinite, _libraries, _looks, _sizes, _structure, _values
 from ._program import Program, evaluated
 from ._recipe import CLASSES, PLACE, Exact, Recipe
 from ._sizes import pick
@@ -34,7 +34,11 @@ GROUPS: Mapping[str, Sequence[Recipe]] = {
     "libraries": _libraries.RECIPES,
     "sizes": _sizes.RECIPES,
 }
-AMONG: Mapping[str, Sequence[Recipe]] = {**GROUPS, "looks": _looks.RECIPES}
+AMONG: Mapping[str, Sequence[Recipe]] = {
+    **GROUPS,
+    "looks": _looks.RECIPES,
+    "derivatives": _infinite.RECIPES,
+}
 """Operations that may come in turn; built upon are those of `GROUPS`."""
 ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
 LIGHT = [
@@ -174,9 +178,12 @@ def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -
     n = int(
         pick(rng, _values.SIZES if size < 0.7 else _values.LONG if size < 0.92 else _values.LONGER)
     )
-    case = Case(
-        seed, index, pick(rng, DTYPES), pick(rng, INDEX_DTYPES), pick(rng, _values.FLAVOURS), n, ()
-    )
+    # Lines that are differentiated are short, and built upon each other.
+    is_derived = among is _infinite.RECIPES
+    if is_derived:
+        n = int(pick(rng, _infinite.SIZES))
+    dtype = pick(rng, _infinite.DTYPES if is_derived else DTYPES)
+    case = Case(seed, index, dtype, pick(rng, INDEX_DTYPES), pick(rng, _values.FLAVOURS), n, ())
     order = np.random.default_rng(seed).permutation(len(among))
     found: list[Expression] = []
     with case.numbers():
@@ -184,7 +191,8 @@ def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -
             first = among[order[(index * many + k) % len(among)]]
             if n > 300 and (first not in LIGHT or any(word in first.text for word in HEAVY)):
                 first = pick(rng, LIGHT)
-            made = Writer(rng, case, f"r{k}").expression(first)
+            writer = Writer(rng, case, f"r{k}")
+            made = writer.expression(first, among if is_derived else None)
             found += [made] if made is not None else []
     return Case(seed, index, case.dtype, case.index_dtype, case.flavour, n, tuple(found))
 
@@ -209,12 +217,15 @@ class Writer:
         self.newest: str | None = None
         self.used: list[Recipe] = []
 
-    def expression(self, first: Recipe) -> Expression | None:
+    def expression(self, first: Recipe, among: Sequence[Recipe] | None = None) -> Expression | None:
+        """A program that begins with a line, and goes on with others, of all or among some."""
         kept: list[tuple[str, str]] = []
         more = int(self.rng.choice([0, 1, 2, 3], p=[0.4, 0.3, 0.2, 0.1]))
         exact: Exact = "bits"
         for k in range(1 + more):
-            pool = LIGHT if self.case.n > 300 else GROUPS[pick(self.rng, tuple(GROUPS))]
+            pool = among
+            if pool is None:
+                pool = LIGHT if self.case.n > 300 else GROUPS[pick(self.rng, tuple(GROUPS))]
             for _ in range(4):
                 recipe = first if k == 0 else pick(self.rng, pool)
                 line = self.line(recipe, f"{self.prefix}{'abcd'[k]}")

@@ -13,7 +13,17 @@ import numpy as np
 
 import jitney
 
-from . import _auto, _captured, _combined, _held, _options, _ragged, _settings, _stacks
+from . import (
+    _auto,
+    _captured,
+    _combined,
+    _derivatives,
+    _held,
+    _options,
+    _ragged,
+    _settings,
+    _stacks,
+)
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_overflow, is_unstable, leaves_of, unblurred
 from ._narrow import is_narrow, rounded_once
@@ -39,7 +49,9 @@ OPTIONS = {
     **_settings.SETTINGS,
     **_auto.AUTO,
     **_ragged.OPTIONS,
+    **_derivatives.DERIVATIVES,
 }
+ALONE = ("derivatives",)  # options that are tried only where they are named, of lines of their own
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
 
 
@@ -98,7 +110,7 @@ def hunt(
     with case.numbers(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         rng = np.random.default_rng([seed, index, 2])
-        names = [name for name in OPTIONS if not only or name in only]
+        names = [name for name in OPTIONS if (name in only if only else name not in ALONE)]
         shares = np.array([OPTIONS[name].share for name in names])
         chosen = rng.choice(
             len(names), min(most, len(names)), replace=False, p=shares / shares.sum()
@@ -273,7 +285,7 @@ def _alone(
     if made is None:
         return
     score.told(f"{option} {e.name} alone")
-    if "pad" in option and not also:
+    if ("pad" in option or option in ALONE) and not also:
         also = (case.other,)  # the same program, another size of its bucket
     for n in dict.fromkeys((case.n, *also)):
         arrays = made.reshaped(taken(e.program, case.arrays(n)))

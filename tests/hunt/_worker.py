@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from ._draw import ALL, AMONG, drawn
-from ._hunt import Finding, Score, hunt
+from ._hunt import ALONE, Finding, Score, hunt
 from ._recipe import Recipe
 from ._shrink import script, shrunk
 
@@ -38,7 +38,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--among", default="")
     parser.add_argument("--sizes", type=int, default=1)
     options = parser.parse_args(argv)
-    among = AMONG[options.among] if options.among else ALL
+    # An option with lines of its own has their name.
+    named = options.among or (options.only if options.only in ALONE else "")
+    among = AMONG[named] if named else ALL
     if jax.default_backend() == "gpu":
         among = [recipe for recipe in among if not any(word in recipe.text for word in OPEN_ON_GPU)]
     warnings.simplefilter("ignore")

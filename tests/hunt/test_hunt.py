@@ -16,17 +16,19 @@ import pytest
 from jax import lax
 
 from jitney._axes.monoids import MONOIDS
+from jitney._axes.padded import _Finite
 from jitney._axes.rule import Rule
 from jitney._axes.rules import RULES
 from jitney._program.auto.auto_calls import AutoCalls
 from tests._arrays import array
 from tests._patience import patience
-from tests.hunt import _looks, _table, looking
+from tests.hunt import _infinite, _looks, _table, looking
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, Case, Writer, drawn
 from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_overflow, is_unstable, leaves_of
 from tests.hunt._narrow import rounded_once
+from tests.hunt._recipe import lines
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
 
@@ -53,6 +55,14 @@ def test_no_line_whose_python_looks_at_a_size_gives_another_number(index):
     """Padded and cut, among other lines."""
     score = hunt(42, index, ["pad", "chunk"], among=_looks.RECIPES, many=MANY)
     assert [finding for finding in score.findings if finding.kind in ("wrong", "raw")] == []
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("index", range(2))
+def test_no_derivative_from_outside_has_another_number(index):
+    """Of padded functions whose slopes or factors are infinite."""
+    score = hunt(42, index, ["derivatives"], among=_infinite.RECIPES, many=1)
+    assert score.findings == []
 
 
 def test_every_public_function_has_a_line_or_a_reason():
@@ -154,6 +164,15 @@ def test_a_fault_is_found_in_a_derivative_under_several_options(monkeypatch):
     """
     monkeypatch.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))
     assert fallen("derivative+pad", about("jnp.sum("), first=18) is not None
+
+
+@pytest.mark.rest
+def test_a_zero_of_padding_that_meets_an_infinity_is_found(monkeypatch):
+    """An evaluation of derivatives that no longer clears tangents before infinite factors."""
+    monkeypatch.setattr(_Finite, "_cleared", lambda self, op, values, linear: values)
+    among = [*lines("({m} * {w}) @ {w}", "wide")]
+    monkeypatch.setattr(_infinite, "RECIPES", among)
+    assert fallen("derivatives", among) is not None
 
 
 @pytest.mark.rest

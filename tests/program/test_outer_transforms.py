@@ -522,3 +522,90 @@ def test_what_runs_un_jitted_inside_an_outer_jit_is_not_looked_at():
         f(x)
     with pytest.warns(JitneyWarning, match="`debug_nans` looks at nothing"):
         np.testing.assert_array_equal(jax.jit(lambda: f(x))(), np.zeros(3))
+
+
+BRANCHES = {
+    "cond": lambda x, s: jnp.sum(
+        jax.lax.cond(s > 0.5, lambda z: jnp.sqrt(z * s), lambda z: z + s, x)
+    ),
+    "nested": lambda x, s: jnp.sum(
+        jax.lax.cond(
+            s > 0.5,
+            lambda z: jax.lax.cond(s > 0.9, jnp.log, jnp.sqrt, z) * s,
+            lambda z: z + s,
+            x,
+        )
+    ),
+    "switch": lambda x, s: jnp.sum(
+        jax.lax.switch(jnp.int32(s * 3), [jnp.sin, jnp.sqrt, lambda z: z / s], x)
+    ),
+    "in a scan": lambda x, s: jax.lax.scan(
+        lambda c, q: (jax.lax.cond(q > 1, lambda z: jnp.sqrt(z * q), lambda z: z + q, c), None),
+        s,
+        x,
+    )[0],
+    "by the carry": lambda x, s: jax.lax.scan(
+        lambda c, q: (jax.lax.cond(c > 1, lambda z: jnp.sqrt(z * q), lambda z: z + q, c), None),
+        s,
+        x,
+    )[0],
+    "in a loop": lambda x, s: jax.lax.fori_loop(
+        0, 3, lambda k, c: jax.lax.cond(c > 1, jnp.sqrt, lambda z: z + jnp.sum(x), c), s
+    ),
+}
+OUTSIDE = {
+    "grad": lambda f, x, s: jax.grad(lambda *at: jnp.sum(jax.vmap(f)(*at)), (0, 1))(x, s),
+    "vjp of two maps": lambda f, x, s: jax.vjp(jax.vmap(jax.vmap(f, (None, 0)), (0, None)), x, s)[
+        1
+    ](jnp.ones((len(x), len(s)))),
+    "jvp": lambda f, x, s: jax.jvp(jax.vmap(f), (x, s), (x, s)),
+    "vmap of grad": lambda f, x, s: jax.vmap(jax.grad(f, (0, 1)))(x, s),
+    "jit": lambda f, x, s: jax.jit(jax.grad(lambda x: jnp.sum(jax.vmap(f)(x, s))))(x),
+    "hessian": lambda f, x, s: jax.hessian(lambda s: jnp.sum(jax.vmap(f)(x, s)))(s),
+}
+
+
+PAIRS = [
+    *(("grad", name) for name in BRANCHES),
+    *((how, name) for how in OUTSIDE if how != "grad" for name in ("nested", "in a scan")),
+]
+
+
+@pytest.mark.core("grad-cond", "grad-in a scan")
+@pytest.mark.parametrize(("how", "name"), PAIRS)
+@pytest.mark.filterwarnings("ignore:(.|\n)*it is not padded:jitney.JitneyWarning")
+def test_branches_that_elements_of_a_map_choose(how, name):
+    """Two elements choose another branch each; a branch that is not taken adds nothing, though its
+    derivative is infinite or NaN.
+    """
+
+    def body(x: Float[Array, "n"], s: Float[Array, ""]):
+        return BRANCHES[name](x, s)
+
+    x = np.array([[1.6, 1.1, 0.0], [0.5, 1.2, 3.0]], np.float32)
+    s = np.array([0.4, 0.7], np.float32)
+    f = optimize(pad={"n": [8]})(body)
+    close(OUTSIDE[how](f, x, s), OUTSIDE[how](body, x, s))
+
+
+@pytest.mark.parametrize(
+    "options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"]
+)
+def test_a_derivative_of_a_map_with_a_branch_says_what_it_does(options):
+    """A branch that all elements share is padded and cut, and nothing is said; one that each
+    chooses runs at exact size, since JAX transposes no such select.
+    """
+
+    def body(x: Float[Array, "n"], s: Float[Array, ""]):
+        return jnp.sum(jax.lax.cond(s > 0, jnp.sin, jnp.cos, x))
+
+    f, x, s = optimize(**options)(body), rows(2, 5), rows(2)
+
+    def total(axes, s):
+        return jax.grad(lambda x: jnp.sum(jax.vmap(f, axes)(x, s)))(x)
+
+    total((0, None), s[0])
+    with pytest.warns(
+        JitneyWarning, match=r"derivative of a map(.|\n)*`jax.vmap\(jax.grad\(f\)\)`"
+    ):
+        total((0, 0), s)

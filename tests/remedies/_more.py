@@ -49,6 +49,10 @@ def total(x: Float[Array, "n"]):
     return jnp.sum(x**2)
 
 
+def branched(x: Float[Array, "n"]):
+    return jnp.sum(jax.lax.cond(x[0] > 1, jnp.sin, jnp.cos, x))
+
+
 def product(x: Float[Array, "n d"], y: Float[Array, "d"]):
     return x @ y
 
@@ -500,6 +504,19 @@ CASES = [
         lambda: jax.hessian(optimize(pad={"n": "pow2"})(total))(X),
         lambda: optimize(pad={"n": "pow2"})(total).hessian(X, wrt="x"),
         2 * np.eye(3),
+    ),
+    *(
+        Remedy(
+            f"{OUTER}:{where}",
+            "map the derivative",
+            lambda f=f: jax.grad(lambda x: jnp.sum(jax.vmap(f)(x)))(ROWS),
+            lambda f=f: jax.vmap(jax.grad(f))(ROWS),
+            np.where(TABLE[:, :1] > 1, np.cos(TABLE), -np.sin(TABLE)),
+        )
+        for where, f in (
+            ("is_padded", optimize(pad={"n": "pow2"})(branched)),
+            ("is_cut", optimize(chunk={"n": 2})(branched)),
+        )
     ),
     Remedy(
         f"{OUTER}:is_cut",

@@ -127,6 +127,8 @@ class CallPlanner:
         self.captures = False
         self.captured_calls: dict[object, object] = {}
         self.captured_copies = CopyPool()
+        # Arguments, and which are mapped -> whether a branch chooses by mapped values.
+        self.branching: dict[Hashable, bool] = {}
         # Call key -> outcome of its verification, for keys that have been run plainly too.
         self.verified: dict[Hashable, str] = {}
 

@@ -20,16 +20,20 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import jax
+
 from .._axes import ClosesOver, Refused, at_any_size
 from .._body.body import CallPlanner
 from .._body.plain import changes_of, plain_run
 from .._errors import TransformWarning, format_error
-from .._jax.tracing import is_staged, times_differentiated
+from .._jax.programs.branches import branches_on
+from .._jax.tracing import is_staged, mapped_in_derivative, times_differentiated
 from .._jax.typed import Array
 from .._owners import users_function, users_level
 from .._signature.options import Options, option_texts
 from .._stages import Chunk, Fill, MappedChunks
 from .._verify import is_verified
+from .._view.layout import aval_parts
 
 if TYPE_CHECKING:
     from .._stages.stage import Stage
@@ -39,6 +43,7 @@ _LOOKING: ContextVar[frozenset[str]] = ContextVar("looking", default=frozenset()
 being traced.
 """
 _STAGED = "inside an outer `jit`, `scan` or the like"
+_BRANCHED = "under the derivative of a map, with a branch that each element chooses"
 
 
 def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
@@ -68,6 +73,11 @@ def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
             "under two derivatives",
             "take them with `.hessian` or `.hvp`, which are padded.",
         )
+    elif _branches_in_map(body, arrays):
+        where, fix = (
+            _BRANCHED,
+            "map the derivative, `jax.vmap(jax.grad(f))`, in place of `jax.grad` of a map.",
+        )
     else:
         return True
 
@@ -82,7 +92,7 @@ def is_padded(body: CallPlanner, arrays: Sequence[Array]) -> bool:
     return False
 
 
-def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
+def is_cut(body: CallPlanner, arrays: Sequence[Array]) -> bool:
     """Return whether a traced call of a function with `chunk` or `memory` is cut: with `chunk`,
     under one derivative and any number of maps, it is.
     """
@@ -104,6 +114,11 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
                 f" @jitney.optimize({option_texts(_cutting(options))[0]}) in place of its `jit`."
             ),
         )
+    elif _branches_in_map(body, arrays):
+        where, fix = (
+            _BRANCHED,
+            "map the derivative, `jax.vmap(jax.grad(f))`, in place of `jax.grad` of a map.",
+        )
     elif options.chunk and options.memory is None and not body.is_sharded and not twice:
         return True
     elif twice:
@@ -119,6 +134,26 @@ def is_cut(body: CallPlanner, arrays: Sequence[object]) -> bool:
         )
         _say(body, f"it is not cut into chunks {where}", rule, fix)
     return False
+
+
+def _branches_in_map(body: CallPlanner, arrays: Sequence[Array]) -> bool:
+    """Return whether JAX could not transpose a proven derivative of these calls: of a branch that
+    `jax.vmap` makes a select of, inside of the derivative.
+    """
+    mapped = mapped_in_derivative(arrays)
+    if mapped is None or not any(mapped):
+        return False
+    key = tuple(map(aval_parts, arrays))
+    known = body.branching.get((key, tuple(mapped)))
+    if known is None:
+        with body.numbers():
+            structs = [
+                jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak)
+                for shape, dtype, is_weak in key
+            ]
+            jaxpr = jax.make_jaxpr(body.plainly)(*structs)
+        known = body.branching[key, tuple(mapped)] = branches_on(jaxpr, mapped)
+    return known
 
 
 def _cutting(options: Options) -> Options:
