@@ -3,8 +3,9 @@ examples.homodyne.benchmark`.
 
 It ends with exit code 1 if the parameters of two ways differ by more than 1e-10. "Before" is
 `before.py`, a loop over angles around a jitted residual and `jax.jacfwd`, with all points in
-memory. "By hand" is `by_hand.py`: one `jax.jit`, a loop over slices of arrays in memory. Times
-include reading and compiling; the persistent cache is off.
+memory. Each way "by hand" is that of `by_hand.py`, without jitney. Lines are those of the way, what
+it shares with another one included; the physics and the solver are the same for all. Times include
+reading and compiling; the persistent cache is off.
 
 `--evaluation` compares one sum of each way with that by hand, in one process and in turn: equal to
 1e-12 before any time is taken, then the least of nine, in time of all processors.
@@ -23,23 +24,33 @@ from pathlib import Path
 import numpy as np
 
 from .._figures import record
-from . import before, by_hand
+from .._lines import lines_of
+from . import _fit, before, by_hand
 from ._data import Data
 from ._fit import CHUNK, START, chunked, fit, in_memory, streamed
 
 WAYS = {
     "before": before.products,
-    "by hand": lambda data: by_hand.in_memory(data, by_hand.in_chunks),
     "in memory": in_memory,
-    "chunked": chunked,
-    "streamed": lambda data: streamed(data, data.folder / "products.checkpoint"),
-}
-# As one writes them without jitney, by name: `--ways "chunked" "chunked by hand"`.
-BY_HAND = {
     "in memory by hand": by_hand.in_memory,
+    "chunked": chunked,
     "chunked by hand": lambda data: by_hand.in_memory(data, by_hand.in_chunks),
+    "streamed": lambda data: streamed(data, data.folder / "products.checkpoint"),
     "streamed by hand": lambda data: by_hand.streamed(data, 4 * CHUNK),
 }
+LINES = {
+    "before": lines_of(before, "products"),
+    "in memory": lines_of(_fit, "at_once", "in_memory", "_summed"),
+    "in memory by hand": lines_of(by_hand, "over_angles", "at_once", "in_memory"),
+    "chunked": lines_of(_fit, "in_chunks", "chunked", "in_memory", "_summed"),
+    "chunked by hand": lines_of(by_hand, "over_angles", "in_chunks", "in_memory"),
+    "streamed": lines_of(_fit, "at_once", "streamed", "_summed"),
+    "streamed by hand": lines_of(by_hand, "UPPER", "CUTS", "over_angles", "programs", "streamed"),
+}
+HEAD = (
+    "| points | | seconds | of all processors | peak memory, GiB | evaluations | lines |\n"
+    "|---|---|---|---|---|---|---|"
+)
 PAIRED = ("in memory", "chunked", "streamed")
 AGREE = 1e-10
 EQUAL = 1e-12
@@ -48,17 +59,21 @@ ROUNDS = 9
 
 def measured(way: str, data: Data) -> dict:
     """One fit in this process."""
-    began = time.perf_counter()
-    result = fit((WAYS | BY_HAND)[way](data), data)
+    began, of_all = time.perf_counter(), time.process_time()
+    result = fit(WAYS[way](data), data)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"seconds": seconds, "peak": peak, "nfev": result.nfev, "x": result.x.tolist()}
+    return {
+        "seconds": seconds,
+        "processors": time.process_time() - of_all,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "nfev": result.nfev,
+        "x": result.x.tolist(),
+    }
 
 
 def evaluations(data: Data) -> None:
     """Print what one sum takes by each way and by hand, milliseconds of all processors."""
-    ways = WAYS | BY_HAND
-    pairs = {name: (ways[name], ways[f"{name} by hand"]) for name in PAIRED}
+    pairs = {name: (WAYS[name], WAYS[f"{name} by hand"]) for name in PAIRED}
     sums = {name: [way(data) for way in pair] for name, pair in pairs.items()}
     flat = [summed for pair in sums.values() for summed in pair]
     found = [summed(START) for summed in flat]
@@ -82,7 +97,7 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=float, nargs="+", default=[1e6, 1e7], help="points (default: %(default)s)"
     )
-    parser.add_argument("--ways", nargs="+", choices=[*WAYS, *BY_HAND], default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument(
         "--folder", type=Path, help="where the data are written (default: a temporary folder)"
     )
@@ -101,6 +116,7 @@ def main() -> None:
             evaluations(data)
         return
     by_points: dict[str, dict[str, dict]] = {}
+    print(HEAD)
     with tempfile.TemporaryDirectory() as temporary:
         for size in chosen.sizes:
             data = Data.make((chosen.folder or Path(temporary)) / f"{size:g}", int(size))
@@ -132,9 +148,9 @@ def main() -> None:
                     continue
                 found[way] = json.loads(run.stdout.splitlines()[-1])
                 each = found[way]
+                taken = f"{each['seconds']:.2f} | {each['processors']:.2f} | {each['peak']:.2f}"
                 print(
-                    f"{data.points:>12,}  {way:17} {each['seconds']:8.2f} s  {each['peak']:6.2f}"
-                    f" GiB  {each['nfev']} evaluations",
+                    f"| {data.points:,} | {way} | {taken} | {each['nfev']} | {LINES[way]} |",
                     flush=True,
                 )
             x = np.array([each["x"] for each in found.values()])

@@ -9,9 +9,7 @@ are scaled to all rows.
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
 import statistics
 import sys
 import time
@@ -25,6 +23,7 @@ import numpy as np
 
 import jitney
 
+from .._lines import code_lines
 from .._timing import assert_equal, in_turn
 from ..gallery.notebooks import cells
 from . import _by_hand
@@ -240,16 +239,3 @@ def lines_of(work: Work, side: str) -> int:
 def shared_lines() -> int:
     """Lines of code that the sides by hand share."""
     return code_lines(Path(_by_hand.__file__).read_text())
-
-
-def code_lines(source: str) -> int:
-    """Lines that are neither blank nor comments, docstrings or imports."""
-    left_out = set[int]()
-    for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
-            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return sum(
-        number not in left_out and not re.fullmatch(r"\s*(#.*)?", line)
-        for number, line in enumerate(source.splitlines(), 1)
-    )

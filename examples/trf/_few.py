@@ -1,4 +1,4 @@
-"""The Gauss-Newton step of few parameters in a batch, number by number.
+"""Steps of few parameters in a batch, Gauss-Newton's and damped ones, number by number.
 
 In a batch a number is an array with one number a fit, and XLA fuses any expression of those into
 one kernel that runs along the fits; an array of k numbers a fit it takes k at a time. One fit runs
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ._losses import EPS
+from ._qr import reciprocal
 
 FEW = 6  # parameters at most, since all is written out
 
@@ -45,6 +46,36 @@ def newton(R: Matrix, c: Vector, points: Scalar) -> Newton:
     full_rank = norms * (EPS * points) ** 2 < 1
     length, steepest, bend = (jnp.sqrt(_squares(of)) for of in (p, slope, z))
     return Newton(jnp.stack(p), full_rank, length, steepest, bend)
+
+
+def damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
+    """The damped step p, |p| and |T^-T p| with the triangle T of [R; root I], by modified
+    Gram-Schmidt on the columns of [R c; root I 0], without the numbers that are zero.
+    """
+    k = triangle.shape[0]
+    above = [[triangle[i, j] for i in range(min(j + 1, k))] for j in range(k + 1)]
+    below: list[Numbers] = [[] for _ in above]  # what the columns before have left there
+    rows: list[Numbers] = []  # of T, from behind its pivot on, times the pivot
+    pivots: Numbers = []  # their squares
+    inverses: Numbers = []
+    for i in range(k):
+        top, low = above[i], [*below[i], root]
+        rows.append([_dot(top, above[j]) + _dot(low, below[j]) for j in range(i + 1, k + 1)])
+        pivots.append(_squares([*top, *low]))
+        inverses.append(reciprocal(pivots[-1]))
+        for j, product in enumerate(rows[-1], i + 1):
+            part = product * inverses[-1]
+            above[j][: i + 1] = [x - part * y for x, y in zip(above[j], top, strict=False)]
+            below[j] = [x - part * y for x, y in zip([*below[j], 0.0], low, strict=True)]
+    p: Numbers = []  # the last first
+    for row, inverse in zip(reversed(rows), reversed(inverses), strict=True):
+        p.append(-(row[-1] + _dot(row[:-1], p[::-1])) * inverse)
+    p.reverse()
+    z: Numbers = []
+    for i, inverse in enumerate(inverses):
+        z.append((p[i] - _dot([rows[j][i - j - 1] for j in range(i)], z)) * inverse)
+    bend = _dot(pivots, [one * one for one in z])
+    return jnp.stack(p), jnp.sqrt(_squares(p)), jnp.sqrt(bend)
 
 
 def _inverse(rows: list[Numbers], pivots: Numbers) -> list[Numbers]:

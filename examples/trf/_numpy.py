@@ -22,23 +22,13 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 MADE = frozenset(
-    (
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "eye",
-    )
+    ["zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "eye"]
 )
 ITSELF = frozenset(["asarray", "asanyarray", "ascontiguousarray"])
 VIEWS = frozenset(["reshape", "ravel", "transpose", "squeeze", "swapaxes"])
 # They give views in NumPy, of kinds that are not written through here.
 LENDING = frozenset(
-    (
+    [
         "split",
         "array_split",
         "hsplit",
@@ -59,7 +49,7 @@ LENDING = frozenset(
         "atleast_3d",
         "diag",
         "nan_to_num",
-    )
+    ]
 )
 OF_SEQUENCES = frozenset(
     (
@@ -89,6 +79,7 @@ class Array(NDArrayOperatorsMixin):
 
     __slots__ = ("_at", "_base", "_get", "_lent", "_own")
     __array_priority__ = 1000.0
+    __pandas_priority__ = 5000  # above a table's, so that `series * array` comes here
 
     def __init__(self, own: Any, base: "Array | None" = None, get: Any = None, at: Any = None):
         self._own, self._base, self._get, self._lent, self._at = own, base, get, False, at
@@ -275,6 +266,24 @@ def _unwrapped(part: Any) -> Any:
     return lambda x, *args, **options: jnp.asarray(_value(part(Array(x), *args, **options)))
 
 
+def _piecewise(x: Any, where: Any, parts: Any, *args: Any, **options: Any) -> Any:
+    """Each part at its own points where numbers decide, as NumPy does; else at all of them."""
+    points, holds = _value(x), _value(where)
+    if _any_traced((points, holds)):
+        return applied(np.piecewise, (x, where, parts, *args), options)
+    holds = np.asarray(holds, bool)
+    holds = holds if holds.ndim > np.ndim(points) else holds[None]
+    if len(parts) == len(holds) + 1:
+        holds = np.concatenate([holds, ~holds.any(0, keepdims=True)])
+    if len(parts) != len(holds) or not np.ndim(points):
+        raise Untraceable("so many parts and conditions of `piecewise`")
+    made = Array(np.zeros_like(points))
+    for part, held in zip(parts, holds, strict=True):
+        if held.any():
+            made[held] = part(points[held], *args, **options) if callable(part) else part
+    return made
+
+
 class _Numpy:
     """NumPy, whose functions look into lists too, and whose new arrays can be written to."""
 
@@ -308,6 +317,8 @@ def _patched(name: str, found: Any) -> Any:
             return Array(jnp.array(made, dtype))
 
         return array
+    if name == "piecewise":
+        return _piecewise
     if isinstance(found, np.ufunc | type) or not callable(found):
         if found in (np.float64, np.float32):
             return lambda value=0.0: (
@@ -339,7 +350,10 @@ def _value(tree: Any) -> Any:
         return {name: _value(one) for name, one in tree.items()}
     if isinstance(tree, slice):
         return slice(_value(tree.start), _value(tree.stop), _value(tree.step))
-    return tree
+    if isinstance(tree, np.ndarray | jax.Array | type) or not hasattr(tree, "__array__"):
+        return tree
+    numbers = np.asarray(tree)  # of a series or a table
+    return numbers if numbers.ndim and numbers.dtype.kind in "biufc" else tree
 
 
 def _stacked(value: Any) -> Any:
@@ -409,10 +423,13 @@ def rebound(fun: Any, seen: dict[int, Any] | None = None) -> Any:
     if isinstance(fun, functools.partial):
         return functools.partial(rebound(fun.func, seen), *fun.args, **fun.keywords)
     if isinstance(fun, types.MethodType):
-        return types.MethodType(rebound(fun.__func__, seen), fun.__self__)
+        return types.MethodType(rebound(fun.__func__, seen), _twin(fun.__self__, seen))
     if not isinstance(fun, types.FunctionType):
         call = type(fun).__call__ if callable(fun) else None
-        return types.MethodType(rebound(call, seen), fun) if _is_users(call) else fun
+        twin = _twin(fun, seen) if _is_users(call) else fun
+        if twin is not fun or not _is_users(call):
+            return twin
+        return types.MethodType(rebound(call, seen), fun)
     if not _is_users(fun) or _writes_globals(fun.__code__):
         return fun
     cells = fun.__closure__ or ()
@@ -429,10 +446,37 @@ def rebound(fun: Any, seen: dict[int, Any] | None = None) -> Any:
     return copy
 
 
+def _twin(one: Any, seen: dict[int, Any]) -> Any:
+    """An object with the same attributes whose methods are copies likewise; itself where its class
+    is more than a plain one.
+    """
+    kind = type(one)
+    of = [] if isinstance(one, type) else [vars(base) for base in kind.__mro__[:-1]]
+    plain = type(kind) is type and hasattr(one, "__dict__") and kind.__new__ is object.__new__
+    if not of or not plain or any({"__slots__", "__init_subclass__"} & set(part) for part in of):
+        return one
+    held = {name: value for part in reversed(of) for name, value in part.items()}
+    methods = {
+        name: rebound(value, seen)
+        for name, value in held.items()
+        if isinstance(value, types.FunctionType) and _is_users(value)
+    }
+    twin = object.__new__(type(kind.__name__, (kind,), methods))
+    object.__setattr__(twin, "__dict__", vars(one))
+    return twin
+
+
 def _is_other(cell: types.CellType) -> bool:
     """Tell whether what it holds is replaced."""
     value = cell.cell_contents
-    return value is np or isinstance(value, types.FunctionType) or _is_numpys(value)
+    return value is np or _is_numpys(value) or _is_followed(value)
+
+
+def _is_followed(value: Any) -> bool:
+    """Tell whether it is a function, a bound method, or an object that is called as one."""
+    if isinstance(value, types.FunctionType | types.MethodType):
+        return True
+    return _is_users(type(value).__call__ if callable(value) else None)
 
 
 def _is_numpys(value: Any) -> bool:
@@ -445,7 +489,7 @@ def _replaced(value: Any, seen: dict[int, Any]) -> Any:
         return NUMPY
     if _is_numpys(value):
         return getattr(NUMPY, value.__name__)
-    return rebound(value, seen) if isinstance(value, types.FunctionType) else value
+    return rebound(value, seen) if _is_followed(value) else value
 
 
 def _is_users(fun: Any) -> bool:

@@ -83,7 +83,7 @@ def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, Scalars]:
     for _ in range(rest.shape[0] - 1):
         products = product(rest, rest[0])
         rows.append(products)
-        inverses.append(_inverse(products[0]))
+        inverses.append(reciprocal(products[0]))
         rest = rest[1:] - (products[1:] * inverses[-1])[:, None] * rest[0]
     return rows, inverses
 
@@ -95,7 +95,7 @@ def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, Scalars]:
         first, *rest = rest
         products = [first @ first, *(first @ column for column in rest)]
         rows.append(jnp.stack(products))
-        inverses.append(_inverse(products[0]))
+        inverses.append(reciprocal(products[0]))
         rest = [
             column - (product * inverses[-1]) * first
             for column, product in zip(rest, products[1:], strict=True)
@@ -103,7 +103,7 @@ def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, Scalars]:
     return rows, inverses
 
 
-def _inverse(pivot: Array) -> Array:
+def reciprocal(pivot: Array) -> Array:
     """1 / pivot, with 0 for a zero pivot; NaN stays NaN."""
     zero = pivot == 0
     return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))

@@ -565,11 +565,11 @@ def _result(
             holds = np.asarray(active(jnp.asarray(x), bounds, call.tolerances[1] or 0.0))
     return OptimizeResult(
         x=np.array(x),
-        cost=cost,
+        cost=np.float64(cost),
         fun=f,
         jac=_as_given(call, functions, x, J),
         grad=g,
-        optimality=float(np.max(np.abs(g * distance))),
+        optimality=np.max(np.abs(g * distance)),
         active_mask=holds.astype(int),
         nfev=nfev,
         njev=njev,

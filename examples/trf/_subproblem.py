@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from ._few import FEW, Newton, newton
+from ._few import FEW, Newton, damped, newton
 from ._losses import EPS
 from ._qr import back_substitute, product, solved
 
@@ -25,6 +25,7 @@ MAX_STEPS = 10
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
 Matrix = Float[Array, "k k"]
+Damped = tuple[Vector, Scalar, Scalar]
 
 
 class Secular(NamedTuple):
@@ -70,7 +71,9 @@ def solve_subproblem(
     triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
     def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
-        p, after = _newton_step(triangle, Secular(*state[1]))
+        found = Secular(*state[1])
+        step = (damped if few else _damped)(triangle, found.root)
+        p, after = _newton_step(step, found)
         return p, jnp.stack(after)
 
     p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (p, start))
@@ -111,25 +114,25 @@ def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array,
     return 1 / inverse > EPS * points * norm
 
 
-def _newton_step(triangle: Float[Array, "k k+1"], state: Secular) -> tuple[Vector, Secular]:
-    """Take the next alpha, and improve on it: the turn behind one that was close enough is the
-    last.
+def _newton_step(step: Damped, state: Secular) -> tuple[Vector, Secular]:
+    """Take the next alpha, with the step that it gives, and improve on it: the turn behind one that
+    was close enough is the last.
 
     A step of about the length of the radius is to be stretched to be exactly as long. Where R is
     singular the step may stay short as alpha goes to zero; then it is the shortest of the best
     steps, and is left as it is.
     """
-    p, length, bend = _damped(triangle, state.root)
+    p, length, bend = step
     radius = state.radius
-    ratio, step, stretch = _ratios(
+    ratio, change, stretch = _ratios(
         [length, (radius - length) * length, radius],  # what it lacks over its derivative
         [radius, bend**2, length],
     )
     stretch = jnp.where(ratio >= 1 - RTOL, stretch, 1.0)
-    lower = jnp.maximum(state.lower, state.alpha - step)
+    lower = jnp.maximum(state.lower, state.alpha - change)
     upper = jnp.where(ratio < 1, state.alpha, state.upper)
     left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
-    alpha = state.alpha - ratio * step
+    alpha = state.alpha - ratio * change
     return p, _bracketed(state.alpha, stretch, alpha, lower, upper, left, radius)
 
 
@@ -148,7 +151,7 @@ def _bracketed(
     return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left, radius)
 
 
-def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
+def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> Damped:
     """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the
     damped matrix.
     """

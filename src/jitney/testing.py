@@ -306,8 +306,11 @@ def _changes(first: object, later: object) -> str:
     (a, built), (b, rebuilt) = (tree_flatten_with_path(arguments) for arguments in (first, later))
     if built != rebuilt:
         return "Its arguments are built differently from those of the first call."
-    pairs = [(keystr(path[1:]), _kind(x), _kind(y)) for (path, x), (_, y) in zip(a, b, strict=True)]
-    changed = [f"{path} was {was} and is {now}" for path, was, now in pairs if was != now]
+    changed: list[str] = []
+    for (path, x), (_, y) in zip(a, b, strict=True):
+        was, now = _kind(x), _kind(y)
+        if was != now:
+            changed.append(f"{keystr(path[1:])} was {was} and is {now}")
     return (
         f"Of its arguments {shortlist(changed)}."
         if changed

@@ -21,7 +21,7 @@ def test_every_operation_that_is_cut_or_refused_along_an_axis_is_tried_there():
         for name in map(_table.shown, filter(_table.looks, _table.RULES))
         if not about[name].tried
     }
-    assert unseen - _table.BY_VERSION <= {
+    assert unseen - set(map(_table.shown, _table.BY_VERSION)) <= {
         "scatter-sub",
         "unvmap_any",
         "unvmap_all",

@@ -346,3 +346,19 @@ def test_a_function_that_is_applied_in_place_may_hold_the_size():
     with pytest.warns(jitney.errors.PaddingWarning, match="applies a function that its size"):
         firsts = [f(data(n))[0] for n in (5, 6)]
     np.testing.assert_allclose(firsts, [data(n)[0] * n for n in (5, 6)], rtol=1e-6)
+
+
+def test_a_length_is_first_the_expression_that_a_rule_of_jax_made():
+    """JAX makes (n - 1) // 2 + 1 elements, Python n // 2 + 1: as many for odd n alone."""
+
+    def halved(x: Float[Array, "n"]):
+        every_second = jax.lax.reduce_window(x, 0.0, jax.lax.add, (1,), (2,), "VALID")
+        return every_second * jnp.arange(len(x) // 2 + 1).astype(x.dtype)
+
+    program = jitney.optimize(pad={"n": "pow2"})(halved)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (21, 31, 17):
+            x = np.arange(n, dtype=np.float32)
+            np.testing.assert_allclose(program(x), halved(x), rtol=1e-6)
+    assert program.stats.compiles == 1

@@ -155,3 +155,15 @@ def test_a_hundred_causes_are_kept():
         f.lower(jnp.ones(2), n)
     assert len(f.stats.retraces) == 100
     assert f.stats.retraces[-1] == "static 'n' 103 -> 104"
+
+
+def test_the_line_has_a_new_place_beside_another_dtype():
+    """Each is a cause of its own, of different arrays."""
+    f = optimize(lambda x, y: x.sum().astype(jnp.float32) + y)
+    x, y = np.ones(3, np.float32), jnp.float32(1)
+    f(x, y)
+    f(x.astype(np.int32), jax.device_put(y, jax.devices()[0]))
+    line = f.stats.retraces[-1]
+    assert "'x' float32[3] -> int32[3]" in line
+    assert "'y'" in line
+    assert "committed" in line

@@ -204,18 +204,32 @@ def is_overflow(
     mantissas alone as arguments the two agree.
 
     A product near the end of the range overflows or not as its order has it, and devices multiply
-    in another order.
+    in another order. If an element is zero, that is 0 beside NaN: then the two agree in 64 bits.
     """
     want = leaves_of(theirs(arrays))
     like = [(b.shape, b.dtype) for b in want]
     if exact == "bits" or [(a.shape, a.dtype) for a in got] != like:
         return False
+    lost = [
+        _apart(a, b, exact) & _is_zero_of_infinity(a, b) for a, b in zip(got, want, strict=True)
+    ]
     rest = [
-        np.where(_apart(a, b, exact) & _is_extreme(a, b), b, a)
-        for a, b in zip(got, want, strict=True)
+        np.where(_apart(a, b, exact) & (_is_extreme(a, b) | c), b, a)
+        for a, b, c in zip(got, want, lost, strict=True)
     ]
     if difference(got, rest, exact) is None:
         return False  # nothing overflowed
+
+    if any(map(np.any, lost)):
+        wide = {name: _widened(x) for name, x in arrays.items()}
+        with jax.enable_x64(True):
+            made = leaves_of(ours(wide))
+            are_finite = all(np.isfinite(x).all() for x in made if _is_float(x.dtype))
+            return (
+                are_finite
+                and _agree(theirs, arrays, rest, exact)
+                and difference(made, leaves_of(theirs(wide)), exact) is None
+            )
 
     tame = {name: _mantissas(x) for name, x in arrays.items()}
     return _agree(theirs, arrays, rest, exact) and _agree(
@@ -247,6 +261,21 @@ def _is_extreme(a: Any, b: Any) -> Any:
         holes = ~np.isfinite(x) | ~np.isfinite(y)
         beyond = (~np.isfinite(x) | (abs(x) > large)) & (~np.isfinite(y) | (abs(y) > large))
     return holes & beyond
+
+
+def _is_zero_of_infinity(a: Any, b: Any) -> Any:
+    """Return the pairs of which one is zero and the other NaN."""
+    if not _is_float(a.dtype):
+        return np.zeros(a.shape, bool)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return ((x == 0) & np.isnan(y)) | (np.isnan(x) & (y == 0))
+
+
+def _widened(x: Any) -> Any:
+    """Numbers of 64 bits in place of narrower ones, but for whole numbers."""
+    if isinstance(x, list):
+        return [_widened(each) for each in x]
+    return np.asarray(x).astype(np.float64) if _is_float(np.asarray(x).dtype) else x
 
 
 def _mantissas(x: Any) -> Any:

@@ -285,6 +285,24 @@ def test_a_product_that_overflows_in_another_order_is_no_fault():
         assert not is_overflow(twice, theirs, small, twice(small), "close")
 
 
+def test_a_product_of_zero_and_what_overflows_is_no_fault():
+    """0 in one order, NaN in the other, and 0 in 64 bits; a NaN that stays there is a fault."""
+    x = np.array([0, 1e30, 1e30], F32)
+
+    def product(order, factor=1):
+        return lambda arrays: [factor * functools.reduce(np.multiply, arrays["x"][order])]
+
+    theirs, ours = product([0, 1, 2]), product([2, 1, 0])
+    spoilt = product([2, 1, 0], factor=F32(np.nan))
+    with np.errstate(all="ignore"):
+        got = ours({"x": x})
+        assert np.isnan(got[0])
+        assert theirs({"x": x})[0] == 0
+        assert is_overflow(ours, theirs, {"x": x}, got, "loose")
+        assert is_overflow(theirs, ours, {"x": x}, theirs({"x": x}), "loose")
+        assert not is_overflow(spoilt, theirs, {"x": x}, spoilt({"x": x}), "loose")
+
+
 def test_sums_of_8_bits_are_judged_by_one_that_is_rounded_once():
     """137 ones: plain XLA for CPUs makes 128; 144 is the nearest number."""
     x = jnp.asarray(np.arange(257) < 137, jnp.float8_e4m3fn)

@@ -74,8 +74,8 @@ MUTATIONS = [
     Mutation(
         "the call that decides runs one way alone",
         f"{_SOURCE}/trials.py",
-        "return ways if more and is_cheap",
-        "return ways if not more and is_cheap",
+        "while len(ways) > 1 and not search.affords(",
+        "while len(ways) > 1 and search.affords(",
         (f"{_CALLS}what_is_nearly_the_best_on_slices_runs_the_call_that_decides_too",),
     ),
     Mutation(
@@ -84,6 +84,27 @@ MUTATIONS = [
         "is_quicker = chosen <= _GAIN * whole",
         "is_quicker = chosen > 0.0",
         (f"{_CALLS}the_whole_stays_if_the_call_itself_is_no_quicker",),
+    ),
+    Mutation(
+        "a trial that was disturbed is not repeated",
+        f"{_SOURCE}/search.py",
+        "            self._once[way] = elements\n",
+        "",
+        (f"{_CALLS}a_trial_that_was_disturbed_is_repeated_in_another_call",),
+    ),
+    Mutation(
+        "a call that decides is the last, disturbed or not",
+        f"{_SOURCE}/search.py",
+        "        return bool(lost)\n",
+        "        return False\n",
+        (f"{_CALLS}a_call_that_decides_and_was_disturbed_is_repeated",),
+    ),
+    Mutation(
+        "the second trial of a way counts for the first",
+        f"{_SOURCE}/search.py",
+        "rate if before is None else min(rate, before)",
+        "before or rate",
+        (f"{_SEARCH}the_lesser_of_two_trials_counts",),
     ),
     Mutation(
         "the call that decides returns the whole",
@@ -137,14 +158,14 @@ MUTATIONS = [
     Mutation(
         "auto takes what another state of the body was traced to",
         f"{_SOURCE}/trials.py",
-        "        if self._calls.is_changed(calls, arrays):\n",
-        "        if not calls.program:\n",
+        "is_changed = self._calls.is_changed(calls, arrays)\n",
+        "is_changed = not calls.program\n",
         (f"{_CALLS}what_the_body_reads_may_change",),
     ),
     Mutation(
         "a short call is compiled for a slice and once more for itself",
         f"{_SOURCE}/trials.py",
-        'if width is None or _is_brief(calls, width) or way.kind == "memory":',
+        'if width is None or is_brief(calls, width) or way.kind == "memory":',
         'if width is None or way.kind == "memory":',
         (f"{_CALLS}a_call_that_is_short_beside_its_compile_is_its_own_slice",),
     ),
@@ -165,7 +186,7 @@ MUTATIONS = [
     Mutation(
         "auto acts under a transform",
         "src/jitney/_program/runners/whole_calls.py",
-        "if jit_is_off() or is_within_trace() or is_nested_trace(arrays):",
+        "if jit_is_off() or self._is_in_trace(arrays):",
         "if jit_is_off():",
         (
             f"{_CALLS}under_transforms_it_is_whole",

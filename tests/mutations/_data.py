@@ -278,8 +278,8 @@ FILES = [
     Mutation(
         "a size beyond the range is taken",
         "src/jitney/_export/sizes.py",
-        "if any(not low <= known.get(symbol, low) <= high for",
-        "if any(not low <= known.get(symbol, low) for",
+        "if not low <= known.get(symbol, low) <= high:",
+        "if not low <= known.get(symbol, low):",
         (f"{_LOADED}one_program_takes_all_sizes_of_a_range",),
     ),
     Mutation(

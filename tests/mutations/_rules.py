@@ -94,15 +94,15 @@ IDENTITIES = [
     Mutation(
         "the left factor of a product is not masked",
         "src/jitney/_axes/rules/linear.py",
-        "a = walk.keep(a, a_dims, left, _zero(a))",
-        "a = walk.keep(a, a_dims, (), _zero(a))",
+        "a = walk.keep(a, a_dims, left, zero_of(a))",
+        "a = walk.keep(a, a_dims, (), zero_of(a))",
         (f"{_PADDED}padded_equals_exact[dot]",),
     ),
     Mutation(
         "the array of a convolution is not masked",
         "src/jitney/_axes/rules/convolution.py",
-        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], _zero(lhs))",
-        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[:2], _zero(lhs))",
+        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], zero_of(lhs))",
+        "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[:2], zero_of(lhs))",
         (f"{_PADDED}padded_equals_exact[convolution along it]",),
     ),
     Mutation(
@@ -195,8 +195,8 @@ REFUSALS = [
     Mutation(
         "places in a type that cannot count the axis are not refused",
         "src/jitney/_axes/rules/reduce.py",
-        "if dtype is None or all(",
-        "if dtype is not None or all(",
+        "last = dtypes.iinfo(dtype).max",
+        "last = 2**63",
         (f"{_POSITIONS}places_in_a_type_that_cannot_count_the_axis_are_refused",),
     ),
     Mutation(

@@ -79,7 +79,9 @@ def by_hand(body: Callable[..., Any], arrays: list[np.ndarray[Any, Any]]) -> Cal
     step = jax.jit(lambda carry, *parts: carry + body(*parts))
     shape = jax.eval_shape(body, *arrays)
     rows = CHUNK_BYTES // sum(x.nbytes // len(x) for x in arrays)
-    buffers = [np.empty((rows, *x.shape[1:]), x.dtype) for x in arrays]
+    buffers = [
+        np.empty((rows, *x.shape[1:]), jax.dtypes.canonicalize_dtype(x.dtype)) for x in arrays
+    ]
 
     def run() -> object:
         carry = np.zeros(shape.shape, shape.dtype)
@@ -130,6 +132,7 @@ def cases(folder: Path, size: int) -> dict[str, tuple[Any, list[Any], list[Path]
         "sum, .npy": (total, [paths["plain"]], [paths["plain"]], False),
         "sum of five .npy": (totals, list(five), five, False),
         "sum in float64, .npy": (total, [paths["wide"]], [paths["wide"]], True),
+        "sum of float64 in float32": (total, [paths["wide"]], [paths["wide"]], False),
         "x.T @ x, .npy": (squares, [paths["table"]], [paths["table"]], False),
         "sum, HDF5": (total, [dataset], [paths["plain"]], False),
         "sum, Zarr": (total, [blocks], [paths["plain"]], False),
@@ -220,15 +223,15 @@ def main() -> None:
         measure_first(size)
         return
     found: dict[str, dict[str, float]] = {}
-    print(f"{'ms':22}", *(f"{title:>10}" for title in COLUMNS_OF_TABLE))
+    print(f"{'ms':26}", *(f"{title:>10}" for title in COLUMNS_OF_TABLE))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for name, (program, data, files, wide) in cases(Path(folder), size).items():
             if data[0] is None:
-                print(f"{name:22} not installed")
+                print(f"{name:26} not installed")
                 continue
             with jax.enable_x64(wide):
                 row = found[name] = measure(program, data, files)
-            print(f"{name:22}", *(f"{figure:10.2f}" for figure in row.values()), flush=True)
+            print(f"{name:26}", *(f"{figure:10.2f}" for figure in row.values()), flush=True)
     record(ms=found)
 
 

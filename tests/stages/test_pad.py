@@ -544,3 +544,28 @@ def test_the_plan_of_a_function_that_looks_for_nans_says_that_it_is_not_padded()
         ("fill", False),
         ("mask", False),
     ]
+
+
+def area(t: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+    """By other operations at two points, as `jnp.trapezoid` has them."""
+    return jnp.trapezoid(y, t)
+
+
+def test_a_bucket_of_one_size_runs_exact_where_it_is_refused():
+    """Without a warning: no other size would share the program."""
+    f = optimize(pad={"n": "pow2"})(area)
+    t, y = rows(2), rows(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.compile(t, y)
+        np.testing.assert_allclose(f(t, y), np.trapezoid(y, t), rtol=1e-5)
+    assert "(no other size has this bucket)" in f.plan(t, y).plan.stage("fill").why
+
+
+def test_sizes_of_other_buckets_are_padded_beside_it():
+    """Three and four points share a program."""
+    f = optimize(pad={"n": "pow2"})(area)
+    for n in (2, 4, 3):
+        t, y = rows(n), rows(n)
+        np.testing.assert_allclose(f(t, y), np.trapezoid(y, t), rtol=1e-5, atol=1e-6)
+    assert f.plan(t, y).plan.stage("fill").why.startswith("n 3 -> 4")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from jitney import optimize
 from jitney.errors import ContractError, OptionError
@@ -439,3 +439,20 @@ def test_equals_a_loop_that_stacks(size, n, which):
     for got, wanted in zip(out, expected, strict=True):
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey], ids=["typed", "raw"])
+def test_a_stack_of_keys_is_mapped(make):
+    """One draw for each key, as `PRNGKeyArray` is annotated in any library; one key is shared."""
+
+    @optimize(vmap="draw")
+    def noisy(key: PRNGKeyArray, x: Float[Array, "n"]):
+        return x + jax.random.normal(key, x.shape)
+
+    keys, x = jax.random.split(make(0), 4), rows(3)
+    np.testing.assert_allclose(
+        noisy(keys, x), np.stack([x + jax.random.normal(key, (3,)) for key in keys]), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        noisy(keys[0], rows(2, 3)), rows(2, 3) + jax.random.normal(keys[0], (3,)), rtol=1e-6
+    )

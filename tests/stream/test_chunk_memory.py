@@ -87,3 +87,27 @@ def test_memory_that_is_kept_is_not_used_again():
         arrays.append(memory.array(0, (30,), np.float64))
     for a, b in itertools.combinations(arrays, 2):
         assert not np.shares_memory(a, b)
+
+
+@pytest.mark.parametrize("size", [2**20, 2**21 - 1, 2**21, 5 * 2**20, 6 * 2**20 + 1])
+def test_large_memory_is_whole_huge_pages(size):
+    """Those of its last bytes too: the system gives only pages that lie within the memory."""
+    memory = ChunkMemory(is_used_again=True)
+    memory.next_chunk()
+    for array in (memory.array(0, (size,), np.uint8), memory.piece((size,), np.uint8)):
+        owner = array.base
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        end = owner.ctypes.data + owner.nbytes
+        assert array.nbytes == size
+        assert array.ctypes.data % 2**21 == 0
+        assert array.ctypes.data + -(-size // 2**21) * 2**21 <= end
+        # NumPy asks for them from here on.
+        assert owner.nbytes >= 2**22
+
+
+def test_memory_of_pieces_grows_and_is_used_again():
+    memory = ChunkMemory(is_used_again=False)
+    first, second = memory.piece((3, 5), np.float64), memory.piece((2, 5), np.float64)
+    assert first.ctypes.data == second.ctypes.data
+    assert memory.piece((4, 5), np.int64).shape == (4, 5)

@@ -2,6 +2,7 @@
 not padded, functions with options of their own. Each runs, or says in a sentence why not.
 """
 
+import re
 import warnings
 
 import equinox as eqx
@@ -151,6 +152,20 @@ def test_a_plan_says_which_array_is_not_padded(fn, others, why):
     """As the call does."""
     f = optimize(pad={"n": "pow2"})(fn)
     assert why in str(f.plan(rows(12), *others).plan.stage("fill").why)
+
+
+def test_under_vmap_a_plan_says_what_the_warning_says():
+    """Axes are those of an element: along axis 1 `x` has n, and no array has another size m."""
+
+    def unfit(x: Float[Array, "n"], y: Float[Array, "n m"]):
+        return jnp.reshape(x, (4, -1)) @ jnp.ones(5) + y.sum()
+
+    f = optimize(vmap="b", pad={"n": "pow2"})(unfit)
+    args = jnp.ones((3, 20)), jnp.ones((3, 20, 6))
+    why = f.plan(*args).plan.stage("fill").why.removeprefix("at exact size: ")
+    assert "as many elements" not in why
+    with pytest.warns(JitneyWarning, match=re.escape(why)):
+        f(*args)
 
 
 @pytest.mark.parametrize(

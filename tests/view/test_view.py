@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from jitney import optimize
 from jitney._signature.annotations import read
@@ -203,7 +203,30 @@ def test_of_a_union_the_alternative_of_that_rank_is_taken():
     for rank in (1, 2):
         assert leaf_hints(hint, np.ones((2,) * rank))[0].rank == rank
     assert leaf_hints(hint, np.ones((2, 2, 2))) == [None]
-    assert leaf_hints(read(Float[Array, "n"] | Int[Array, "n"]), np.ones((2, 2)))[0] is None
+
+
+def test_of_a_union_the_alternatives_of_the_dtype_are_compared():
+    """A stack of floats is of the floats; one of booleans of neither, so no rank is known."""
+    hint = read(Float[Array, "n"] | Int[Array, "n m"])
+    assert leaf_hints(hint, np.ones((2, 2)))[0].text.startswith("Float")
+    assert leaf_hints(hint, np.ones((2, 2), np.int64))[0].text.startswith("Int")
+    assert leaf_hints(hint, np.ones((2, 2, 2), np.int32))[0].rank == 2
+    assert leaf_hints(hint, np.ones((2, 2, 2), np.bool_)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("keys", "rank"),
+    [
+        (jax.random.key(0), 0),
+        (jax.random.split(jax.random.key(0), 3), 0),
+        (jax.random.PRNGKey(0), 1),
+        (jax.random.split(jax.random.PRNGKey(0), 2), 1),
+        (np.zeros((4, 4), np.uint32), 1),
+    ],
+)
+def test_a_stack_of_keys_has_the_rank_of_one(keys, rank):
+    """Of typed keys 0, of raw ones 1, whichever of their two lengths they have."""
+    assert leaf_hints(read(PRNGKeyArray), keys)[0].rank == rank
 
 
 def test_a_number_that_a_union_takes_as_static_is_static():

@@ -22,7 +22,8 @@ import numpy as np
 from .._jax.programs.evaluation import interpret
 from .._jax.programs.jaxprs import inside, open_jaxpr, programs, rebind, source_of
 from .._jax.programs.primitives import CALLBACKS, HOLDERS
-from .._jax.typed import Atom, JaxprEqn, Var
+from .._jax.typed import Atom, JaxprEqn, NumPyArray, Var
+from .clamped_starts import calls_with_starts, in_bounds
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
@@ -231,14 +232,14 @@ class PaddedInterpreter:
         if is_muted and op.name in CALLBACKS:
             return zero_results(op)
         # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
-        # and to put in Python's values.
-        if mentions(op) or is_muted or self._holds_numbers(op):
+        # to put in Python's values, and to clamp starts.
+        if mentions(op) or is_muted or self._holds_numbers(op) or calls_with_starts(op.eqn):
             return self.rules[op.name].pad(
                 self,
                 op,
                 list(values),
             )
-        return self.bind(op, values)
+        return self.bind(op, in_bounds(op.eqn, values))
 
     def _holds_numbers(self, op: Op) -> bool:
         """Return whether a sub-jaxpr of an operation holds a value that Python computed from the
@@ -302,6 +303,11 @@ def mentions(op: Op) -> bool:
         if any(mentions(Op(eqn)) for eqn in open_jaxpr(program)[0].eqns):
             return True
     return False
+
+
+def zero_of(x: jax.Array) -> NumPyArray:
+    """A zero of the dtype of `x`, for padding that a product meets."""
+    return np.zeros((), x.dtype)
 
 
 def take(

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from .._jax.programs.evaluation import without_calls
 from .._jax.programs.jaxprs import is_literal, open_jaxpr, programs
 from .._jax.programs.primitives import CALLS
 from .._jax.trees import issubdtype
-from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, Jaxpr, Var
+from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, JaxprEqn, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .monoids import MONOIDS
@@ -81,23 +82,18 @@ def _is_finite(atom: Atom) -> bool:
     return is_literal(atom) and bool(np.all(np.isfinite(atom.val)))
 
 
-def _made_of(program: Jaxpr, given: set[Atom]) -> set[Atom]:
-    """The variables of a program that are computed of the given ones, and these."""
-    made = set(given)
-    for eqn in program.eqns:
-        reads = [not is_literal(atom) and atom in made for atom in eqn.invars]
-        if not any(reads):
-            continue
-        if eqn.primitive.name not in CALLS:
-            made.update(eqn.outvars)
-            continue
-        inner = open_jaxpr(eqn.params[CALLS[eqn.primitive.name]])[0]
-        pairs = zip(inner.invars, reads, strict=True)
-        found = _made_of(inner, {var for var, is_read in pairs if is_read})
-        for var, atom in zip(eqn.outvars, inner.outvars, strict=True):
-            if not is_literal(atom) and atom in found:
-                made.add(var)
-    return made
+def _tangents_among_results(program: AnyJaxpr, given: Iterable[bool]) -> list[bool]:
+    """Return which results of a program may be tangents, given which arguments may: those that are
+    computed of one (forward taint analysis).
+    """
+
+    def results(eqn: JaxprEqn, reads: Sequence[bool], _: object) -> list[bool]:
+        return [any(reads)] * len(eqn.outvars)
+
+    def constant(*_: object) -> bool:
+        return False
+
+    return without_calls(program, given, results, constant=constant)
 
 
 class _Finite(PaddedInterpreter):
@@ -140,7 +136,8 @@ class _Finite(PaddedInterpreter):
         outside, self._masks = self._masks, dict(self._masks)
         try:
             atoms = open_jaxpr(jaxpr)[0].invars
-            finite = [self._finite(x, atom) for x, atom in zip(values, atoms, strict=True)]
+            given = zip(values, atoms, strict=True)
+            finite = [self._finite(x, atom) for x, atom in given]
             return super().run(jaxpr, finite)
         finally:
             self._masks = outside
@@ -181,7 +178,8 @@ class _Finite(PaddedInterpreter):
             results = super().make(op, values)
         finally:
             self._is_within = outside
-        return [self._finite(x, atom) for x, atom in zip(results, op.eqn.outvars, strict=True)]
+        made = zip(results, op.eqn.outvars, strict=True)
+        return [self._finite(x, atom) for x, atom in made]
 
     def _cleared(
         self,
@@ -242,21 +240,23 @@ class _Finite(PaddedInterpreter):
         results.
         """
         # Calls may share a jaxpr, hence its variables: each call starts with a fresh set.
-        program = open_jaxpr(op.params[CALLS[op.name]])[0]
+        held = op.params[CALLS[op.name]]
+        program = open_jaxpr(held)[0]
         arguments = zip(program.invars, linear, strict=True)
-        given = zip(program.invars, map(self.may_be_linear, op.eqn.invars), strict=True)
-        maybe: set[Atom] = {var for var, may_be in given if may_be}
+        maybe = [*map(self.may_be_linear, op.eqn.invars)]
+        given = zip(program.invars, maybe, strict=True)
         outside, unsure = self._linear, self._maybe
         self._linear = {var for var, is_linear in arguments if is_linear}
-        self._maybe = maybe
+        self._maybe = {var for var, may_be in given if may_be}
         # By the program itself: one without a padded axis is not walked through.
-        found = _made_of(program, maybe)
+        found = _tangents_among_results(held, maybe)
         try:
             results = super().make(op, values)
-            for var, inner in zip(op.eqn.outvars, program.outvars, strict=True):
-                if self._is_linear(inner):
+            inner = zip(op.eqn.outvars, program.outvars, found, strict=True)
+            for var, atom, may_be in inner:
+                if self._is_linear(atom):
                     outside.add(var)
-                if not is_literal(inner) and inner in found:
+                if may_be:
                     unsure.add(var)
         finally:
             self._linear, self._maybe = outside, unsure

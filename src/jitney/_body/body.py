@@ -47,7 +47,7 @@ from .._values.copies import Copies, snapshot
 from .._values.static_values import Unkeyed
 from .._view.field_axes import InField, axes_in_fields, with_fields
 from .._view.layout import Layout
-from .._view.named_axes import named_axes, sizes_of, with_counts, with_shape_hint
+from .._view.named_axes import with_counts
 from .._view.result import Outcome, refuse_used_up, unmix
 from .._view.true_sizes import KnownSizes, TrueSizes, knowing, known_sizes
 from .._view.view import Leaf, View
@@ -504,9 +504,10 @@ class CallPlanner:
             if tops:
                 tops = {**dict(request.tops), **tops}
                 return self._padded_plan(view, replace(request, tops=tuple(tops.items())))
-            axes = named_axes(view)
-            explained = with_shape_hint(view, axes, sizes_of(view, axes), refusal)
-            return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
+            explained = refusal if fill is None else fill.explained(view, refusal)
+            single = " (no other size has this bucket)" if fill and fill.is_single else ""
+            exact = f"at exact size{single}: {explained}"
+            return Plan.make(view, replace(request, exact=exact))
 
         # Padded, but Python computes numbers from the size, so each new size is traced.
         if reason is None:

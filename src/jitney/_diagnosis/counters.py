@@ -257,7 +257,7 @@ class Counters:
     tallies: dict[_SizesOfAxes, CallTally] = field(
         default_factory=dict["_SizesOfAxes", "CallTally"]
     )
-    causes: list[str] = field(default_factory=list[str])
+    sentences: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
     advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(
         tuple(event.timed_causes() for event in events)
@@ -294,10 +294,10 @@ class Counters:
                 return event
         return None
 
-    def cause(self, text: str) -> None:
-        """Append the cause of a trace, as text; old ones are dropped."""
-        self.causes.append(text)
-        del self.causes[:-_KEPT]
+    def add_sentence(self, text: str) -> None:
+        """Append the causes of a trace, as one line; old lines are dropped."""
+        self.sentences.append(text)
+        del self.sentences[:-_KEPT]
 
     def total(self) -> float:
         """Total seconds of tracing, lowering and compiling."""
@@ -357,7 +357,7 @@ class Counters:
             saved_seconds=self.saved_seconds,
             lower_seconds=self.seconds[LOWERED],
             compile_seconds=self.seconds[COMPILED],
-            retraces=tuple(self.causes),
+            retraces=tuple(self.sentences),
             advise=partial(self.advise, tuple(self.events)),
             sizes={axis: dict(seen) for axis, seen in sizes.items()},
             verified=self.verified,
@@ -391,7 +391,7 @@ def total(several: Sequence[Counters]) -> Stats:
         rows = each.rows
         for axis, seen in each.sizes.items():
             whole.count_rows(axis, seen, rows[axis])
-        whole.causes += each.causes
+        whole.sentences += each.sentences
     # Remedies stay lazy: proving them traces the bodies.
     advise = [each.stats().advise for each in several]
     return replace(whole.stats(), advise=lambda: sum((ask() for ask in advise), start=Advised()))

@@ -103,12 +103,12 @@ class History:
             and under_way is not None
             and not under_way.compiled
         ):
-            self.counters.cause(
+            self.counters.add_sentence(
                 "the same call, whose arrays had to be moved to where the program takes them"
             )
             return
         sentence = sentence_of(old, record, found)
-        self.counters.cause(sentence)
+        self.counters.add_sentence(sentence)
         self.counters.event(Event(found, threading.get_ident(), call, record.identity))
         self._log("traced", sentence, found)
 

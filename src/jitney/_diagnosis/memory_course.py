@@ -118,7 +118,8 @@ class MemoryCourse(Shown):
     def __rich__(self) -> Table:
         from .._text.console import table
 
-        rows = [[(name, ""), (value, "bold"), (more, "")] for name, value, more in self._lines()]
+        lines = self._lines()
+        rows = [[(name, ""), (value, "bold"), (more, "")] for name, value, more in lines]
         return table("memory", rows)
 
     def _lines(self) -> Iterator[tuple[str, str, str]]:

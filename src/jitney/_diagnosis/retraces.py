@@ -163,7 +163,8 @@ def causes(
             if before.get(axis, size) != size
         ]
     if not found and old.plan is not None and new.plan is not None:
-        changed = [(a, b) for a, b in zip(old.plan.stages, new.plan.stages, strict=True) if a != b]
+        stages = zip(old.plan.stages, new.plan.stages, strict=True)
+        changed = [(a, b) for a, b in stages if a != b]
         found += [Cause("decision", b.name, None, a.why, b.why) for a, b in changed]
     if not found and old.outer != new.outer:
         words = old.outer or "called by itself", new.outer or "called by itself"
@@ -485,11 +486,18 @@ def sentence_of(
     new: TraceRecord,
     found: Sequence[Cause],
 ) -> str:
-    """Text of the differences from the nearest earlier trace, in one line."""
+    """Text of the differences from the nearest earlier trace, in one line.
+
+    It has decisions of the plan that follow from the causes too; `causes` names those only if there
+    is no other cause.
+    """
     if old is None or found[0].kind in ("cache eviction", "unknown"):
         return "first call" if found[0].kind == "first call" else "; ".join(map(_cause_text, found))
     before = dict(old.surroundings)
-    beside = ("function", "static value")
+    beside = {"function", "static value"}
+    # In another mesh arrays are elsewhere.
+    if before.get("mesh") == dict(new.surroundings).get("mesh"):
+        beside |= {"committed", "sharding"}
     plans = [] if old.plan is None or new.plan is None else difference(old.plan, new.plan)
     differences = [
         *_arrays(old.view, new.view),
@@ -501,7 +509,7 @@ def sentence_of(
             if before.get(what, value) != value
         ),
     ]
-    # Causes that the differences of arrays and static values do not mention.
+    # Causes that the differences do not mention: of an array that is elsewhere, its place.
     rest = [
         str(cause)
         for cause in found

@@ -53,8 +53,9 @@ def fits(
         for size, told in zip(shape, aval["shape"], strict=True)
     ]
     known = {told: size for size, told in axes if isinstance(told, str) and told in symbols}
-    if any(not low <= known.get(symbol, low) <= high for symbol, (_, low, high) in symbols.items()):
-        return False
+    for symbol, (_, low, high) in symbols.items():
+        if not low <= known.get(symbol, low) <= high:
+            return False
     return all(size == _at(told, known) for size, told in axes)
 
 

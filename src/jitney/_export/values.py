@@ -129,7 +129,8 @@ def _parts_data(value: object, entry: ValueKind) -> Data:
     if entry is PARTIAL:
         return [entry.name, *parts]
     if entry is DICT:
-        return [entry.name, [[*pair] for pair in zip(parts[::2], parts[1::2], strict=True)]]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        return [entry.name, [[*pair] for pair in pairs]]
     # Sorted, since the order of a set differs between processes.
     return [entry.name, sorted(parts, key=repr) if entry.shape is Shape.SET else parts]
 

@@ -68,7 +68,9 @@ def _leaf(
     with np.errstate(all="ignore"):
         # Equal infinities and pairs of NaN count as equal. A difference that is NaN, of a number
         # and NaN or of unlike infinities, counts as infinite.
-        off = np.where((x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if inexact else 1.0)
+        are_equal = (x == y) | ((x != x) & (y != y))
+        apart = np.abs(x - y) if inexact else 1.0
+        off = np.where(are_equal, 0.0, apart)
         off = np.where(np.isnan(off), np.inf, off)
 
         # Differences are relative to the largest finite element, not to their own.

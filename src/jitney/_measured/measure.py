@@ -155,7 +155,8 @@ class Measurement(Shown):
 
         sides = [self.of, *([self.against] if self.against is not None else [])]
         sides += [each.of for each in self.devices[1:]]
-        low, high = zip(*((side.quartiles[0], side.quartiles[2]) for side in sides), strict=True)
+        low = tuple(side.quartiles[0] for side in sides)
+        high = tuple(side.quartiles[2] for side in sides)
         rows = [
             ("", "", *(side.name for side in sides)),
             ("first call", "all of it", *(_time(side.first_seconds) for side in sides)),

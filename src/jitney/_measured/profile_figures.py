@@ -272,7 +272,9 @@ def _self_times(thread: Sequence[OperationRun]) -> list[float]:
         # Subtract from the innermost enclosing operation only: the outer ones lose that one as a
         # whole.
         if open_:
-            alone[open_[-1]] -= min(each.span.end, thread[open_[-1]].span.end) - each.span.start
+            outer = open_[-1]
+            end = min(each.span.end, thread[outer].span.end)
+            alone[outer] -= end - each.span.start
         open_.append(n)
     return [max(0.0, each) for each in alone]
 
@@ -284,7 +286,8 @@ def _programs(trace: ProfilerTrace, ran: Sequence[OperationRun]) -> tuple[Progra
         devices[each.program][each.span.process, each.span.facts.get("device_ordinal")].append(
             each.span
         )
-        runs[each.program].add((each.span.facts.get("program_id"), each.span.facts.get("run_id")))
+        facts = each.span.facts
+        runs[each.program].add((facts.get("program_id"), facts.get("run_id")))
     rows: dict[str, ProgramTime] = {}
     for name, spans in devices.items():
         # A device may run several operations at a time: the union of their spans is its busy time.

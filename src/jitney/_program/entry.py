@@ -49,6 +49,7 @@ from .compiled_calls import CompiledCalls, SpecializedFunction
 from .lowering import LoweredCalls
 from .outer_transforms import is_cut, warn_missing_checks, warn_uncut
 from .runners.fallback_calls import FallbackCalls
+from .runners.in_trace import is_inner
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
 from .runners.wrappers import Run, runner
@@ -198,7 +199,7 @@ class Specialization(LoweredCalls):
         # Under an outer transform the options of outermost programs do not act
         # (`outer_transforms.py`), so `run` is replaced only if the function pads: `PaddedCalls`
         # asks about tracers at each call.
-        if self.request.nested or is_nested_trace(arrays):
+        if is_inner(self, arrays):
             warn_missing_checks(self)
             is_in_chunks = is_cut(self, arrays)
             if padded is None and is_in_chunks:

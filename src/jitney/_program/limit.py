@@ -38,7 +38,7 @@ def is_past_limit(error: Exception) -> bool:
 
 
 def _limit_message(core: FunctionInfo, count: int) -> str:
-    causes = core.counters.causes
+    causes = core.counters.sentences
     first = len(causes) - min(len(causes), _SHOWN)
     history = "\n".join(
         f"  {n}: {cause}"

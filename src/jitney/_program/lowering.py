@@ -196,5 +196,6 @@ class LoweredCalls(TracedCalls):
                 # In a shorter bucket it may be one program.
                 if calls is None or not calls.narrow_ahead(arrays, refusal):
                     break
-            warn_refusal(self.core, refusal)
+            if calls is None or not calls.is_single(arrays):
+                warn_refusal(self.core, refusal)
             return self.lower(arrays, "run").compile()

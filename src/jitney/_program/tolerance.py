@@ -1,5 +1,5 @@
-"""Precision reports: the accuracy that a low dtype costs on given data, against a float64 shadow of
-the function, and which products to keep in float32.
+"""Choice of `precision="auto:1e-2"`, and precision reports: the accuracy that bfloat16 costs on
+given data, against a float64 shadow of the function, and which products to keep in float32.
 
 One compiled program rounds the factors of any set of products, chosen at run time by flags, so any
 number of sets can be tried without a compile. The chosen set is then verified on the autocast

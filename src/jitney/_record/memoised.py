@@ -98,7 +98,8 @@ class LruCacheContents:
         # links.
         if not links:
             return cls(fn, list(table.items()))
-        results = {id(key): result for key, result in zip(links[::3], links[1::3], strict=True)}
+        pairs = zip(links[::3], links[1::3], strict=True)
+        results = {id(key): result for key, result in pairs}
         if results.keys() != set(map(id, table)):
             raise NotDeterministic(
                 f"`{name_of(remembering)}` remembers its results, which cannot be read"

@@ -101,7 +101,8 @@ def draw(
             pen.say(after, "soft", 2)
         pen.y += 5
         pen.inset -= _INSET
-        pen.parts.append(box(pen.inset, top, WIDE - 2 * pen.inset, pen.y - top))
+        wide, high = WIDE - 2 * pen.inset, pen.y - top
+        pen.parts.append(box(pen.inset, top, wide, high))
     return picture("jitney-drawing", f"plan of {function}", WIDE, pen.y + 8, pen.parts, WIDEST)
 
 
@@ -129,7 +130,8 @@ def _body(pen: _Pen, function: str, derivative: str) -> None:
     pen.inset -= _INSET
     at = pen.inset + _INSET
     # The first part of the drawing, so that its fill is below all text.
-    pen.parts.insert(0, area(at, top, WIDE - 2 * at, pen.y - top, C))
+    wide, high = WIDE - 2 * at, pen.y - top
+    pen.parts.insert(0, area(at, top, wide, high, C))
 
 
 def _second_step(stage: Stage) -> str:

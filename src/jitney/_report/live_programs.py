@@ -19,8 +19,10 @@ from .option_lines import PlanLine
 
 def live_programs() -> list[Data]:
     """Return a record of each function that was called or traced, longest compiled first."""
-    cores = [core for core in REGISTRY.cores() if core.log.traces or core.counters.stats().calls]
-    return sorted(map(_record, cores), key=lambda record: -record["seconds"])
+    every = REGISTRY.cores()
+    cores = [core for core in every if core.log.traces or core.counters.stats().calls]
+    records = map(_record, cores)
+    return sorted(records, key=lambda record: -record["seconds"])
 
 
 def _record(core: CompiledFunction) -> Data:

@@ -48,6 +48,17 @@ class PlanLine:
         return self.taken or _NOT_ASKED.fullmatch(self.why) is None
 
 
+def untraced(error: Exception, name: str, so: str) -> PlanLine:
+    """Return the line of a subject that is open because the body needs the value of a tracer.
+
+    Raises:
+        Exception: `error`, if it is another one.
+    """
+    if need_of(error) is None:
+        raise error
+    return PlanLine(name, taken=False, why=f"the body cannot be traced, so {so}")
+
+
 def option_lines(
     core: FunctionInfo,
     entry: Specialization,
@@ -195,9 +206,9 @@ def _serialized_line(
         ]
     with entry.numbers():
         given = _program_arguments(entry, arrays)
-        return [
-            PlanLine("cached program", *entry.kept.note(given, next(iter(entry.mesh_key()), None)))
-        ]
+        mesh = next(iter(entry.mesh_key()), None)
+        noted = entry.kept.note(given, mesh)
+        return [PlanLine("cached program", *noted)]
 
 
 def width_line(
@@ -227,9 +238,7 @@ def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLi
     except Unsplit as unsplit:
         why = reason_of(entry, unsplit)
     except CAUGHT as error:
-        if need_of(error) is None:
-            raise
-        why = "the body cannot be traced, so nothing says what it does besides computing"
+        return [untraced(error, "workers", "nothing says what it does besides computing")]
     else:
         taken, why = True, str(split)
     return [PlanLine("workers", taken, why)]
@@ -249,7 +258,8 @@ def _fallback_lines(entry: Specialization, arrays: Sequence[Array]) -> list[Plan
     """Return how calls run that XLA could not compile or run, if options ask for it."""
     if entry.fallback is None:
         return []
-    return [PlanLine(name, taken=True, why=why) for name, why in entry.fallback.describe(arrays)]
+    reasons = entry.fallback.describe(arrays)
+    return [PlanLine(name, taken=True, why=why) for name, why in reasons]
 
 
 def _verify_line(
@@ -267,13 +277,7 @@ def _verify_line(
     try:
         return PlanLine("verify", *_verify.forecast(entry, arrays))
     except CAUGHT as error:
-        if need_of(error) is None:
-            raise
-        return PlanLine(
-            "verify",
-            taken=False,
-            why="the body cannot be traced, so there is nothing to compare with",
-        )
+        return untraced(error, "verify", "there is nothing to compare with")
 
 
 def _late(entry: Specialization) -> PlanLine:

@@ -218,7 +218,7 @@ def _cut(
     with entry.numbers():
         if mapped is not None:
             avals = [leaf.abstract() for leaf in plan.seen_inside(Vmap, view).leaves]
-            if not mapped.is_proven(entry.body_inside(plan, Vmap), avals):
+            if not mapped.needs_proof(entry.body_inside(plan, Vmap), avals):
                 return Cut(
                     mapped.axis,
                     None,

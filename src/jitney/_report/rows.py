@@ -28,11 +28,13 @@ def report_rows(core: CompiledFunction, call: RowCall) -> Report:
     with call.entry.numbers():
         lots = sorted(call.lots(), key=lambda lot: -_elements(lot))
     row = int(lots[0].rows[0])
-    one = report(call.calls.row, call.entry, [column.of(row) for column in call.columns])
+    given = [column.of(row) for column in call.columns]
+    one = report(call.calls.row, call.entry, given)
     # Every bucket has captured the same.
     captured = captured_lines(lots[0].group.captured)
     rest = _of_all_rows(core, call, one.lines, lots)
-    lines = [PlanLine("rows", taken=True, why=_in_words(call, lots)), *rest, *captured]
+    first = PlanLine("rows", taken=True, why=_in_words(call, lots))
+    lines = [first, *rest, *captured]
     arguments = tuple(
         f"{shown}, of row {row}" if column.kind == "each" else shown
         for shown, column in zip(one.arguments, call.columns, strict=False)
@@ -100,5 +102,6 @@ def _bucket(lot: Lot) -> str:
 
 
 def _elements(lot: Lot) -> int:
-    longest = 1 if lot.group.recipe is None else max(lot.group.recipe.fill.sizes.values())
+    recipe = lot.group.recipe
+    longest = 1 if recipe is None else max(recipe.fill.sizes.values())
     return len(lot.rows) * longest

@@ -73,7 +73,9 @@ def chunks(
     part = cut.size if cut.devices is None else cut.size // cut.devices.parts
     count = -(-part // cut.width)
     # The first ones and the last; 0 stands for those between.
-    shown = list(range(1, count + 1)) if count <= _CHUNKS else [*range(1, _CHUNKS - 1), 0, count]
+    shown = [*range(1, count + 1)]
+    if count > _CHUNKS:
+        shown = [*range(1, _CHUNKS - 1), 0, count]
     step = (wide - _LABEL) / len(shown)
 
     parts: list[str] = []
@@ -97,9 +99,8 @@ def chunks(
                 )
             )
             if share * step > 7 * len(str(chunk)):
-                parts.append(
-                    words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle")
-                )
+                middle = left + 1 + (step - 2) * share / 2
+                parts.append(words(middle, top + 12, str(chunk), "", "middle"))
         told = wrap_text(does, wide - _LABEL, 2)
         parts += [
             words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft")
@@ -123,9 +124,9 @@ def _does(passes: _axes.Passes, number: int) -> str:
     each = passes.passes[number]
     if each.counts:
         return "counts iterations, until no chunk takes more"
-    names = shortlist(
-        list(dict.fromkeys(public_name(node.op.name) for node in each.states(passes.streamed)))
-    )
+    carried = each.states(passes.streamed)
+    operations = dict.fromkeys(public_name(node.op.name) for node in carried)
+    names = shortlist([*operations])
     given = (
         f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk"
         if each.emits
@@ -148,17 +149,19 @@ def shards(
     shown = list(range(min(count, _DEVICES)))
     step = (wide - _LABEL) / len(shown)
     parts = [words(x, y + 11, "device", "soft")]
-    parts += [words(x + _LABEL + step * (i + 0.5), y + 11, str(i), "soft", "middle") for i in shown]
+    middles = [x + _LABEL + step * (i + 0.5) for i in shown]
+    for i, middle in zip(shown, middles, strict=True):
+        parts.append(words(middle, y + 11, str(i), "soft", "middle"))
 
-    spread = [
-        (leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)
-    ]
+    arrays = zip(view.leaves, place.specs, strict=False)
+    spread = [(leaf, spec) for leaf, spec in arrays if any(spec)]
 
     top = y + 17
     for leaf, spec in spread[:_ARRAYS]:
         along = tuple(name for axes in spec for name in axes)
-        parts.append(words(x, top + 12, wrap_text(leaf.path, _LABEL - 4, 1)[0], "code"))
-        for i in shown:
+        label = wrap_text(leaf.path, _LABEL - 4, 1)[0]
+        parts.append(words(x, top + 12, label, "code"))
+        for i, middle in zip(shown, middles, strict=True):
             number = _part(i, sizes, along)
             parts.append(
                 area(
@@ -169,7 +172,7 @@ def shards(
                     COLOURS[number % len(COLOURS)],
                 )
             )
-            parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))
+            parts.append(words(middle, top + 12, str(number), "", "middle"))
         top += _HIGH + 4
 
     more = "".join(

@@ -72,7 +72,8 @@ class StreamStats:
             rows.append(("checkpoints", f"{self.saves:,} saved"))
         if self.kept is not None:
             rows.append(("programs", self.kept))
-        return html_of(table("stream", [[(name, ""), (text, "")] for name, text in rows]))
+        cells = [[(name, ""), (text, "")] for name, text in rows]
+        return html_of(table("stream", cells))
 
 
 @public_in("jitney.types")

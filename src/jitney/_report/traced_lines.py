@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _precision
 from .._body.function import FunctionInfo
-from .._diagnosis.needed_values import CAUGHT, need_of
+from .._diagnosis.needed_values import CAUGHT
 from .._jax.typed import Array, DType
 from .._jax.xla.memory import compiled_bytes, text
 from .._signature.options import AUTO
@@ -29,7 +29,7 @@ from .._stages.precision import COMPUTE
 from .._stages.roll import NONE, Roll, rolls
 from .._view.view import Leaf, View, is_array
 from .lanes import joined_lanes
-from .option_lines import PlanLine
+from .option_lines import PlanLine, untraced
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
@@ -146,16 +146,7 @@ def layer_lines(
         with entry.numbers(), rolls() as made:
             jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
-        # Only a body that needs the value of a tracer is reported as a line; other errors pass.
-        if need_of(error) is None:
-            raise
-        return [
-            PlanLine(
-                "layers",
-                taken=False,
-                why="the body cannot be traced, so nothing says which there are",
-            )
-        ]
+        return [untraced(error, "layers", "nothing says which there are")]
     return [PlanLine("layers", taken, why) for taken, why in made] or [
         PlanLine("layers", taken=False, why=NONE)
     ]
@@ -174,16 +165,10 @@ def product_lines(
         with entry.numbers(), _precision.tallies() as counts:
             jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
-        if need_of(error) is None:
-            raise
-        return [
-            PlanLine(
-                "products",
-                taken=False,
-                why="the body cannot be traced, so nothing says which there are",
-            )
-        ]
-    return [PlanLine("products", bool(counts[0].cast), text) for text in counts[0].lines]
+        return [untraced(error, "products", "nothing says which there are")]
+    tally = counts[0]
+    taken = bool(tally.cast)
+    return [PlanLine("products", taken, text) for text in tally.lines]
 
 
 def constant_lines(
@@ -196,9 +181,11 @@ def constant_lines(
     Traces the body twice, in the dtype of the arguments and in the compute dtype.
     """
     stage = plan.of(Precision)
-    low = None if stage is None or stage.policy not in COMPUTE else np.dtype(COMPUTE[stage.policy])
+    if stage is None or stage.policy not in COMPUTE:
+        return []
+    low = np.dtype(COMPUTE[stage.policy])
     # Only a narrower dtype loses constants that the wider one has.
-    if stage is None or low is None or low.itemsize >= np.dtype(stage.back).itemsize:
+    if low.itemsize >= np.dtype(stage.back).itemsize:
         return []
     narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
     # Shapes as the body gets them, with the dtypes of the arguments.
@@ -207,22 +194,24 @@ def constant_lines(
         for each, leaf in zip(narrow, view.leaves, strict=True)
     ]
 
-    why = "the body cannot be traced{}, so nothing says which constants are out of range"
+    so = "nothing says which constants are out of range"
     # The overflow is what is looked for, so NumPy's warning of it is off.
     with entry.numbers(), np.errstate(over="ignore"):
         try:
             inside = body_of(entry.body_inside(plan, Precision), narrow)
         except CAUGHT as error:
-            if need_of(error) is None:
-                raise
-            return [PlanLine("constants", taken=False, why=why.format(""))]
+            return [untraced(error, "constants", so)]
         try:
             # With wider arguments the body may mix dtypes, which strict promotion would refuse.
             with jax.numpy_dtype_promotion("standard"):
                 outside = body_of(entry.body_inside(plan, Precision), wide)
         except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
             return [
-                PlanLine("constants", taken=False, why=why.format(" in the types of its arguments"))
+                PlanLine(
+                    "constants",
+                    taken=False,
+                    why=f"the body cannot be traced in the types of its arguments, so {so}",
+                )
             ]
         found = _precision.lost_constants(outside, inside, low)
 
@@ -248,15 +237,7 @@ def lane_lines(plan: Plan, entry: Specialization, view: View) -> list[PlanLine]:
     try:
         found = joined_lanes(plan, entry, view)
     except CAUGHT as error:
-        if need_of(error) is None:
-            raise
-        return [
-            PlanLine(
-                "lanes",
-                taken=False,
-                why="the body cannot be traced, so nothing says which branches there are",
-            )
-        ]
+        return [untraced(error, "lanes", "nothing says which branches there are")]
 
     each, options = (
         " of ".join(f"each {axis}" for axis in reversed(mapped.axes)),
@@ -295,17 +276,10 @@ def donation_lines(
     try:
         results = jax.eval_shape(entry.run_inner_stages, *arrays)
     except CAUGHT as error:
-        if need_of(error) is None:
-            raise
-        return [
-            PlanLine(
-                "donation",
-                taken=False,
-                why="the body cannot be traced, so nothing says which buffers could be reused",
-            )
-        ]
+        return [untraced(error, "donation", "nothing says which buffers could be reused")]
 
-    free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
+    made = filter(is_array, jax.tree.leaves(results))
+    free = Counter((leaf.shape, leaf.dtype) for leaf in made)
     taken: list[Leaf] = []
     lines: list[PlanLine] = []
 

@@ -39,7 +39,8 @@ def optimal_buckets(
     choices: list[NumPyArray] = []
     for _ in range(buckets):
         # Rows behind candidate i, up to j, are as long as j.
-        totals = least[None, :-1] + (up_to[1:, None] - up_to[None, :-1]) * lengths[:, None]
+        between = up_to[1:, None] - up_to[None, :-1]
+        totals = least[None, :-1] + between * lengths[:, None]
         totals[np.triu_indices(len(ends), 1)] = np.inf
         choices.append(totals.argmin(axis=1))
         least = np.concatenate([[np.inf], totals.min(axis=1)])

@@ -157,7 +157,9 @@ def _compile(
 
     jax_: Any = jax
     sharding = jax.sharding
-    devices = np.array(jax_.devices()[: math.prod(sizes.values())]).reshape(tuple(sizes.values()))
+    shape = tuple(sizes.values())
+    devices = np.array(jax_.devices()[: math.prod(shape)])
+    devices = devices.reshape(shape)
     placed = exported.in_shardings_jax(sharding.Mesh(devices, tuple(sizes)))
     arguments = [jax_.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
     options: Any = {"in_shardings": tuple(placed)} if len(devices.flat) > 1 else {}

@@ -5,7 +5,8 @@ of Vmap are looked through first. Its second step records what is cut off the re
 cutting themselves are done around the program (`_program/runners/padded_calls.py`).
 
 Whether the body may be padded is proven by `mask.py`, by the rule of each operation
-(`_axes/uses.py`, in `demand`); `_program/runners/padding_recipes.py` warns where it may not.
+(`_axes/uses.py`, in `demand`). Where it may not, `CallPlanner._padded_plan` (`_body/body.py`) puts
+the sentence into the plan, and `_program/runners/padding_recipes.py` warns.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .._view.named_axes import (
     refuse_two_sizes,
     shape_at,
     sizes_of,
+    with_shape_hint,
 )
 from .._view.result import Outcome
 from .._view.result_padding import cuts_of
@@ -107,6 +109,18 @@ class Fill(Stage):
             if ends and max(ends) % request.divisor(axis.name) == 0:
                 tops[axis.name] = max(ends)
         return tops
+
+    @property
+    def is_single(self) -> bool:
+        """True if no other size has the bucket, as of powers of two none shares that of 2: the
+        program at exact size is one for the bucket too.
+        """
+        return all(axis.low == axis.high for axis in self.axes)
+
+    def explained(self, view: View, refusal: Refused) -> Refused:
+        """The refusal to pad a call, with a hint if shapes did not fit (`with_shape_hint`)."""
+        sizes = {axis.name: axis.size for axis in self.axes}
+        return with_shape_hint(view, named_axes(view, self.levels), sizes, refusal)
 
     @property
     def sizes(self) -> dict[str, int]:

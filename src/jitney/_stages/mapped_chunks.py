@@ -90,7 +90,7 @@ class MappedChunks(Stage):
 
         return looped
 
-    def is_proven(
+    def needs_proof(
         self,
         fn: Fn,
         avals: Sequence[jax.ShapeDtypeStruct],

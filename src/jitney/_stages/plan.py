@@ -38,7 +38,9 @@ class Plan:
         return cls(tuple(stages))
 
     def of(self, kind: type[S]) -> S | None:
-        """Decision of a stage; None if the stage was skipped."""
+        """Decision of a stage; None if it was skipped, or another class has its place: Chunk may
+        plan a MappedChunks, Precision an Autocast.
+        """
         return next((stage for stage in self.stages if isinstance(stage, kind)), None)
 
     def stage(self, name: str) -> Stage:

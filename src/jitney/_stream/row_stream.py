@@ -47,14 +47,12 @@ def row_values(
     core: CompiledFunction,
     values: _Values,
 ) -> tuple[_Values, frozenset[int]] | None:
-    """Return the arguments of a stream, and the numbers of those that yield lists of rows; None if
-    there are no rows of unlike lengths.
+    """Return the arguments of a stream of a function that may have rows of unlike lengths, and the
+    numbers of those that yield lists of rows; None if there are no such rows.
 
     An iterator among the arguments is looked into: its first item is a list of rows, or it is none
     of rows.
     """
-    if not core.may_have_rows:
-        return None
     found = list(values)
     yielding: set[int] = set()
     has_rows = False
@@ -180,7 +178,8 @@ def stream_rows(
         [leaves for _, leaves in parts],
         begins,
     )
-    whole = [joined(leaf) for leaf in zip(*(leaves for _, leaves in parts), strict=True)]
+    columns = zip(*(leaves for _, leaves in parts), strict=True)
+    whole = list(map(joined, columns))
     return Streamed(
         tree_unflatten(parts[0][0], whole),
         StreamStats(

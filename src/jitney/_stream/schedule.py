@@ -131,7 +131,8 @@ class PassSchedule:
 
     def to_data(self) -> list[object]:
         """The schedule as JSON data; `read` is the inverse."""
-        cut = [[n, self.axes[n], self.shapes[n], self.dtypes[n].name] for n in sorted(self.axes)]
+        axes = sorted(self.axes.items())
+        cut = [[n, axis, self.shapes[n], self.dtypes[n].name] for n, axis in axes]
         turns = list(map(_written_turn, self.turns))
         return [self.size, self.takes, self.streamed, cut, turns, self.is_wide]
 

@@ -35,6 +35,7 @@ from .._owners import public
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
 from .._stages import Chunk
+from .._verify import is_verified
 from .._view.layout import is_nested_trace
 from .._view.view import View
 from .arguments import StreamArguments, bind_call
@@ -148,7 +149,7 @@ def stream(
     retries = 2 if retries is None else retries
     progress = True if progress is None else progress
     _check_keywords(called, retries, progress)
-    by_rows = row_values(called.core, values)
+    by_rows = row_values(called.core, values) if called.core.may_have_rows else None
     if by_rows is not None:
         given = [
             name for name in ("checkpoint", "checkpoint_every", "retries") if own[name] is not None
@@ -284,13 +285,14 @@ def _run(
                 warn_missing_checks(entry)
             else:
                 _refuse_nonfinite(entry, value)
-                verify_stream(
-                    entry,
-                    (axis, steps.size),
-                    data,
-                    value,
-                    partial(_unverified_value, program, axis, size),
-                )
+                if is_verified(entry.core.options):
+                    verify_stream(
+                        entry,
+                        (axis, steps.size),
+                        data,
+                        value,
+                        partial(_unverified_value, program, axis, size),
+                    )
 
             stats = StreamStats(
                 run.chunks,

@@ -223,7 +223,8 @@ class StreamLayout:
         def here(state: Carry) -> Carry:
             return fn(_own(state))
 
-        return self.devices.shard_map(here, (self.devices.spec(0),), self.devices.spec(None))
+        none, own = self.devices.spec(None), self.devices.spec(0)
+        return self.devices.shard_map(here, (own,), none)
 
 
 def _as_part(state: Carry) -> Carry:

@@ -175,7 +175,8 @@ class StreamRun:
         values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
         back = any(turn.back for turn in turns[first : first + 1])
-        passed = (sum(turn.sweeps for turn in turns[:first]) + 1) * len(steps.pieces)
+        sweeps = sum(turn.sweeps for turn in turns[:first])
+        passed = (sweeps + 1) * len(steps.pieces)
         done = passed - len(remaining_pieces(steps.pieces, at, back=back))
 
         is_placed = bool(self._keys) or steps.laid.place is not None

@@ -417,7 +417,8 @@ def paths(value: object) -> list[tuple[str, object]]:
     kind = kind_of(value)
     parts = kind.parts(value)
     if kind.shape is Shape.MAPPING:
-        return [(f"[{key!r}]", part) for key, part in zip(parts[::2], parts[1::2], strict=True)]
+        items = zip(parts[::2], parts[1::2], strict=True)
+        return [(f"[{key!r}]", part) for key, part in items]
     if kind.shape is Shape.SEQUENCE:
         return [(f"[{i}]", part) for i, part in enumerate(parts)]
     return []

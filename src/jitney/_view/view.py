@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import tree_flatten_with_path
 
+from .._jax.trees import canonicalize_dtype
 from .._jax.typed import DType
 from .._signature.hints import (
     AnyHint,
@@ -142,12 +143,11 @@ def _alternative(hint: UnionHint, value: object) -> Hint | None:
     options = hint.options
     scalars = [option for option in options if isinstance(option, ScalarHint)]
 
-    # An array picks the alternative with its rank, else the only array, else the only scalar.
     if isinstance(value, _ARRAYS):
         arrays = [option for option in options if isinstance(option, ArrayHint)]
-        exact = [option for option in arrays if option.rank == len(value.shape)]
-        chosen = exact[:1] or arrays or scalars
-        return chosen[0] if len(chosen) == 1 else None
+        if arrays:
+            return _of_array(arrays, len(value.shape), value.dtype)
+        return scalars[0] if len(scalars) == 1 else None
 
     # A number picks the static alternative of its class, else the first scalar, else an array that
     # it may stand for.
@@ -165,6 +165,30 @@ def _alternative(hint: UnionHint, value: object) -> Hint | None:
         return likes[0] if likes else None
     trees = [option for option in options if isinstance(option, (ContainerHint, TreeHint))]
     return trees[0] if trees else None
+
+
+def _of_array(
+    options: Sequence[ArrayHint],
+    rank: int,
+    dtype: DType,
+) -> ArrayHint | None:
+    """Alternative of an array: of those that allow its dtype the first with its rank, else the only
+    one. Several without names that agree in the rank are as one: both kinds of raw keys are
+    `UInt32`, of 2 or 4 numbers, and a stack of them has one axis more than either.
+    """
+    options = [option for option in options if _may_have(option, dtype)] or options
+    exact = [option for option in options if option.rank == rank]
+    if exact or len(options) == 1:
+        return [*exact, *options][0]
+    is_one = len({option.rank for option in options}) == 1
+    return options[0] if is_one and not any(option.names for option in options) else None
+
+
+def _may_have(option: ArrayHint, dtype: DType) -> bool:
+    """Return whether an array of this dtype, or of the one that JAX makes of it, is allowed."""
+    if not isinstance(dtype, np.dtype):  # of keys
+        return option.allows(dtype)
+    return option.allows(dtype) or option.allows(canonicalize_dtype(dtype))
 
 
 def _is_number(value: object) -> bool:

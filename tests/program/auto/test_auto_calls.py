@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from jitney._program.auto.auto_calls import AutoCalls
 from jitney._program.auto.search import WHOLE, RunWay
 from jitney.errors import NonFiniteError
 from tests._arrays import array
@@ -250,8 +251,6 @@ def mark(monkeypatch):
     """Results say by which way they were made: the function returns 0 for the whole, the width, and
     one more in threads.
     """
-    from jitney._program.auto.auto_calls import AutoCalls
-
     run = AutoCalls.run_entry
 
     def by(entry, arrays):
@@ -292,8 +291,6 @@ def test_a_value_does_not_change_while_a_search_is_given_up_for_now(machine, mar
 
 def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch):
     """Each result says by which way it was made."""
-    from jitney._program.auto.auto_calls import AutoCalls
-
     run = AutoCalls.run_way
     marked = lambda calls, way, arrays: run(calls, way, arrays) + (0.0 if way == WHOLE else 100.0)
     monkeypatch.setattr(AutoCalls, "run_way", marked)
@@ -325,7 +322,7 @@ def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
 
 
 def test_what_is_left_is_tried_where_the_best_on_slices_is_no_quicker_in_the_call(machine):
-    """The next call goes on with the second best."""
+    """The next call goes on with the second best, and with the best on slices once more."""
     machine.rates = {**FAST_64}
     f, run = optimize(**AUTO)(residual), machine.run
 
@@ -336,8 +333,105 @@ def test_what_is_left_is_tried_where_the_best_on_slices_is_no_quicker_in_the_cal
     machine.run = misleading
     learnt(f, W, LONG)
     told = auto_line(f, W, LONG)
-    assert told.startswith("whole in threads: 3.2e+05 ms, whole 6.4e+05 ms; ")
-    assert "64 at a time: no quicker" in told
+    each = "whole in threads: 3.2e+05 ms, 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; "
+    assert told.startswith(each)
+
+
+def slowed_once(machine, way, elements=None):
+    """Let a way take twice as long in the first call that runs it (with so many elements), as if
+    something else had taken a core. Returns the numbers of the calls that run it; the number of
+    each call is to be added to the second list.
+    """
+    run, rate, seen, calls = machine.run, machine.rates[way], [], []
+
+    def slowed(ran, count):
+        if str(ran) == way and elements in (None, count):
+            seen.extend(calls[-1:] if calls[-1] not in seen else [])
+            machine.rates[way] = rate * (2 if seen[0] == calls[-1] else 1)
+        run(ran, count)
+        machine.rates[way] = rate
+
+    machine.run = slowed
+    return seen, calls
+
+
+def test_a_trial_that_was_disturbed_is_repeated_in_another_call(machine):
+    """Something else takes a core while threads have their trial."""
+    machine.rates = {"64 at a time in threads": 0.6, "whole in threads": 0.8}
+    _, calls = slowed_once(machine, "64 at a time in threads")
+    f = optimize(**AUTO)(residual)
+    for number in range(MANY):
+        calls.append(number)
+        f(W, LONG)
+    told = auto_line(f, W, LONG)
+    assert told.startswith("64 at a time in threads: ")
+    assert "64 at a time in threads 7.68e+05" in told
+    assert "64 at a time in threads again 3.84e+05" in told
+
+
+@pytest.mark.parametrize("second", [None, 0.8])
+def test_a_call_that_decides_and_was_disturbed_is_repeated(machine, second):
+    """Alone, or together with the second best. The whole answers the first."""
+    machine.rates, machine.compiling = {"64 at a time in threads": 0.5}, 4000.0
+    if second:
+        machine.rates["whole in threads"] = second
+    seen, calls = slowed_once(machine, "64 at a time in threads", len(LONG))
+    f = optimize(**AUTO)(residual)
+    for number in range(MANY):
+        calls.append(number)
+        out = f(W, LONG)
+        np.testing.assert_allclose(out, by_hand(W, LONG), rtol=1e-6, atol=1e-5)
+    assert auto_line(f, W, LONG).startswith("64 at a time in threads: 3.2e+05 ms, ")
+    assert len(seen) >= 2
+
+
+def test_a_second_trial_that_fails_leaves_the_whole(machine):
+    """As a first one does."""
+    machine.rates = {"64 at a time in threads": 1.2}
+    f, run, trials, calls = optimize(**AUTO)(residual), machine.run, [], []
+
+    def failing(way, elements):
+        if str(way) == "64 at a time in threads":
+            trials.append(calls[-1])
+            if trials[0] != calls[-1]:
+                raise RuntimeError
+        run(way, elements)
+
+    machine.run = failing
+    for number in range(MANY):
+        calls.append(number)
+        out = f(W, LONG)
+        np.testing.assert_allclose(out, by_hand(W, LONG), rtol=1e-6, atol=1e-5)
+    told = auto_line(f, W, LONG)
+    assert told.startswith("whole: ")
+    assert "64 at a time in threads: RuntimeError" in told
+
+
+def test_a_search_that_is_put_off_traces_nothing(machine, monkeypatch):
+    """Its seconds would put it off once more, for ever: a trace is for each call that tries."""
+    traces, is_changed = [], AutoCalls.is_changed
+
+    def slow_trace(calls, of_size, arrays):
+        machine.now += 50.0
+        traces.append(of_size.times.calls)
+        return is_changed(calls, of_size, arrays)
+
+    monkeypatch.setattr(AutoCalls, "is_changed", slow_trace)
+    machine.compiling = 100.0
+    f, run = optimize(**AUTO)(residual), machine.compile
+    machine.rates = {"whole in threads": 0.5}
+
+    def slow_compile(way, elements):
+        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
+        run(way, elements)
+
+    machine.compile = slow_compile
+    calls = 0
+    while calls < 400 and (calls < 9 or "learns" in auto_line(f, W, ROWS)):
+        f(W, ROWS)
+        calls += 1
+    assert auto_line(f, W, ROWS).startswith("whole in threads: ")
+    assert len(traces) == 3  # two trials, and the call that decides
 
 
 def test_what_could_not_be_repaid_is_given_up(machine):
@@ -540,8 +634,6 @@ def test_stats_have_what_it_saved(machine):
 
 def test_exact_takes_only_equal_bits(machine, monkeypatch):
     """A width that rounds otherwise on the slice is not taken, however quick."""
-    from jitney._program.auto.auto_calls import AutoCalls
-
     run = AutoCalls.run_way
     other = lambda calls, way, arrays: (
         jnp.nextafter(run(calls, way, arrays), np.float32(9))
@@ -563,8 +655,6 @@ def test_exact_takes_only_equal_bits(machine, monkeypatch):
 
 def test_exact_compares_the_whole_call_too(machine, monkeypatch):
     """Rows that are not in the slice count as well."""
-    from jitney._program.auto.auto_calls import AutoCalls
-
     run = AutoCalls.run_way
 
     def other(calls, way, arrays):
@@ -797,8 +887,6 @@ def test_a_check_raises_its_own_error_in_any_call(machine):
 
 def test_a_way_that_fails_by_itself_is_dropped(machine, monkeypatch):
     """As with too little memory: the call has the result of the whole."""
-    from jitney._program.auto.auto_calls import AutoCalls
-
     run = AutoCalls.run_way
 
     def failing(calls, way, arrays):

@@ -204,6 +204,74 @@ def test_ways_that_are_nearly_the_best_are_compared_at_the_end():
     assert search.finalists(499.0) == []
 
 
+def test_what_is_less_than_twice_as_slow_as_the_best_is_tried_once_more():
+    """The nearest first, each once; neither the best nor what is far from it."""
+    search = Search(1000, WIDTHS, 10.0, **ALONE)
+    for width, seconds in ((64, 50.0), (16, 94.0), (256, 60.0), (1, 96.0)):
+        search.add(RunWay(width), 100, seconds, 1.0)
+    tried = []
+    while (way := search.again(1000.0)) is not None:
+        tried.append(way.width)
+        assert search.first_elements(way) == 100
+        search.add(way, 100, 70.0, None)
+        assert search.first_elements(way) is None
+    assert tried == [256, 16]
+    assert search.finalists(1000.0, 9) == [RunWay(64)]
+    assert "256 at a time again 7e+05, 16 at a time again 7e+05" in search.tried
+
+
+def test_the_lesser_of_two_trials_counts():
+    """Each was disturbed, or was not."""
+    search = Search(1000, WIDTHS, 10.0, **ALONE)
+    search.add(RunWay(64), 100, 60.0, 1.0)
+    search.add(RunWay(256), 100, 50.0, 1.0)
+    search.add(RunWay(64), 100, 30.0, None)
+    search.add(RunWay(256), 100, 70.0, None)
+    assert search.quickest == 0.3
+    assert search.best(499.0) == RunWay(64)
+    search.drop(RunWay(64), "fails")
+    assert search.best(501.0) == RunWay(256)
+    assert search.best(499.0) == WHOLE
+
+
+def test_threads_are_tried_once_more_for_their_program_with_one_worker():
+    """Both are of one trial; where the one is best, the other may have been disturbed."""
+    search = Search(1000, WIDTHS, 10.0, threads=2, joined=False)
+    threads = RunWay(64, "threads")
+    search.add(threads, 100, 60.0, 1.0)
+    search.add(RunWay(64), 100, 50.0, None)
+    assert search.again(1000.0) == threads
+    search.add(threads, 100, 30.0, None)
+    assert search.again(1000.0) is None
+
+
+def test_devices_wait_for_second_trials():
+    """They take the place of the threads that are the best by then."""
+    search = Search(65, (), 1.0, threads=2, devices=True, joined=False)
+    search.add(RunWay(None, "threads"), 65, 66.0, 1.0)
+    assert search.next_way(65.0) is None
+    search.add(search.again(65.0), 65, 40.0, None)
+    assert str(search.next_way(65.0)) == "whole over devices"
+
+
+def test_a_way_that_lost_a_call_has_another_with_the_next_best():
+    """It counts as slow as in the call until then, and is dropped the second time."""
+    search = Search(1000, WIDTHS, 10.0, **ALONE)
+    search.add(RunWay(64), 100, 50.0, 1.0)
+    search.add(RunWay(256), 100, 80.0, 1.0)
+    search.lose(RunWay(64), 1000.0)
+    assert search.has_lost(RunWay(64))
+    assert search.finalists(1000.0) == [RunWay(256), RunWay(64)]
+    search.lose(RunWay(256), 1100.0)
+    search.lose(RunWay(64), 1000.0)
+    assert search.best(1000.0) == WHOLE
+    assert search.has_second_chance()
+    assert search.best(1000.0) == RunWay(256)
+    search.lose(RunWay(256), 1000.0)
+    assert not search.has_second_chance()
+    assert search.best(1e9) == WHOLE
+
+
 def test_the_whole_is_best_until_something_is_quicker():
     """Also where a trial is as quick."""
     search = Search(100, WIDTHS, 1.0, **ALONE)

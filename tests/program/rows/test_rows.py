@@ -643,3 +643,19 @@ def middle(y: Float[Array, "n"]) -> Float[Array, ""]:
 def test_offsets_and_lengths_have_to_fit(call, message):
     with pytest.raises(ContractError, match=message):
         call()
+
+
+def area(t: Float[Array, "n"], y: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
+    """By other operations at two points, as `jnp.trapezoid` has them."""
+    return jnp.trapezoid(y, t), 2 * t
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 17, 1, 0, 2, 9), (2, 2)])
+def test_rows_of_two_points_may_need_other_operations(sizes):
+    """They run exact, all in one program: no other size has their bucket."""
+    t, y = rows(sizes), rows(sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        areas, doubled = mapped(area)(t, y)
+    np.testing.assert_allclose(areas, list(map(np.trapezoid, y, t)), rtol=2e-5, atol=1e-6)
+    close(doubled, [2 * row for row in t])

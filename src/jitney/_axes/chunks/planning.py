@@ -203,7 +203,8 @@ def _chain_of_sums(
     for node in flat.steps:
         if wanted.isdisjoint(node.marks):
             continue
-        before = max((depth.get(n, 0) for n in (*node.numbers, *node.waits)), default=0)
+        read = (*node.numbers, *node.waits)
+        before = max((depth.get(n, 0) for n in read), default=0)
         is_other = node.counts or held.is_at_once(node)
         for n in node.marks:
             depth[n] = before

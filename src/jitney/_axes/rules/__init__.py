@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
     **reduce.RULES,
     **mapped.RULES,
     **windows.RULES,
+    **pooling.RULES,
     **linear.RULES,
     **convolution.RULES,
     **matrices.RULES,
@@ -42,5 +43,4 @@ RULES: dict[str, Rule] = {
     **random.RULES,
     **control.RULES,
     **callback.RULES,
-    **pooling.RULES,
 }

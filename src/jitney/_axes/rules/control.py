@@ -178,14 +178,8 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # A body that may not end or may raise on padding is skipped there, by a branch.
     skips = may_be_shorter and depends_on_rows(program)
 
-    moves = list(
-        map(
-            walk.may_be_linear,
-            op.eqn.invars,
-        )
-    )
-    parts = scan_parts(op.eqn, moves)
-    moves_fixed, _, moves_row = parts
+    moves = [*map(walk.may_be_linear, op.eqn.invars)]
+    moves_fixed, _, moves_row = scan_parts(op.eqn, moves)
 
     def turn(held: Values, x: Values) -> tuple[Values, Values]:
         return advance(constants, held, x)
@@ -212,7 +206,9 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         del x
         jaxpr, _ = open_jaxpr(program)
         avals = [atom.aval for atom in jaxpr.outvars[len(held) :]]
-        zeros = [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
+        shapes = [walk.shape(aval.shape) for aval in avals]
+        each = zip(shapes, avals, strict=True)
+        zeros = [lax.full(shape, 0, aval.dtype) for shape, aval in each]
         return [*held], zeros
 
     # From the end the iterations of padding come first, and leave the initial carry as it is.
@@ -224,18 +220,10 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         else:
             fixed, before, row = constants, held, x
             if walk.is_differentiated:
-                fixed = _cleared(
-                    inside,
-                    fixed,
-                    moves_fixed,
-                )
+                fixed = _cleared(inside, fixed, moves_fixed)
                 # A tangent may begin as a constant.
-                before = _cleared(inside, before)
-                row = _cleared(
-                    inside,
-                    row,
-                    moves_row,
-                )
+                before = _cleared(inside, before, [True] * len(before))
+                row = _cleared(inside, row, moves_row)
             new, ys = advance(fixed, before, row)
             new = [
                 lax.select(lax.broadcast(inside, a.shape), a, b)
@@ -259,7 +247,7 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
 def _cleared(
     inside: jax.Array,
     values: Values,
-    moves: Sequence[bool] | None = None,
+    moves: Sequence[bool],
 ) -> Values:
     """Zeros in place of the values that may be tangents, in an iteration of padding. There the
     derivative of the body may be infinite, and the zeros of the cotangent meet it: JAX transposes
@@ -267,25 +255,11 @@ def _cleared(
     """
 
     def cleared(x: jax.Array) -> jax.Array:
-        if not jnp.issubdtype(
-            x.dtype,
-            np.inexact,
-        ):
+        if not jnp.issubdtype(x.dtype, np.inexact):
             return x
-        zeros = lax.full_like(x, 0)
-        return jnp.where(
-            inside,
-            x,
-            zeros,
-        )
+        return jnp.where(inside, x, lax.full_like(x, 0))
 
-    if moves is None:
-        return list(map(cleared, values))
-    pairs = zip(
-        values,
-        moves,
-        strict=True,
-    )
+    pairs = zip(values, moves, strict=True)
     return [cleared(x) if is_moving else x for x, is_moving in pairs]
 
 

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
-from ..._jax.typed import NumPyArray, Values
+from ..._jax.typed import Values
 from ..carriers.folds import Fold
 from ..dims import evaluate, is_ragged
-from ..interpreter import Op, PaddedInterpreter
+from ..interpreter import Op, PaddedInterpreter, zero_of
 from ..monoids import MONOIDS
 from ..refusal import Refused
 from ..rule import Rule, Use, ragged_dims, refuse, use
@@ -84,19 +84,16 @@ def _uses(op: Op) -> Iterator[Use]:
         yield use(op, spatial, "mixed", "convolved along it")
 
 
-def _zero(x: jax.Array) -> NumPyArray:
-    return np.zeros((), x.dtype)
-
-
 def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     lhs, rhs = values
     lhs_dims, rhs_dims = op.ins
     # To the bits of plain JAX where nothing is padded, however far the windows reach.
     if all(map(walk.is_full, ragged_dims((*lhs_dims, *rhs_dims)))):
-        return walk.bind(op, values, padding=tuple(map(walk.shape, op.params["padding"])))
+        exact = map(walk.shape, op.params["padding"])
+        return walk.bind(op, values, padding=tuple(exact))
     numbers = op.params["dimension_numbers"]
-    lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], _zero(lhs))
-    rhs = walk.keep(rhs, rhs_dims, numbers.rhs_spec[1:], _zero(rhs))
+    lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], zero_of(lhs))
+    rhs = walk.keep(rhs, rhs_dims, numbers.rhs_spec[1:], zero_of(rhs))
 
     along = spatial_axes(op)
     moved = lhs
@@ -116,7 +113,7 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return [cut_out(walk, op, given, [*ends], padding)]
     is_finite = jnp.stack(finite).all()
     # Zeros where the result is not used: JAX transposes it with a cotangent of zeros.
-    moved = jnp.where(is_finite, moved, _zero(lhs))
+    moved = jnp.where(is_finite, moved, zero_of(lhs))
     (out,) = walk.bind(op, [moved, rhs], padding=tuple(padding))
 
     def slow() -> jax.Array:
@@ -139,7 +136,8 @@ def _are_finite(
     if not walk.may_be_linear(op.eqn.invars[0]):
         axes = op.params["dimension_numbers"].lhs_spec[2:]
         return [ends_finite(walk, lhs, axes[i], along[i].length, met) for i, met in ends.items()]
-    if walk.may_be_linear(op.eqn.invars[1]) or any(is_ragged(along[i].size) for i in ends):
+    met = [along[i].size for i in ends]
+    if walk.may_be_linear(op.eqn.invars[1]) or any(map(is_ragged, met)):
         return None
     # Zeros of the cotangent meet the kernel.
     return [jnp.isfinite(rhs).all()]
@@ -203,7 +201,7 @@ def _shifted(
     windows = evaluate(part.count, walk.allocated)
     length = lhs.shape[axis] + span
     seen, more = length_and_padding(length, windows, part.stride, span)
-    shifted = shift_into(walk, lhs, axis, part.low, span, _zero(lhs))
+    shifted = shift_into(walk, lhs, axis, part.low, span, zero_of(lhs))
     return lax.slice_in_dim(shifted, 0, seen, axis=axis), more
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._jax.typed import NumPyArray
 from ..dims import Dim, evaluate, is_ragged, symbols
-from ..interpreter import Op, PaddedInterpreter, Ranges
+from ..interpreter import Op, PaddedInterpreter, Ranges, zero_of
 from ..typed_jax import jnp, lax
 from .windows import reach
 
@@ -83,6 +83,26 @@ class ConvolvedAxis:
         met = reach(length, self.apart) - begins
         return max(int(np.max(met)), 0)
 
+    def windows(self, allocated: Mapping[str, int]) -> _CutWindows:
+        """The windows of the array that the kernel meets."""
+        return _CutWindows(
+            self.size,
+            evaluate(self.size, allocated),
+            evaluate(self.count, allocated),
+            self.stride,
+            self.dilation,
+        )
+
+    def taps(self, allocated: Mapping[str, int]) -> _CutWindows:
+        """The windows of the array that the elements of the kernel meet, one for each element."""
+        return _CutWindows(
+            self.count,
+            evaluate(self.count, allocated),
+            evaluate(self.size, allocated),
+            self.dilation,
+            self.stride,
+        )
+
 
 def spatial_axes(op: Op) -> list[ConvolvedAxis]:
     numbers = op.params["dimension_numbers"]
@@ -115,7 +135,8 @@ def ends_finite(
     """Return whether the last elements along an axis, `most` of them, are finite: a scalar."""
     size = min(most, x.shape[axis])
     # A negative start would count from the end of what is allocated.
-    start = lax.max(walk.count(length) - np.int32(size), np.int32(0))
+    start = walk.count(length) - np.int32(size)
+    start = lax.max(start, np.int32(0))
     last = lax.dynamic_slice_in_dim(x, start, size, axis)
     return jnp.isfinite(last).all()
 
@@ -132,18 +153,10 @@ def window_by_window(
     not take it 1.4 times as slow.
     """
     lhs, rhs = operands
-    windows = spatial_axes(op)
-    parts = {
-        i: _CutWindow(
-            windows[i].size,
-            rhs.shape[axis],
-            windows[i].stride,
-            windows[i].dilation,
-        )
-        for i, axis in _spatial(op, along, "rhs_spec").items()
-    }
-    counts = [windows[i].count for i in along]
-    x = _padded(op, lhs, parts, counts, padding)
+    axes = spatial_axes(op)
+    parts = {i: axes[i].windows(walk.allocated) for i in along}
+    x = _padded(op, lhs, parts, padding)
+    counts = [part.count for part in parts.values()]
     made = [*_spatial(op, along, "out_spec").values()]
 
     def one(at: jax.Array) -> jax.Array:
@@ -151,7 +164,7 @@ def window_by_window(
         (out,) = _bind(walk, op, [window, rhs], along, padding)
         return lax.squeeze(out, made)
 
-    out = lax.map(one, _grid(counts))
+    out = lax.map(one, _grid(parts))
     out = lax.reshape(out, (*counts, *out.shape[1:]))
     return jnp.moveaxis(out, range(len(counts)), made)
 
@@ -167,45 +180,37 @@ def tap_by_tap(
     behind the last true one would read, and of all that an element behind the true kernel would.
     """
     lhs, rhs = operands
-    windows = spatial_axes(op)
-    parts = {
-        i: _CutWindow(
-            windows[i].count,
-            evaluate(windows[i].count, walk.allocated),
-            windows[i].dilation,
-            windows[i].stride,
-        )
-        for i in along
-    }
-    counts = [evaluate(windows[i].size, walk.allocated) for i in along]
-    true = jnp.stack([walk.count(windows[i].size) for i in along])
-    x = _padded(op, lhs, parts, counts, padding)
-    axes = [*_spatial(op, along, "rhs_spec").values()]
+    axes = spatial_axes(op)
+    parts = {i: axes[i].taps(walk.allocated) for i in along}
+    true = jnp.stack([walk.count(axes[i].size) for i in along])
+    x = _padded(op, lhs, parts, padding)
+    of_kernel = [*_spatial(op, along, "rhs_spec").values()]
     (aval,) = op.eqn.outvars
 
     def one(total: jax.Array, at: jax.Array) -> tuple[jax.Array, None]:
         tap = rhs
-        for axis, start in zip(axes, at, strict=True):
+        for axis, start in zip(of_kernel, at, strict=True):
             tap = lax.dynamic_slice_in_dim(tap, start, 1, axis)
         window = _window(walk, op, x, parts, at)
-        window = jnp.where((at < true).all(), window, np.zeros((), x.dtype))
+        window = jnp.where((at < true).all(), window, zero_of(x))
         (out,) = _bind(walk, op, [window, tap], along, padding)
         return total + out, None
 
     shape = walk.shape(op.outs[0])
     start = jnp.zeros(shape, aval.aval.dtype)
-    total, _ = lax.scan(one, start, _grid(counts))
+    total, _ = lax.scan(one, start, _grid(parts))
     return total
 
 
 @dataclass(frozen=True)
-class _CutWindow:
-    """Window of an array along one axis: `allocated` elements, of which `valid` are kept, each
-    `apart` from the next; the next window is `step` elements farther.
+class _CutWindows:
+    """`count` windows of an array along one axis: `allocated` elements each, of which `valid` are
+    kept, `apart` from element to element; the next window is `step` elements farther.
     """
 
     valid: Dim
     allocated: int
+    count: int
     step: int
     apart: int
 
@@ -220,37 +225,38 @@ def _spatial(op: Op, along: Sequence[int], spec: str) -> dict[int, int]:
     return {i: positions[i] for i in along}
 
 
-def _grid(counts: Sequence[int]) -> NumPyArray:
-    """The grid of all positions, the last one fastest, in rows."""
+def _grid(parts: Mapping[int, _CutWindows]) -> NumPyArray:
+    """The grid of the windows' numbers, the last one fastest, in rows."""
+    counts = [part.count for part in parts.values()]
     each = np.meshgrid(*map(np.arange, counts), indexing="ij")
-    return np.stack(each, axis=-1).astype(np.int32).reshape(-1, len(counts))
+    rows = np.stack(each, axis=-1).reshape(-1, len(counts))
+    return rows.astype(np.int32)
 
 
 def _padded(
     op: Op,
     lhs: jax.Array,
-    parts: Mapping[int, _CutWindow],
-    counts: Sequence[int],
+    parts: Mapping[int, _CutWindows],
     padding: Sequence[tuple[int, int]],
 ) -> jax.Array:
     """The array with its own zeros in front, behind and between its elements."""
     config = [(0, 0, 0)] * lhs.ndim
     apart = op.params["lhs_dilation"]
     axes = _spatial(op, [*parts], "lhs_spec")
-    for (i, part), count in zip(parts.items(), counts, strict=True):
+    for i, part in parts.items():
         axis = axes[i]
         low, _ = padding[i]
-        needed = (count - 1) * part.step + part.span
+        needed = (part.count - 1) * part.step + part.span
         behind = needed - low - reach(lhs.shape[axis], apart[i])
         config[axis] = (low, behind, apart[i] - 1)
-    return lax.pad(lhs, np.zeros((), lhs.dtype), config)
+    return lax.pad(lhs, zero_of(lhs), config)
 
 
 def _window(
     walk: PaddedInterpreter,
     op: Op,
     x: jax.Array,
-    parts: Mapping[int, _CutWindow],
+    parts: Mapping[int, _CutWindows],
     at: jax.Array,
 ) -> jax.Array:
     dims = list(op.ins[0])
@@ -260,7 +266,7 @@ def _window(
         x = lax.dynamic_slice_in_dim(x, start, part.span, axes[i])
         x = lax.slice_in_dim(x, 0, part.span, part.apart, axes[i])
         dims[axes[i]] = part.valid
-    return walk.within().keep(x, dims, [*axes.values()], np.zeros((), x.dtype))
+    return walk.within().keep(x, dims, [*axes.values()], zero_of(x))
 
 
 def _bind(

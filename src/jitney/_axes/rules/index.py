@@ -9,6 +9,9 @@ treats those. With 5 valid rows of 8 allocated:
     position 6, mode FILL_OR_DROP     -> 2**31 - 1: out of bounds of any array
     position 6, PROMISE_IN_BOUNDS     -> 4, as XLA clamps it; in a derivative see
     `_gather_in_bounds`
+
+Starts are clamped in the program, and a scatter of one window has a barrier before its operand, for
+the reason in `clamped_starts.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 from ..._jax.typed import Values
 from ..carriers.gather import Gather
 from ..carriers.scatter import ScatterInto
+from ..clamped_starts import is_single
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes, to_int32
 from ..monoids import MONOIDS, SCATTERS
@@ -320,7 +324,7 @@ def _gather_windows(
             x = lax.dynamic_slice_in_dim(x, at.first, at.length, axis)
             (size,) = walk.shape([window])
             x = shift_down(x, at.shift, size, axis)
-        elif _is_single(indices):
+        elif is_single(indices):
             i = indexed.index(axis)
             columns[i], shifts[axis] = _fit_position(walk, columns[i], x.shape[axis], window)
         else:
@@ -343,11 +347,6 @@ def _gather_windows(
         (size,) = walk.shape([sizes[axis]])
         out = shift_down(out, window.shift, size, numbers.offset_dims[left.index(axis)])
     return out
-
-
-def _is_single(indices: jax.Array) -> bool:
-    """Return whether there is one window, not several."""
-    return all(size == 1 for size in indices.shape[:-1])
 
 
 def _fit_position(
@@ -518,7 +517,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     windows = {axis: sizes[axis] for axis in fixed_window_axes(dims, sizes)}
     shape = x.shape
     fitted: dict[int, Fitted] = {}
-    if windows and _is_single(indices):
+    if windows and is_single(indices):
         indices, updates, fitted = _fit_update(walk, op, indices, updates, windows)
     elif windows:
         indices = _add_begin(walk, indices, indexed, windows)
@@ -527,6 +526,8 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     partly = _partial_axes(op)
     if partly:
         updates = _neutralise_padding(walk, op, x, indices, updates, partly, fitted)
+    if mode == _DROP and is_single(indices):
+        x = lax.optimization_barrier(x)
 
     # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
     # is of the narrow type, so the primitive is not bound with its own parameters.

@@ -10,19 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jax
-import numpy as np
-
-from ..._jax.typed import NumPyArray, Values
+from ..._jax.typed import Values
 from ..carriers.folds import Fold
-from ..interpreter import Op, PaddedInterpreter
+from ..interpreter import Op, PaddedInterpreter, zero_of
 from ..monoids import MONOIDS
 from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
-
-
-def _zero(x: jax.Array) -> NumPyArray:
-    return np.zeros((), x.dtype)
-
 
 # dot_general.
 
@@ -41,8 +33,8 @@ def _dot(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
     a_dims, b_dims = op.ins
-    a = walk.keep(a, a_dims, left, _zero(a))
-    b = walk.keep(b, b_dims, right, _zero(b))
+    a = walk.keep(a, a_dims, left, zero_of(a))
+    b = walk.keep(b, b_dims, right, zero_of(b))
     return walk.bind(op, [a, b])
 
 

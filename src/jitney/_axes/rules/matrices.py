@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.programs.primitives import FACTORISATIONS
-from ..._jax.typed import NumPyArray, Values
+from ..._jax.programs.jaxprs import abstract, called_jaxpr, equations, programs
+from ..._jax.programs.primitives import CALLS, FACTORISATIONS
+from ..._jax.typed import JaxprEqn, Values
 from ..dims import Dim, is_ragged
-from ..interpreter import Op, PaddedInterpreter
+from ..interpreter import Op, PaddedInterpreter, zero_of
+from ..position_dtypes import exact_position_dtypes
 from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
-from ..typed_jax import jnp, lax
-
-
-def _zero(x: jax.Array) -> NumPyArray:
-    return np.zeros((), x.dtype)
+from ..typed_jax import InconclusiveDimensionOperation, jnp, lax, make_jaxpr
 
 
 def _matrix_dims(op: Op) -> list[Dim]:
@@ -59,7 +57,7 @@ def _pad_with_zeros(
     """Replace the padding of matrices by zeros."""
     last = len(dims) - 1
     axes = [last - 1, last]
-    return walk.keep(x, dims, axes, _zero(x))
+    return walk.keep(x, dims, axes, zero_of(x))
 
 
 def _pad_with_identity(
@@ -108,7 +106,7 @@ def _nan_at_infinite_pivot(factor: jax.Array, x: jax.Array) -> jax.Array:
     """
     rows, columns = _rows_and_columns(x)
     pivots = lax.eq(rows, columns)
-    lower = jnp.where(rows >= columns, factor, _zero(x))
+    lower = jnp.where(rows >= columns, factor, zero_of(x))
 
     # A pivot that is infinite, and an element that is not finite and no such pivot.
     infinite = _any_of_matrix(jnp.isinf(lower) & pivots)
@@ -141,7 +139,7 @@ def _triangular(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     a_dims, b_dims = op.ins
     a = _pad_with_identity(walk, a, a_dims)
     axis = _systems(op)
-    b = walk.keep(b, b_dims, [axis], _zero(b))
+    b = walk.keep(b, b_dims, [axis], zero_of(b))
     return walk.bind(op, [a, b])
 
 
@@ -233,7 +231,7 @@ def _product(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     matrix_dims, scale_dims = op.ins
     reflectors = _pad_with_zeros(walk, reflectors, matrix_dims)
     last = scales.ndim - 1
-    scales = walk.keep(scales, scale_dims, [last], _zero(scales))
+    scales = walk.keep(scales, scale_dims, [last], zero_of(scales))
     return walk.bind(op, [reflectors, scales])
 
 
@@ -242,7 +240,7 @@ def _reflect(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     reflectors, scales, x = values
     matrix_dims, scale_dims, dims = op.ins
     reflectors = _pad_with_zeros(walk, reflectors, matrix_dims)
-    scales = walk.keep(scales, scale_dims, [scales.ndim - 1], _zero(scales))
+    scales = walk.keep(scales, scale_dims, [scales.ndim - 1], zero_of(scales))
     return walk.bind(op, [reflectors, scales, _pad_with_zeros(walk, x, dims)])
 
 
@@ -265,8 +263,8 @@ def _tridiagonal(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return walk.bind(op, values)
     count = walk.count(size)
     allocated = np.int32(diagonal.shape[last])
-    lower = walk.keep(lower, dims, [last], _zero(lower))
-    upper = walk.keep(upper, dims, [last], _zero(upper))
+    lower = walk.keep(lower, dims, [last], zero_of(lower))
+    upper = walk.keep(upper, dims, [last], zero_of(upper))
     diagonal = walk.keep(
         diagonal,
         dims,
@@ -275,9 +273,9 @@ def _tridiagonal(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     )
     # The first element of the lower diagonal stands beside no column.
     positions = lax.broadcasted_iota(np.int32, lower.shape, last)
-    lower = jnp.where(positions > 0, lower, _zero(lower))
+    lower = jnp.where(positions > 0, lower, zero_of(lower))
     rows = b.ndim - 2
-    b = walk.keep(b, b_dims, [rows], _zero(b))
+    b = walk.keep(b, b_dims, [rows], zero_of(b))
     bands = [_rotate(x, last, count) for x in (lower, diagonal, upper)]
     (out,) = walk.bind(op, [*bands, _rotate(b, rows, count)])
     return [_rotate(out, rows, lax.sub(allocated, count))]
@@ -297,6 +295,50 @@ def _svd_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "takes some of the singular values along it")
     else:
         yield use(op, dims, "mixed", "its singular values")
+
+
+# Singular vectors are refused, but in a pseudo-inverse V diag(1/s) U^H each left vector meets its
+# right partner, so that signs cancel; so do the rotations among vectors of equal singular values;
+# and vectors of a zero value are left out. The equations of a program do not show this, so its
+# jaxpr must equal the one that JAX traces for these functions.
+
+
+_PSEUDO_INVERSES = {"_pinv": jnp.linalg.pinv, "_lstsq": jnp.linalg.lstsq}
+"""Name of the called jaxpr -> the JAX function that it is traced from."""
+
+
+def is_pseudo_inverse(op: Op) -> bool:
+    """Return whether an operation is a call of `jnp.linalg.pinv` or `lstsq`, of arrays and an
+    optional tolerance: the two programs in which an SVD with vectors is allowed.
+    """
+    name = op.params.get("name")
+    if op.name not in CALLS or not isinstance(name, str):
+        return False
+    fn = _PSEUDO_INVERSES.get(name)
+    if fn is None:
+        return False
+    structs = [abstract(atom.aval) for atom in op.eqn.invars]
+    # A user's function may have the same name, and take other arguments.
+    try:
+        with exact_position_dtypes():
+            own = make_jaxpr(fn)(*structs)
+    except (TypeError, ValueError, InconclusiveDimensionOperation):
+        return False
+    mine = _text(op.eqn)
+    if mine is None:
+        return False
+    named = (eqn for eqn in equations(own) if eqn.params.get("name") == name)
+    return any(_text(eqn) == mine for eqn in named)
+
+
+def _text(eqn: JaxprEqn) -> str | None:
+    """The printed jaxpr of a call; None if it closes over arrays, which printing leaves out."""
+    program = called_jaxpr(eqn)
+    held = [program]
+    for inner in equations(program):
+        held += programs(inner.params)
+    closes_over = any(getattr(each, "consts", ()) for each in held)
+    return None if closes_over else str(program)
 
 
 _OTHERS = {

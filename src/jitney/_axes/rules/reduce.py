@@ -44,7 +44,10 @@ def refuse_uncountable(op: Op, dims: Sequence[Dim]) -> list[Use]:
     """
     dtype = op.params.get("index_dtype")
     most = {symbol: high for symbol, (_, high) in op.ranges.items()}
-    if dtype is None or all(evaluate(dim, most) - 1 <= dtypes.iinfo(dtype).max for dim in dims):
+    if dtype is None:
+        return []
+    last = dtypes.iinfo(dtype).max
+    if all(evaluate(dim, most) - 1 <= last for dim in dims):
         return []
     return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
 

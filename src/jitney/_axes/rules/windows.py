@@ -119,7 +119,8 @@ def _monoid(op: Op) -> Monoid | None:
 def _uses(op: Op) -> Iterator[Use]:
     for _, dim, size, stride, padding, apart, dilation in _parts(op):
         sized = ragged_dims((dim, size, stride, *padding))
-        alone = not is_ragged(size) and (size, stride, *padding, apart) == (1, 1, 0, 0, 1)
+        part = (size, stride, *padding, apart)
+        alone = not is_ragged(size) and part == (1, 1, 0, 0, 1)
         if not sized or alone:
             continue
 

@@ -149,14 +149,26 @@ def trace(
         return _confirmed(function, _symbolic(function, at_hand[0]), at_hand)
     except AsksForSize as refusal:
         # A shorter range of sizes makes it one program, without a trace at each size.
-        if not examples or refusal.ends:
+        if not examples or _is_within(sizes, refusal.ends):
             raise
         symbolic = refusal
     try:
         return _confirmed(function, _from_examples(function, at_hand[0]), at_hand)
     except Refused as refusal:
         also = f"{symbolic.what}; and at known sizes it {refusal.what}"
-        raise Refused(symbolic.place, also) from refusal
+        raise Refused(symbolic.place, also, symbolic.ends) from refusal
+
+
+def _is_within(
+    sizes: Mapping[str, int] | None,
+    ends: Mapping[str, Sequence[int]],
+) -> bool:
+    """Return whether the sizes of a call are within the shorter range; it is not asked of others
+    without a call.
+    """
+    if sizes is None:
+        return bool(ends)
+    return any(sizes[symbol] <= max(of_symbol) for symbol, of_symbol in ends.items())
 
 
 def _from_examples(function: SizedFunction, known: Mapping[str, int]) -> Candidate:

@@ -18,7 +18,7 @@ from ..._jax.equinox_checks import is_of_check, messages_of
 from ..._jax.programs.program_parts import written_by
 from ..._jax.trees import Tracer
 from ..._jax.typed import Array, Aval, JaxprEqn, Value
-from ..dims import Dim
+from ..dims import Dim, is_ragged
 from ..symbolic.constants import equal_bits
 from ..typed_jax import dtypes, jnp, lax
 from .fitted_dims import Sample, fit_dim
@@ -70,6 +70,9 @@ class SampledNumbers:
         self.dims = dims
         self.is_one = len(samples) == 1
         self._fits: dict[tuple[int, ...], Dim | None] = {}
+        # A length that JAX's rules made before is the same expression: (n - 1) // 2 + 1 for odd n,
+        # where n // 2 + 1 would be as simple.
+        self._made: dict[tuple[int, ...], Dim] = {}
 
     def params(self, eqns: Sequence[JaxprEqn], leaving: Sequence[str] = ()) -> dict[str, Value]:
         """The parameters of an operation that are not sub-jaxprs, as far as they differ."""
@@ -156,9 +159,22 @@ class SampledNumbers:
         values: Sequence[int],
     ) -> Dim | None:
         key = tuple(values)
+        if key in self._made:
+            return self._made[key]
         if key not in self._fits:
             self._fits[key] = fit_dim(key, self.samples, self.dims)
         return self._fits[key]
+
+    def note(
+        self,
+        sizes: Sequence[int],
+        dim: Dim,
+    ) -> None:
+        """Note a length that JAX's rules made, with its sizes in the traces. Where these are equal,
+        it is one of a fixed number elsewhere.
+        """
+        if is_ragged(dim) and not is_same(sizes):
+            self._made.setdefault(tuple(sizes), dim)
 
     def _shape(
         self,
@@ -239,7 +255,7 @@ class SampledNumbers:
             begin = rows[0][0]
             if all(equal_bits(row, begin + np.arange(len(row), dtype=dtype)) for row in rows):
                 return lax.add(lax.iota(dtype, shape[0]), lax.full(shape, begin, dtype))
-        return number_of_size(shape, dtype)
+        return number_of_size(shape, dtype, [np.asarray(each, dtype) for each in arrays])
 
 
 def is_same(values: Iterable[object]) -> bool:

@@ -169,6 +169,7 @@ class Unifier:
                 strict=True,
             ):
                 self._check(outvars, value)
+                self._note(outvars, value)
                 known.define(outvars, value)
         outs = zip(*(jaxpr.outvars for jaxpr in jaxprs), strict=True)
         return [known.read(atoms) for atoms in outs]
@@ -215,6 +216,17 @@ class Unifier:
                 raise Differs("makes arrays of another shape at each size")
             if getattr(variable.aval, "dtype", None) != getattr(value, "dtype", None):
                 raise Differs("computes in another dtype at each size")
+
+    def _note(
+        self,
+        outvars: Sequence[Value],
+        value: Value,
+    ) -> None:
+        if self.numbers.is_one:
+            return
+        shapes = [getattr(variable.aval, "shape", ()) for variable in outvars]
+        for axis, dim in enumerate(np.shape(value)):
+            self.numbers.note([shape[axis] for shape in shapes], dim)
 
     def _results(
         self,

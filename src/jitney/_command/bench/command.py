@@ -92,7 +92,8 @@ def _data(name: str, found: Measurements, told: Sequence[Growth]) -> str:
 
 
 def _text(name: str, found: Measurements, told: Sequence[Growth]) -> str:
-    rows = [("size", "", *_HEADS), *((_size(run), "", *_row(run)) for run in found.runs)]
+    rows = [("size", "", *_HEADS)]
+    rows += [(_size(run), "", *_row(run)) for run in found.runs]
     return (
         "\n".join(
             [

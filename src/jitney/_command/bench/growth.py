@@ -90,14 +90,20 @@ def growths(runs: Sequence[SizeRun]) -> list[Growth]:
 
 def fit_exponents(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
     """Fit c * n^k * m^l * ..., and return the exponents of the axes that have several sizes."""
-    axes = [
-        axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1
-    ]
+    if not told:
+        return {}
+    names = told[0][0]
+    different = {axis: {sizes[axis] for sizes, _ in told} for axis in names}
+    axes = [axis for axis in names if len(different[axis]) > 1]
     if not axes:
         return {}
 
     # Linear regression: log(figure) = log(c) + k * log(n) + l * log(m) + ...
-    x = np.array([[1.0, *(math.log(sizes[axis]) for axis in axes)] for sizes, _ in told])
+    rows: list[list[float]] = []
+    for sizes, _ in told:
+        logarithms = [math.log(sizes[axis]) for axis in axes]
+        rows.append([1.0, *logarithms])
+    x = np.array(rows)
     y = np.log(np.array([value for _, value in told]))
     slopes, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
     # Axes whose sizes grow together cannot be told apart.
@@ -110,8 +116,10 @@ def fit_exponents(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, 
     errors: list[float | None] = [None] * len(axes)
     if free > 0:
         spread = float(np.sum((y - x @ slopes) ** 2)) / free
-        errors = [math.sqrt(spread * each) for each in np.diag(np.linalg.inv(x.T @ x))[1:].tolist()]
-    counts = [len({sizes[axis] for sizes, _ in told}) for axis in axes]
+        inverse = np.linalg.inv(x.T @ x)
+        variances = np.diag(inverse)[1:].tolist()
+        errors = [math.sqrt(spread * each) for each in variances]
+    counts = [len(different[axis]) for axis in axes]
     return {
         a: Exponent(float(k), e, n)
         for a, k, e, n in zip(axes, slopes[1:], errors, counts, strict=True)

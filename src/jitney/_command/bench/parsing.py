@@ -93,7 +93,9 @@ def _range(text: str, parts: Sequence[str]) -> tuple[int, ...]:
     count = _size(text, parts[2]) if len(parts) == 3 else _POINTS
     if count == 1 or count > _MOST:
         raise _wrong(text, f"a range has 2 to {_MOST} sizes")
-    return tuple(sorted({round(low * (high / low) ** (i / (count - 1))) for i in range(count)}))
+    growth = high / low
+    sizes = {round(low * growth ** (i / (count - 1))) for i in range(count)}
+    return tuple(sorted(sizes))
 
 
 def _size(text: str, part: str) -> int:

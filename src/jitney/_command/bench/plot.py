@@ -50,7 +50,8 @@ class _Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        part = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        low, high = math.log(self.low), math.log(self.high)
+        part = (math.log(value) - low) / (high - low)
         return self.start + part * (self.end - self.start)
 
     def ticks(self, base: int) -> list[float]:

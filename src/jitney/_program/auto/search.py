@@ -12,6 +12,7 @@ nothing better is left:
                             whole
     what is next to the     the next wider and the next narrower; past a width that is nearly as
     quickest width          quick as the quickest, too
+    once more               what is not much slower than the best, in another call
     at last                 the best over CPU devices, where the process has several
 
 What finding takes is bounded twice: at first by what calls may still save by the time that they
@@ -41,6 +42,9 @@ _REPAID = 20
 _SHARE = 0.1
 # Past a width that takes less than so many times the quickest, the next one is tried too.
 _NEAR = 1.6
+# A core that something else takes for a while doubles what threads take: a way that takes less than
+# so many times the quickest is tried in a second call.
+_DISTURBED = 1.9
 # Where the first width takes so many times the whole, as on a GPU, 1 would take far more.
 _HOPELESS = 16
 # Ways that take less than so many times the best are compared with it on a whole call.
@@ -129,6 +133,11 @@ class Search:
         self._like = like
         # Seconds an element, by the ways that were tried; infinite where one cannot run.
         self._rates: dict[RunWay, float] = {}
+        # Elements of the first trial, by the ways that had no second one.
+        self._once: dict[RunWay, int] = {}
+        # Seconds an element on slices, by the ways that were no quicker in one call.
+        self._lost: dict[RunWay, float] = {}
+        self._lost_before: set[RunWay] = set()
         # Of the programs that were tried.
         self._compiles: list[float] = []
         self._notes: list[str] = []
@@ -156,9 +165,32 @@ class Search:
             *map(self._open, (start, *sooner, None)),
             *self._narrower(start),
             *map(self._open, (*joined, *self._around(whole))),
-            *self._over_devices(whole),
+            *([] if self.again(whole) else self._over_devices(whole)),
         ]
         return next((way for way in left if way is not None and way not in self._rates), None)
+
+    def again(self, whole: float) -> RunWay | None:
+        """Return the way to try once more, if the whole takes so many seconds; None if no way is
+        left. Its program is compiled.
+
+        All runs of a trial are in one call, and may all be disturbed, so the least of two calls
+        counts.
+        """
+        best = min(whole / self.size, self.quickest)
+        near = {way: self._next_to(way, best) for way in self._once}
+        left = [way for way in near if near[way] <= _DISTURBED * best < math.inf]
+        return min(left, key=lambda way: near[way], default=None)
+
+    def first_elements(self, way: RunWay) -> int | None:
+        """Return the elements of the only trial of a way; None if it had none, or two."""
+        return self._once.get(way)
+
+    def _next_to(self, way: RunWay, best: float) -> float:
+        """Return the seconds of an element in a way, or in its program with one worker, whichever
+        is nearer to the best.
+        """
+        rates = [self._rates[way], self._rates.get(replace(way, carrier=""), math.inf)]
+        return min((rate for rate in rates if rate > best), default=math.inf)
 
     @property
     def _start(self) -> int | None:
@@ -229,14 +261,16 @@ class Search:
         return min(rates, key=lambda way: rates[way])
 
     def finalists(self, whole: float, most: int = _FINALISTS) -> list[RunWay]:
-        """Return the best ways so far, of which trials cannot say which is the quickest: none if
+        """Return the ways that run the call that decides: the best so far, those that have lost one
+        call, and those of which trials cannot say whether they are quicker than the best; none if
         the whole is the best.
         """
         best = self.best(whole)
         if best == WHOLE:
             return []
         ways = sorted(self._rates, key=lambda way: self._rates[way])
-        return [way for way in ways if self._rates[way] <= _CLOSE * self._rates[best]][:most]
+        close = [way for way in ways if self._rates[way] <= _CLOSE * self._rates[best]][:most]
+        return [*dict.fromkeys((best, *self._lost, *close))]
 
     def add(
         self,
@@ -246,15 +280,47 @@ class Search:
         compile_seconds: float | None,
     ) -> None:
         """Take the seconds of a trial on so many elements; of a compile, if there was one."""
-        self._rates[way] = seconds / elements
+        before = self._rates.get(way)
+        rate = seconds / elements
+        if way not in self._lost:  # a call says more than a slice
+            self._rates[way] = rate if before is None else min(rate, before)
+        self._once.pop(way, None)
         if compile_seconds is not None:
+            self._once[way] = elements
             self._compiles.append(compile_seconds)
-        self._notes.append(f"{way} {seconds / elements * self.size * 1e3:.3g}")
+        again = "" if before is None else "again "
+        self._notes.append(f"{way} {again}{rate * self.size * 1e3:.3g}")
 
     def drop(self, way: RunWay, why: str) -> None:
         """Take a way out of the search: it cannot run, or not be taken."""
         self._rates[way] = math.inf
+        self._once.pop(way, None)
+        self._lost.pop(way, None)
         self._notes.append(f"{way}: {why}")
+
+    def lose(self, way: RunWay, seconds: float) -> None:
+        """Take in that a call of all elements was no quicker than the whole; the second time the
+        way is dropped.
+        """
+        if way in self._lost_before:
+            self.drop(way, "no quicker")
+            return
+        self._lost_before.add(way)
+        self._once.pop(way, None)
+        self._lost[way] = self._rates[way]
+        self._rates[way] = seconds / self.size
+
+    def has_lost(self, way: RunWay) -> bool:
+        """Return whether a way has run one call, and was no quicker."""
+        return way in self._lost_before
+
+    def has_second_chance(self) -> bool:
+        """Return whether ways have lost one call, and let them have another: the call may have been
+        disturbed.
+        """
+        lost, self._lost = self._lost, {}
+        self._rates |= lost
+        return bool(lost)
 
     def affords(
         self,

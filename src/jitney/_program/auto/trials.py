@@ -31,18 +31,26 @@ from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory
 from .search import START, WHOLE, RunWay, Search
+from .trial_costs import (
+    LONG,
+    OFTEN,
+    TIMES,
+    WORK,
+    end_cost,
+    is_brief,
+    rounds,
+    trial_cost,
+)
 
 if TYPE_CHECKING:
     from .auto_calls import AutoCalls
 
-# A slice is this part of the elements, or as many as take so long in the best way so far; or all of
-# a call of which so many take no longer than a compile, since the end of the search would compile
-# for all once more. One element at a time may take so many times the whole.
-_SLICE, _WORK, _BRIEF, _ONE = 16, 0.005, 8, 16
-# A way is timed so often, or more often for so many seconds; or until it has run so long, or so
-# many calls of the whole, or is so many times slower than the best.
-_TIMES, _OFTEN, _SETTLED = 3, 10, 0.01
-_LONG, _WHOLES, _SLOWER = 0.25, 2, 1.5
+# A slice is this part of the elements, or as many as take long enough in the best way so far; or
+# all of a call that is brief.
+_SLICE = 16
+# A way is timed more often for so many seconds; or until it has run for long, or for so many calls
+# of the whole, or is so many times slower than the best.
+_SETTLED, _WHOLES, _SLOWER = 0.01, 2, 1.5
 # It runs once more, though slower, as its first run starts threads and takes new memory, unless it
 # is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
@@ -97,27 +105,27 @@ class Trials:
         except Unsplit as unsplit:
             self._calls.fall(calls, WHOLE, unsplit.what)
             return self._calls.run_way(WHOLE, arrays)
-        # A way is traced now, and must be the program that the whole was traced to.
-        if self._calls.is_changed(calls, arrays):
-            self._calls.fall(calls, WHOLE, CHANGED)
-            return self._calls.run_way(WHOLE, arrays)
         search.spent += call_times.clock() - began
-
-        # One more way, if it can pay.
         whole, taken = calls.times.least or 0.0, calls.times.taken
         usual = calls.times.usual or 0.0
-        way, given_up = search.next_way(usual), ""
         stays = search.best(_GAIN * usual) == WHOLE
-        if way is not None:
-            spread = self._spread(calls, axis, way, search.quickest)
-            cost = _trial_cost(whole, spread, way, _end_cost(whole, search))
+
+        # One more way, if it can pay. A second trial needs no compile, and can where a new way
+        # cannot.
+        given_up, due = "", 0.0
+        for way in filter(None, (search.next_way(usual), search.again(usual))):
+            spread = self._spread(calls, axis, way, search)
+            cost = trial_cost(whole, spread, way, end_cost(whole, search))
             compiles = 1 if spread.is_whole else 2
+            compiles -= search.has_tried(way)
             if search.affords(
                 compiles,
                 cost,
                 whole,
                 taken,
             ):
+                if self._is_changed(calls, search, arrays):
+                    return self._calls.run_way(WHOLE, arrays)
                 return self._try(
                     calls,
                     search,
@@ -125,26 +133,44 @@ class Trials:
                     spread,
                     arrays,
                 )
-            given_up = f"as {way} could not be repaid in time"
-            # Nothing is lost by going on later.
-            if stays:
-                due = search.due(compiles, cost)
-                self._calls.put_off(
-                    calls,
-                    search,
-                    due,
-                    given_up,
-                )
-                return calls.times.run(lambda: self._calls.run_way(WHOLE, arrays))
+            given_up = given_up or f"as {way} could not be repaid in time"
+            due = due or search.due(compiles, cost)
+        # Nothing is lost by going on later.
+        if given_up and stays:
+            self._calls.put_off(
+                calls,
+                search,
+                due,
+                given_up,
+            )
+            return calls.times.run(lambda: self._calls.run_way(WHOLE, arrays))
 
         # No more ways: the best on slices runs this call.
         told = f"given up, {given_up}" if given_up else ""
         told = "; ".join(filter(None, [told, search.tried]))
         if stays:
             self._calls.fall(calls, WHOLE, told or "there is no other way")
+        if stays or self._is_changed(calls, search, arrays):
             return self._calls.run_way(WHOLE, arrays)
         ways = self._finalists(calls, search, usual)
         return self._decide(calls, search, ways, told, arrays)
+
+    def _is_changed(
+        self,
+        calls: CallsOfSize,
+        search: Search,
+        arrays: Sequence[Array],
+    ) -> bool:
+        """Return whether the body computes something else by now, and then let the whole stay: a
+        way is traced now, and must be the program that the whole was traced to. Where a search is
+        put off there is no trace, whose seconds would put it off once more.
+        """
+        began = call_times.clock()
+        is_changed = self._calls.is_changed(calls, arrays)
+        search.spent += call_times.clock() - began
+        if is_changed:
+            self._calls.fall(calls, WHOLE, CHANGED)
+        return is_changed
 
     def _try(
         self,
@@ -190,19 +216,20 @@ class Trials:
         calls: CallsOfSize,
         axis: CutAxis,
         way: RunWay,
-        quickest: float,
+        search: Search,
     ) -> Spread:
-        """Return the elements that a way is tried on, where the quickest way so far takes so many
-        seconds for each.
-        """
-        size, whole = axis.size, calls.times.least or _WORK
+        """Return the elements that a way is tried on: those of its first trial, if it had one."""
+        first = search.first_elements(way)
+        if first is not None:
+            return Spread(axis.size, first, axis.dims)
+        size, whole, quickest = axis.size, calls.times.least or WORK, search.quickest
         given = [width for _, width in self._entry.options.chunk if isinstance(width, int)]
         width = way.width or max(given, default=None)
         # What runs at a time must not be less than in the call.
-        if width is None or _is_brief(calls, width) or way.kind == "memory":
+        if width is None or is_brief(calls, width) or way.kind == "memory":
             return Spread(size, size, axis.dims)
         # A slice has the start of threads in it, and must be long beside that in a quick way too.
-        count = max(size / _SLICE, size * _WORK / (min(whole, quickest * size) or whole))
+        count = max(size / _SLICE, size * WORK / (min(whole, quickest * size) or whole))
         # Whole chunks for each thread, two at least: XLA compiles one chunk otherwise than a loop.
         step = 2 * width
         step *= allowed_cores().value if way.carrier else 1
@@ -239,9 +266,10 @@ class Trials:
         compiled = call_times.clock()
         out, first = self._timed(ran, some)
         known = min(search.quickest, whole / spread.size) * spread.count
-        limit = min(_LONG, _WHOLES * whole) if spread.is_whole else _LONG
-        # The program of threads is compiled by now.
-        times = [first] if way.carrier else []
+        limit = min(LONG, _WHOLES * whole) if spread.is_whole else LONG
+        # The program of threads is compiled by now, and that of a second trial.
+        is_first = not search.has_tried(way)
+        times = [first] if way.carrier or not is_first else []
         least = _least(
             lambda: self._timed(ran, some)[1],
             times,
@@ -253,7 +281,7 @@ class Trials:
             way,
             spread.count,
             least,
-            took,
+            took if is_first else None,
         )
         # The same program with one worker is another way; it may be the quicker, where XLA uses
         # all cores for one operation.
@@ -328,21 +356,30 @@ class Trials:
             return ours
         else:
             for way in order:
-                search.drop(way, "no quicker")
+                search.lose(way, runs[way][1])
             why = f"{best} {measured}"
         for way, failure in failed.items():
             search.drop(way, failure)
             why = why if runs else f"{way}: {failure}; {told}"
-        is_left = search.best(_GAIN * whole) != WHOLE
-        taken = calls.times.taken
+        is_left = search.best(_GAIN * whole) != WHOLE or search.has_second_chance()
+        cost = end_cost(whole, search)
         goes_on = is_left and search.affords(
             1,
-            _end_cost(whole, search),
+            cost,
             whole,
-            taken,
+            calls.times.taken,
         )
-        if not goes_on:
+        if not is_left:
             self._calls.fall(calls, WHOLE, why)
+        elif not goes_on:
+            due = search.due(1, cost)
+            told = "as one more call to decide could not be repaid in time"
+            self._calls.put_off(
+                calls,
+                search,
+                due,
+                told,
+            )
         if theirs is not None:
             return theirs
         return self._calls.run_way(WHOLE, arrays)
@@ -354,20 +391,24 @@ class Trials:
         usual: float,
     ) -> list[RunWay]:
         """Return the ways that run the call that decides, if the whole usually takes so many
-        seconds: only the best, if more cost too much.
+        seconds: the best, and as many more as can be repaid.
         """
         whole, taken = calls.times.least or 0.0, calls.times.taken
         ways = search.finalists(usual)
-        more = len(ways) - 1
-        is_compiled = _is_brief(calls, START)
-        compiles = sum(not (is_compiled and (way.carrier or not search.threads)) for way in ways)
-        is_cheap = search.affords(
-            compiles,
-            more * _end_cost(whole, search),
+        is_compiled = is_brief(calls, START)
+        left = [
+            way
+            for way in ways
+            if not (search.has_lost(way) or (is_compiled and (way.carrier or not search.threads)))
+        ]
+        while len(ways) > 1 and not search.affords(
+            len({*left} & {*ways}),
+            (len(ways) - 1) * end_cost(whole, search),
             whole,
             taken,
-        )
-        return ways if more and is_cheap else ways[:1]
+        ):
+            ways = ways[:-1]
+        return ways
 
     def _compare(
         self,
@@ -383,7 +424,7 @@ class Trials:
         another way had just freed, and a caller's calls do not.
         """
         least = calls.times.least or 0.0
-        is_long = least > _LONG
+        is_long = least > LONG
         runs: dict[RunWay, tuple[object, float]] = {}
         failed: dict[RunWay, str] = {}
         turns: dict[RunWay, list[float]] = {}
@@ -401,7 +442,7 @@ class Trials:
 
         runs[WHOLE] = self._timed(WHOLE, arrays)
         turns[WHOLE] = [runs[WHOLE][1]]
-        for _ in range(0 if is_long else _rounds(calls)):
+        for _ in range(0 if is_long else rounds(calls)):
             for way in [*runs]:
                 try:
                     out, again = self._timed(way, arrays)
@@ -414,45 +455,6 @@ class Trials:
                     turns[way].append(again)
                     runs[way] = out, statistics.median_low(turns[way])
         return runs, failed
-
-
-def _rounds(calls: CallsOfSize) -> int:
-    """Return how often ways take turns at the end: more often, where that costs little beside a
-    compile.
-    """
-    whole = calls.times.least or _WORK
-    cheap = (calls.compile_seconds or 0.0) / (2 * _BRIEF * whole)
-    return round(min(_OFTEN, max(_TIMES, cheap)))
-
-
-def _is_brief(calls: CallsOfSize, width: int) -> bool:
-    """Return whether a call takes little time beside a compile, so that ways run all of it."""
-    whole = calls.times.least or _WORK
-    most = _BRIEF * (_ONE if width == 1 else 1)
-    return most * whole <= (calls.compile_seconds or 0.0)
-
-
-def _trial_cost(
-    whole: float,
-    spread: Spread,
-    way: RunWay,
-    end: float,
-) -> float:
-    """Return the seconds of a trial on some elements, and of the comparison at the `end`, without
-    their compiles.
-    """
-    share = spread.count / spread.size
-    ways = 2 if way.carrier == "threads" and way.width is not None else 1
-    # The first run of threads has no compile in it.
-    long = ways if way.carrier else 2
-    runs = long if whole > _LONG else _TIMES + ways
-    return runs * whole * share + end
-
-
-def _end_cost(whole: float, search: Search) -> float:
-    """Return the seconds of the comparison at the end, of the whole and of the best way by then."""
-    best = min(whole, search.quickest * search.size)
-    return whole if whole > _LONG else _TIMES * (whole + best)
 
 
 def _least(
@@ -474,7 +476,7 @@ def _least(
         slower = _MUCH if len(times) == 1 else _SLOWER
         if times and min(times) > slower * known:
             break
-        if len(times) >= (_OFTEN if sum(times) < _SETTLED else _TIMES):
+        if len(times) >= (OFTEN if sum(times) < _SETTLED else TIMES):
             break
         times.append(run())
     return min(times)

@@ -309,9 +309,13 @@ class RowGroups:
         """Run rows of these sizes at exact size, with a warning: the body does other operations
         than at the other sizes of the bucket.
         """
+        self.leave_alone(sizes)
+        warn_refusal(self.entry.core, refusal)
+
+    def leave_alone(self, sizes: Mapping[str, int]) -> None:
+        """Run rows of these sizes at exact size from now on."""
         self._alone.add(tuple(sizes.items()))
         self._keep_members(lambda each: each.sizes != sizes)
-        warn_refusal(self.entry.core, refusal)
 
     def is_one_of_few(
         self,
@@ -356,8 +360,10 @@ class RowGroups:
         if tuple(sizes.items()) in self._alone:
             for name, bucket in entry.options.pad:
                 low, high = bucket.range(sizes.get(name, 0)) or (0, 0)
-                if high:
+                if low < high:
                     sizes[name] = low if sizes[name] == high else high
+                elif bucket.range(high + 1):
+                    sizes[name] = high + 1
         shapes = self._shapes(view, sizes)
         return sizes, [_resized(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
 

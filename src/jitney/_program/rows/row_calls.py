@@ -592,10 +592,27 @@ class RowCall:
         elif isinstance(stopped, Refused):
             groups = self.groups
             if group.recipe is None or not groups.padding.narrow(group.recipe, stopped):
-                if not groups.is_one_of_few(group, self.columns, known):
-                    groups.padding.refuse(stopped)
-                groups.run_alone(known, stopped)
+                self._leave_alone(group, known, stopped)
             groups.forget(group)
+
+    def _leave_alone(
+        self,
+        group: RowGroup,
+        known: Mapping[str, int],
+        refusal: Refused,
+    ) -> None:
+        """Run rows of these sizes at exact size, whose bucket has no program for them.
+
+        Raises:
+            AxisError: It has none for its other sizes either, each of which would be compiled.
+        """
+        groups = self.groups
+        if group.recipe is not None and group.recipe.fill.is_single:
+            groups.leave_alone(known)
+            return
+        if not groups.is_one_of_few(group, self.columns, known):
+            groups.padding.refuse(refusal)
+        groups.run_alone(known, refusal)
 
     def _run_first(
         self,

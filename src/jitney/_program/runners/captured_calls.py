@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import jax
-from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
 from ..._body.function import FunctionInfo
 from ..._jax.copies import CopyPool
-from ..._jax.mesh import automatic, is_within_trace
+from ..._jax.mesh import automatic
 from ..._jax.programs.large_constants import (
     ConstantsChanged,
     LargeConstant,
@@ -39,6 +38,7 @@ from ..._stages import Jit
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.true_sizes import split_counts
 from .captured_names import name_of_captured
+from .in_trace import InTrace
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,13 @@ class CapturedCalls:
         self._compile = Jit.of(body.request).compile
         self._placement = body.placement(jitted)
         self.jitted = jitted
+        self._is_in_trace = InTrace()
         # Key of a trace -> its program, and what it takes after the arrays of a call.
         self._programs: dict[Hashable, tuple[Jitted, Capture]] = {}
 
     def __call__(self, *arrays: object) -> object:
         # Inside a trace the constants belong to the outer program.
-        if is_within_trace() or any(isinstance(x, Tracer) for x in tree_flatten(arrays)[0]):
+        if self._is_in_trace(arrays):
             return self.jitted(*arrays)
         return self.run_outermost(*arrays)
 

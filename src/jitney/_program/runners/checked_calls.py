@@ -18,13 +18,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..._body.body import CallPlanner
 from ..._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
 from ..._jax.compile_cache.cache import facts
 from ..._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
-from ..._jax.mesh import is_within_trace
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Jitted
 from ..._jax.xla.calling_thread import in_calling_thread
@@ -33,6 +31,7 @@ from ..._signature.options import Options
 from ..._stages import Jit
 from ..._verify import is_verified
 from .captured_calls import CapturedCalls, captured_calls
+from .in_trace import InTrace
 
 Run = Callable[..., Any]
 """A runner of calls: flat arrays in, the user's result out."""
@@ -77,8 +76,7 @@ class CheckedCalls:
         if body.captures:
             self._flagged = captured_calls(body, self._flagged)
             self._outermost = self._flagged.run_outermost
-        # Types of arrays that are not tracers.
-        self._plain: frozenset[type] = frozenset()
+        self._is_in_trace = InTrace()
         # Over several devices Equinox runs the program.
         self._translating: Run | None = translating(body, jitted) if body.is_sharded else None
 
@@ -87,7 +85,7 @@ class CheckedCalls:
             return self._translating(*arrays)
 
         # Inside a trace the checks stay callbacks, for the outer program.
-        if is_within_trace() or self._is_traced(arrays):
+        if self._is_in_trace(arrays):
             return self.jitted(*arrays)
         if not self.waits:
             OUTSTANDING.look()
@@ -145,15 +143,6 @@ class CheckedCalls:
         if isinstance(self._flagged, CapturedCalls):
             return self._flagged.lower_with_copies(*arrays)
         return self._flagged.lower(*arrays), ()
-
-    def _is_traced(self, arrays: Sequence[object]) -> bool:
-        types = frozenset(map(type, arrays))
-        if types <= self._plain:
-            return False
-        if any(issubclass(kind, Tracer) for kind in types):
-            return True
-        self._plain |= types
-        return False
 
 
 def with_number(

@@ -23,7 +23,6 @@ from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, DType
 from ..._stages import Fill
 from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
-from ..._view.named_axes import named_axes, with_shape_hint
 from ..._view.result_padding import Cut, unpadded_shape
 from ..._view.true_sizes import (
     NeedsNumbers,
@@ -259,6 +258,12 @@ class PaddedCalls(Buckets):
             padded = self.bucket(arrays)
         return isinstance(padded, PaddingRecipe) and self.narrow(padded, refusal)
 
+    def is_single(self, arrays: Sequence[object]) -> bool:
+        """Return whether no other size has the bucket of such calls, which would be padded."""
+        with self.entry.numbers():
+            padded = self.bucket(arrays)
+        return padded is not None and padded.fill.is_single
+
     def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
         """Return the runner of one program."""
         program = self._runs.get(key)
@@ -285,15 +290,9 @@ class PaddedCalls(Buckets):
             known[key] = None if is_refused else recipe
         self.known = known
 
-        view = self.entry.plan_call(arrays, jit=False).view
-        sizes = {axis.name: axis.size for axis in fill.axes}
-        explained = with_shape_hint(
-            view,
-            named_axes(view, fill.levels),
-            sizes,
-            refusal,
-        )
-        warn_refusal(self.entry.core, explained)
+        if not fill.is_single:
+            view = self.entry.plan_call(arrays, jit=False).view
+            warn_refusal(self.entry.core, fill.explained(view, refusal))
         return self._run(arrays, whole=whole)
 
     def _cut(

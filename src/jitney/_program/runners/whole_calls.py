@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import cast
 
 from ..._jax.equinox_checks import FAILURE
-from ..._jax.mesh import is_within_trace
 from ..._jax.typed import Array
 from ..._signature.options import Options
-from ..._view.layout import is_nested_trace, jit_is_off
+from ..._view.layout import jit_is_off
 from ..compiled_calls import CompiledCalls, SpecializedFunction
 from ..held_numbers import Redirected
+from .in_trace import InTrace
 from .wrappers import Run, around, runner_inside
 
 
@@ -27,6 +27,7 @@ class WholeCalls(ABC):
 
     def __init__(self, entry: CompiledCalls):
         self._entry = weakref.ref(entry)
+        self._is_in_trace = InTrace()
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
         # Options, and another function -> the entry of the same calls with them.
@@ -34,7 +35,7 @@ class WholeCalls(ABC):
 
     def __call__(self, *arrays: Array) -> object:
         # The one place that asks. Whatever this runs, it runs under the answer.
-        if jit_is_off() or is_within_trace() or is_nested_trace(arrays):
+        if jit_is_off() or self._is_in_trace(arrays):
             return self.run_within(arrays)
         return self.run_outermost(arrays)
 

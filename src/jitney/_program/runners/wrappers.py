@@ -33,6 +33,7 @@ from ..outer_transforms import warn_missing_checks
 from .captured_calls import captured_calls, note_captured
 from .checked_calls import Run, checked_calls
 from .in_32_bits import as_typed, check_lowering
+from .in_trace import is_inner
 
 _aval_of = attrgetter("shape", "dtype", "weak_type")
 
@@ -43,8 +44,7 @@ def runner(
     jitted: Jitted,
 ) -> Run:
     """Return the function that runs the calls which this function of JAX serves."""
-    # An outer transform owns the compiler options, the cache and the results of its program.
-    if not (body.request.nested or is_nested_trace(arrays)):
+    if not is_inner(body, arrays):
         if jit_is_off():
             # Each call runs the body; to trace it here would run it once more.
             return around(body, jitted, jitted)

@@ -7,6 +7,7 @@ Otherwise results of the old rows would be mixed with results of the new ones.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from ..._errors import DataError
 from ..._jax.array_bytes import bytes_of
 from ..._jax.settings import x64_is_on
 from ..._jax.typed import DType, NumPyArray
-from ..._view.fitting import demand_whole_numbers_fit
+from ..._view.fitting import WHOLE, demand_whole_numbers_fit
 from .chunk_memory import ChunkMemory
 from .slices import Rows, check_slice
-from .sources import read_rows, source_of, stamp_of
+from .sources import read_rows, reads_by_offset, source_of, stamp_of
 
 T = TypeVar("T")
 
@@ -113,6 +114,20 @@ class Source:
         """Whether the rows are stored in the dtype of the program."""
         return self.held == np.dtype(self.dtype)
 
+    @cached_property
+    def is_read_in_pieces(self) -> bool:
+        """True if rows are read a piece at a time, and converted into the chunk."""
+        return not (self.is_direct or self.axis) and reads_by_offset(self.data)
+
+    def pieces(self, rows: slice) -> list[slice]:
+        """Rows that are read at a time, one after the other."""
+        if not self.is_read_in_pieces:
+            return [rows]
+        width = math.prod(self.shape[1:]) * self.held.itemsize
+        count = max(1, _PIECE // max(1, width))
+        starts = range(rows.start, rows.stop, count)
+        return [slice(start, min(start + count, rows.stop)) for start in starts]
+
     def shape_of(self, count: int) -> tuple[int, ...]:
         """Shape of so many rows."""
         return (*self.shape[: self.axis], count, *self.shape[self.axis + 1 :])
@@ -171,21 +186,53 @@ class ChunkReader:
         parts: dict[int, NumPyArray] = {}
         self.memory.next_chunk()
         for i, (n, source) in enumerate(self.sources.items()):
-            chunk = self.memory.array(n, source.shape_of(count), source.dtype)
-            parts[n] = chunk
-            part = self._part(source, rows, chunk if source.is_direct else None)
-            if self._marked[i]:
-                mark = _mark(part)
-                if self._seen[j] and mark != self._marks[i, j]:
-                    raise self._change_error(source, start, count, "in the pass before")
-                self._marks[i, j] = mark
-            if not source.is_direct:
-                self._demand_fit(source, part)
-            # Copied, because an iterator may reuse its buffer for the next chunk.
-            if part is not chunk:
-                np.copyto(chunk, part, casting="unsafe")
+            chunk = parts[n] = self.memory.array(n, source.shape_of(count), source.dtype)
+            is_known = self._marked[i] and self._seen[j]
+            content = self._fill(
+                source,
+                rows,
+                chunk,
+                is_marked=self._marked[i],
+                is_known=is_known,
+            )
+            mark = content.intdigest()
+            if is_known and mark != self._marks[i, j]:
+                raise self._change_error(source, start, count, "in the pass before")
+            self._marks[i, j] = mark
         self._seen[j] = True
         return parts
+
+    def _fill(
+        self,
+        source: Source,
+        rows: slice,
+        chunk: NumPyArray,
+        *,
+        is_marked: bool,
+        is_known: bool,
+    ) -> xxhash.xxh3_64:
+        """Read rows into a chunk, in the dtype of the program; return the checksum of what was
+        read, or of nothing.
+        """
+        content = xxhash.xxh3_64()
+        for piece in source.pieces(rows):
+            place = chunk
+            if piece is not rows:
+                first, last = piece.start - rows.start, piece.stop - rows.start
+                place = chunk[first:last]
+            out = place if source.is_direct else None
+            if out is None and source.is_read_in_pieces:
+                out = self.memory.piece(place.shape, source.held)
+            part = self._part(source, piece, out)
+            if is_marked:
+                content.update(bytes_of(part).data)
+            # Of rows that have been read before, the checksum says that they are the same.
+            if source.held in WHOLE and not (source.is_direct or is_known):
+                self._demand_fit(source, part)
+            # Copied, because an iterator may reuse its buffer for the next chunk.
+            if part is not place:
+                np.copyto(place, part, casting="unsafe")
+        return content
 
     def _demand_fit(self, source: Source, part: object) -> None:
         """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
@@ -281,3 +328,7 @@ def _mark(part: NumPyArray) -> int:
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError)
 # Seconds before the first retry of a reading.
 _PAUSE = 0.1
+_PIECE = 2 * 2**20
+"""Bytes that are read before they are converted: few enough for the caches, and many enough that
+the system copies them at the speed of memory.
+"""

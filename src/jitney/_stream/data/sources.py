@@ -105,6 +105,15 @@ def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
     return data[where]
 
 
+def reads_by_offset(data: object) -> bool:
+    """Return whether rows come from a file as they lie, so that few at a time cost no more."""
+    if isinstance(data, ConcatenatedSource):
+        return all(map(reads_by_offset, data.parts))
+    if isinstance(data, FileSource):
+        return isinstance(data.array, np.memmap)
+    return isinstance(data, (Mapped, ChunkFiles, ContiguousDataset))
+
+
 class _Direct(Protocol):
     """What reads rows into an array, as an HDF5 dataset does. It raises where there are fewer."""
 

@@ -1,0 +1,54 @@
+"""Costs of trials, before they are run, and how often their ways are timed."""
+
+from __future__ import annotations
+
+from ..runners.parts import Spread
+from .calls_of_size import CallsOfSize
+from .search import RunWay, Search
+
+# All of a call is a slice where so many calls take no longer than a compile, since the end of the
+# search would compile for all once more. One element at a time may take so many times the whole.
+BRIEF, ONE = 8, 16
+# A way is timed so often, or more often where that is cheap.
+TIMES, OFTEN = 3, 10
+# Seconds of a slice, and those from which a call is long: its ways run once.
+WORK, LONG = 0.005, 0.25
+
+
+def rounds(calls: CallsOfSize) -> int:
+    """Return how often ways take turns at the end: more often, where that costs little beside a
+    compile.
+    """
+    whole = calls.times.least or WORK
+    cheap = (calls.compile_seconds or 0.0) / (2 * BRIEF * whole)
+    return round(min(OFTEN, max(TIMES, cheap)))
+
+
+def is_brief(calls: CallsOfSize, width: int) -> bool:
+    """Return whether a call takes little time beside a compile, so that ways run all of it."""
+    whole = calls.times.least or WORK
+    most = BRIEF * (ONE if width == 1 else 1)
+    return most * whole <= (calls.compile_seconds or 0.0)
+
+
+def trial_cost(
+    whole: float,
+    spread: Spread,
+    way: RunWay,
+    end: float,
+) -> float:
+    """Return the seconds of a trial on some elements, and of the comparison at the `end`, without
+    their compiles.
+    """
+    share = spread.count / spread.size
+    ways = 2 if way.carrier == "threads" and way.width is not None else 1
+    # The first run of threads has no compile in it.
+    long = ways if way.carrier else 2
+    runs = long if whole > LONG else TIMES + ways
+    return runs * whole * share + end
+
+
+def end_cost(whole: float, search: Search) -> float:
+    """Return the seconds of the comparison at the end, of the whole and of the best way by then."""
+    best = min(whole, search.quickest * search.size)
+    return whole if whole > LONG else TIMES * (whole + best)
