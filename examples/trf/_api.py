@@ -182,6 +182,12 @@ def curve_fit(
     data = (t, y, sigma) if held is None else (t, y, sigma, held)
     options.setdefault("x_scale", "jac")
     result = least_squares(
-        Residual(model, whiten), p0, columns, bounds, args=data, mapped=mapped, **options
+        Residual(model, whiten, "t" in mapped),
+        p0,
+        columns,
+        bounds,
+        args=data,
+        mapped=mapped,
+        **options,
     )
     return result.with_known_variance() if absolute_sigma else result

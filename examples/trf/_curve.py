@@ -18,6 +18,8 @@ class Residual:
 
     model: Callable[..., Array]
     whiten: str  # "no", "vector" or "matrix"
+    # Whether each fit of a batch has points of its own.
+    has_own_points: bool = False
 
     def __call__(
         self,
@@ -38,6 +40,14 @@ class Residual:
                 f"`model` returns shape {curve.shape} and `y` has {y.shape}.",
                 "A curve has one value for every point of `y`.",
                 "give `t` and `y` the same points, one each.",
+            )
+        if self.has_own_points and curve.shape != y.shape:
+            fail(
+                f"`model` returns one number for the {len(y)} points of a fit.",
+                "Where `t` has the shape of `y`, each fit of the batch has a row of `t`, not all of"
+                " them the same predictors.",
+                "let the model hold predictors that all fits share, and pass t=np.arange(points);"
+                " of a constant return `a + 0 * t`.",
             )
         misfit = curve - y
         if self.whiten == "matrix":

@@ -92,6 +92,11 @@ def test_wrong_arguments(change, kind, words):
         ({"sigma": CORRELATED, "mask": T > 1}, ValueError, "both axes of `sigma`"),
         ({"model": 1}, TypeError, "callable"),
         ({"t": T[1:]}, ValueError, r"`model` returns shape \(39,\) and `y` has \(40,\)"),
+        (
+            {"model": lambda t, a, b, c: a * t[0] + b * t[1] + c, "t": [T, T], "y": [Y, Y]},
+            ValueError,
+            "one number for the 40 points of a fit",
+        ),
         ({"y": Y[:1]}, ValueError, r"`model` returns shape \(40,\) and `y` has \(1,\)"),
         ({"t": T[:, None]}, ValueError, r"`model` returns shape \(40, 1\)"),
         ({"t": 1.0}, ValueError, "`t` has shape"),

@@ -11,6 +11,7 @@ import jax
 from ... import _axes
 from ..._axes import Refused, at_any_size, ranges_at_hand
 from ..._host.own_time import OWN_TIME
+from ..._jax.programs.jaxprs import open_jaxpr
 from ..._jax.programs.primitives import public_name
 from ..._jax.stand_ins import partition
 from ..._jax.trees import (
@@ -82,7 +83,7 @@ class Gradient(DerivedCall):
         # A number of iterations is counted before any term is added up.
         counts = _axes.counts_iterations(program, ranges)
         if not counts:
-            _refuse_other_uses(_axes.uses_of(program, ranges))
+            _refuse_other_uses(_axes.uses_of(open_jaxpr(program)[0], ranges))
         plans = [_axes.plan_passes(program, symbol, ranges) for symbol in ranges]
         if counts:
             _refuse_other_uses(use for passes in plans for use in passes.uses_after_counting)
