@@ -225,8 +225,8 @@ STREAMS = [
     Mutation(
         "rows that change between passes are mixed",
         "src/jitney/_stream/data/reading.py",
-        "if self._seen[j] and mark != self._marks[i, j]:",
-        "if self._seen[j] and mark == 0 != self._marks[i, j]:",
+        "if is_known and mark != self._marks[i, j]:",
+        "if is_known and mark == 0 != self._marks[i, j]:",
         (f"{_CHANGED_DATA}rows_that_change_between_two_passes_are_an_error",),
     ),
     Mutation(

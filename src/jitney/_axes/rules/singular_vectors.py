@@ -233,7 +233,12 @@ def _each(
             linear = False
     if not linear:
         raise _OpenChoice
-    return VectorKind(axis, is_turned=True, even=even, small=small)
+    return VectorKind(
+        axis,
+        is_turned=True,
+        even=even,
+        small=small,
+    )
 
 
 def _is_even(

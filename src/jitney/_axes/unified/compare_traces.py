@@ -89,7 +89,11 @@ class Witness:
         default_factory=dict[tuple[int, int], tuple[object, object]]
     )
 
-    def compare(self, symbolic: object, exact: object) -> None:
+    def compare(
+        self,
+        symbolic: object,
+        exact: object,
+    ) -> None:
         """Compare a program with symbolic sizes with the same at these sizes.
 
         Raises:
@@ -120,7 +124,12 @@ class Witness:
         self._seen[id(a), id(b)] = (a, b)
         return not known
 
-    def _graphs(self, a: Graph, b: Graph, *around: Value) -> None:
+    def _graphs(
+        self,
+        a: Graph,
+        b: Graph,
+        *around: Value,
+    ) -> None:
         if len(a.outs) != len(b.outs) or len(a.effects) != len(b.effects):
             effects = (*a.effects, *b.effects)
             self._differ(*effects, *around, *a.outs, *b.outs)
@@ -376,7 +385,11 @@ class Witness:
         program, other_program = a.params["jaxprs"].solve, b.params["jaxprs"].solve
         self._bodies(a, b, (program, mine), (other_program, other))
 
-    def _compare_fori_loop(self, a: Value, b: Value) -> None:
+    def _compare_fori_loop(
+        self,
+        a: Value,
+        b: Value,
+    ) -> None:
         """Compare a `fori_loop`, which JAX lowers to a `while` where the bound is a symbol, and to
         a `scan` where it is a number.
         """
@@ -385,7 +398,12 @@ class Witness:
         constants, carry, xs = scan_parts(b.equation, list(b.reads))
         keys = [object() for _ in start]
         condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
-        body = _body(a, a.params["body_jaxpr"], of_body, keys)
+        body = _body(
+            a,
+            a.params["body_jaxpr"],
+            of_body,
+            keys,
+        )
         first, last = start[0], start[1]
 
         # The loop counts: `counter < bound`, and the body returns the bound unchanged.
@@ -418,7 +436,12 @@ class Witness:
         if self._visit(a.reads, b.reads):
             self._pairs(a, b, [first, *start[2:]], carry)
             counter, _, *others = keys
-            other = _body(b, b.params["jaxpr"], constants, [counter, *others])
+            other = _body(
+                b,
+                b.params["jaxpr"],
+                constants,
+                [counter, *others],
+            )
             without_bound = (body.outs[0], *body.outs[2:])
             mine = Graph(without_bound, body.effects)
             self._graphs(mine, other, a, b)
@@ -427,7 +450,11 @@ class Witness:
     def _size(self) -> str:
         return f"size {' and '.join(map(str, self.sizes.values()))}"
 
-    def _differ(self, *values: Value, what: str | None = None) -> NoReturn:
+    def _differ(
+        self,
+        *values: Value,
+        what: str | None = None,
+    ) -> NoReturn:
         places = [place_of(value) for value in values]
         if self._at is not None:
             places.append(place_of(self._at))
@@ -446,7 +473,11 @@ def _body(
     keys: Sequence[object],
 ) -> Graph:
     """The graph of a sub-jaxpr, whose leading arguments are given."""
-    values = arguments(program, value.scope, [*given, *keys])
+    values = arguments(
+        program,
+        value.scope,
+        [*given, *keys],
+    )
     values[: len(given)] = given
     return graph_of(program, values, value.scope, place_of(value))
 

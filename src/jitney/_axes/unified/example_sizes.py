@@ -34,7 +34,12 @@ def example_sizes(
         used = set(taken)
         others: dict[str, tuple[int, int]] = {}
         for name, size in known.items():
-            pair = _two_others(size, ranges[name], used, step)
+            pair = _two_others(
+                size,
+                ranges[name],
+                used,
+                step,
+            )
             if pair is None:
                 break
             others[name] = pair
@@ -64,7 +69,11 @@ def _two_others(
     if size < 2:
         return None
     low, high = bounds
-    near = range(size - _REACH * step, size + _REACH * step + 1, step)
+    near = range(
+        size - _REACH * step,
+        size + _REACH * step + 1,
+        step,
+    )
     free = [other for other in near if other > 1 and other != size and other not in used]
 
     inside = [other for other in free if low <= other <= high]

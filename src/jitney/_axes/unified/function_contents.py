@@ -38,7 +38,10 @@ def contents(function: object) -> object:
     return object() if len(seen) > _MOST else described
 
 
-def _described(value: object, seen: dict[int, object]) -> object:
+def _described(
+    value: object,
+    seen: dict[int, object],
+) -> object:
     if is_symbolic(value):
         return object()
     name = attribute(value, "__qualname__", type(value).__qualname__)

@@ -49,7 +49,11 @@ class SizedFunction:
         repr=False,
     )
 
-    def at(self, sizes: Sizes, rehearsed: list[Proposal] | None = None) -> ClosedJaxpr:
+    def at(
+        self,
+        sizes: Sizes,
+        rehearsed: list[Proposal] | None = None,
+    ) -> ClosedJaxpr:
         """The program at these sizes, known or symbolic.
 
         Args:
@@ -62,7 +66,10 @@ class SizedFunction:
         with _scope(Scope(self.ranges, self.choices, rehearsed)):
             return make_jaxpr(_fresh_function(self.fn))(*self.avals(sizes))
 
-    def at_known(self, sizes: Mapping[str, int]) -> ClosedJaxpr:
+    def at_known(
+        self,
+        sizes: Mapping[str, int],
+    ) -> ClosedJaxpr:
         """The program at known sizes, traced once for all that ask.
 
         Raises:

@@ -179,7 +179,11 @@ class BlockPrograms:
 
     def rungs(self, group: RowGroup) -> tuple[int, ...]:
         """How many rows programs of a group take at a time."""
-        return rungs_for(self.core.options, self.devices, group.limit)
+        return rungs_for(
+            self.core.options,
+            self.devices,
+            group.limit,
+        )
 
     def program(
         self,
@@ -239,7 +243,12 @@ class BlockPrograms:
             group.has_effects = True
             return None
         if self.core.options.memory is not None:
-            limit = self._memory_limit(group, program, given, rung)
+            limit = self._memory_limit(
+                group,
+                program,
+                given,
+                rung,
+            )
             if limit is not None:
                 group.limit = limit
                 return None
@@ -266,7 +275,11 @@ class BlockPrograms:
         compiled = cast("Jitted", jax.jit(mapped, compiler_options=options))
         return BlockProgram(compiled, captured)
 
-    def _capture(self, jitted: Jitted, alone: Sequence[object]) -> Capture:
+    def _capture(
+        self,
+        jitted: Jitted,
+        alone: Sequence[object],
+    ) -> Capture:
         """Copy the large arrays that the program of a row has captured."""
         return capture_of(
             self.core,

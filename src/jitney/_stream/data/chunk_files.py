@@ -80,7 +80,11 @@ class ChunkFiles:
         rows = where.stop - where.start
         return self.read_into(where, np.empty((rows, *self.shape[1:]), self.dtype))
 
-    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+    def read_into(
+        self,
+        where: Slice,
+        out: NumPyArray,
+    ) -> NumPyArray:
         """Read rows into an array of their shape and dtype; return it, or rows in memory of their
         own.
         """
@@ -144,7 +148,10 @@ def chunk_files_of(value: object, name: str) -> ChunkFiles | None:
     return ChunkFiles(array, array.store.root / array.path, *layout, name)
 
 
-def _layout(metadata: Mapping[str, object], dtype: DType) -> tuple[list[int], str, str] | None:
+def _layout(
+    metadata: Mapping[str, object],
+    dtype: DType,
+) -> tuple[list[int], str, str] | None:
     """Shape of the chunks, and the prefix and the separator of their names; None if the chunks are
     not stored as they are.
     """

@@ -37,7 +37,12 @@ class ChunkMemory:
         """Go on to the memory of the chunk before the last one."""
         self._turn = (self._turn + 1) % _CHUNKS
 
-    def array(self, source: int, shape: Sequence[int], dtype: DType) -> NumPyArray:
+    def array(
+        self,
+        source: int,
+        shape: Sequence[int],
+        dtype: DType,
+    ) -> NumPyArray:
         """Array for the chunk of a source; what is in it is not defined."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -47,7 +52,11 @@ class ChunkMemory:
             block = self._blocks[place] = _aligned(size, is_used_again=self.is_used_again)
         return block[:size].view(dtype).reshape(shape)
 
-    def piece(self, shape: Sequence[int], dtype: DType) -> NumPyArray:
+    def piece(
+        self,
+        shape: Sequence[int],
+        dtype: DType,
+    ) -> NumPyArray:
         """Array for rows that are converted into a chunk before the next ones are read."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -56,7 +65,11 @@ class ChunkMemory:
         return self._piece[:size].view(dtype).reshape(shape)
 
 
-def _aligned(size: int, *, is_used_again: bool) -> NumPyArray:
+def _aligned(
+    size: int,
+    *,
+    is_used_again: bool,
+) -> NumPyArray:
     """Bytes that begin at a multiple of 64; or of 2 MiB, if they are used again and fill at least
     half a huge page.
 

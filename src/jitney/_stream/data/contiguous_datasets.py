@@ -55,7 +55,12 @@ class ContiguousDataset:
         offset: Where the first row begins, in bytes.
     """
 
-    def __init__(self, dataset: _Dataset, file: Descriptor, offset: int):
+    def __init__(
+        self,
+        dataset: _Dataset,
+        file: Descriptor,
+        offset: int,
+    ):
         self.array = dataset
         self.shape = tuple(dataset.shape)
         self.dtype: DType = np.dtype(dataset.dtype)
@@ -69,7 +74,11 @@ class ContiguousDataset:
         out = np.empty(shape, self.dtype)
         return self.read_into(where, out)
 
-    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+    def read_into(
+        self,
+        where: Slice,
+        out: NumPyArray,
+    ) -> NumPyArray:
         """Read rows into an array of their shape and dtype; return it, or rows in memory of their
         own. There are fewer rows if the file has become shorter, where the library gives zeros.
         """
@@ -79,7 +88,11 @@ class ContiguousDataset:
             content = out.reshape(-1).view(np.uint8).data
             width = out.nbytes // len(out)
             start = self._offset + where.start * width
-            done = read_at(self._file.number, content, start)
+            done = read_at(
+                self._file.number,
+                content,
+                start,
+            )
             if done == len(content):
                 return out
             return out[: done // width]

@@ -96,7 +96,11 @@ class Mapped:
         rows = np.empty(self.array[where].shape, self.dtype)
         return self.read_into(where, rows)
 
-    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+    def read_into(
+        self,
+        where: Slice,
+        out: NumPyArray,
+    ) -> NumPyArray:
         """Read rows into an array of their shape and dtype, and return it."""
         _check_size(self.array, self.name)
         np.copyto(out, self.array[where])
@@ -138,13 +142,21 @@ class FileSource:
     def __getitem__(self, where: Slice) -> NumPyArray:
         return self._read(where, None)
 
-    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+    def read_into(
+        self,
+        where: Slice,
+        out: NumPyArray,
+    ) -> NumPyArray:
         """Read rows into an array of their shape and dtype; return it, or rows in memory of their
         own. There are fewer rows if the file has become shorter.
         """
         return self._read(where, out)
 
-    def _read(self, where: Slice, out: NumPyArray | None) -> NumPyArray:
+    def _read(
+        self,
+        where: Slice,
+        out: NumPyArray | None,
+    ) -> NumPyArray:
         if isinstance(where, slice) and isinstance(self.array, np.memmap):
             rows = self._rows(where, out)
         else:
@@ -154,7 +166,11 @@ class FileSource:
         self._check()
         return rows
 
-    def _rows(self, where: slice, out: NumPyArray | None) -> NumPyArray:
+    def _rows(
+        self,
+        where: slice,
+        out: NumPyArray | None,
+    ) -> NumPyArray:
         """Read contiguous rows from the file instead of through the mapping.
 
         If the file is cut meanwhile, there are fewer rows, while a mapping would end the process.
@@ -244,7 +260,11 @@ class Descriptor:
             self._close(self.number)
 
 
-def read_at(number: int, content: memoryview, offset: int) -> int:
+def read_at(
+    number: int,
+    content: memoryview,
+    offset: int,
+) -> int:
     """Read bytes of a file from an offset on; return how many there were."""
     done = 0
     # The system may read less than it is asked for.
@@ -253,7 +273,11 @@ def read_at(number: int, content: memoryview, offset: int) -> int:
     return done
 
 
-def _read_at(number: int, content: memoryview, offset: int) -> int:
+def _read_at(
+    number: int,
+    content: memoryview,
+    offset: int,
+) -> int:
     """Read bytes of a file from an offset on, at least one if it is there; return how many."""
     if hasattr(os, "preadv"):
         return os.preadv(number, [content], offset)
@@ -264,12 +288,20 @@ def _read_at(number: int, content: memoryview, offset: int) -> int:
     return len(part)
 
 
-def open_file(name: str, path: Path, where: str) -> FileSource | NumPyArray:
+def open_file(
+    name: str,
+    path: Path,
+    where: str,
+) -> FileSource | NumPyArray:
     if path.suffix in (".npy", ".npz"):
         stamp = Stamp.of(path)
         try:
             if path.suffix == ".npy":
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
+                array = np.load(
+                    path,
+                    mmap_mode="r",
+                    allow_pickle=False,
+                )
             else:
                 array = _member(name, path, where)
         except _DAMAGED as error:
@@ -323,7 +355,14 @@ def _member(name: str, path: Path, where: str) -> Rows:
             lengths = np.frombuffer(raw.read(4), "<u2")
         offset = info.header_offset + 30 + int(lengths.sum()) + start
         order = "F" if by_column else "C"
-        return np.memmap(path, dtype, "r", offset, shape, order)
+        return np.memmap(
+            path,
+            dtype,
+            "r",
+            offset,
+            shape,
+            order,
+        )
     if by_column:
         raise ContractError(
             where,

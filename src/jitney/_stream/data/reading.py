@@ -174,7 +174,11 @@ class ChunkReader:
         # The caller's setting: chunks are read in the 64-bit context of the schedule.
         self._wide: bool = x64_is_on()
 
-    def __call__(self, start: int, count: int) -> dict[int, NumPyArray]:
+    def __call__(
+        self,
+        start: int,
+        count: int,
+    ) -> dict[int, NumPyArray]:
         """Read one chunk of each array.
 
         Raises:
@@ -234,7 +238,11 @@ class ChunkReader:
                 np.copyto(place, part, casting="unsafe")
         return content
 
-    def _demand_fit(self, source: Source, part: object) -> None:
+    def _demand_fit(
+        self,
+        source: Source,
+        part: object,
+    ) -> None:
         """Check that whole numbers fit the program's dtype, under the caller's `jax_enable_x64`."""
         with jax.enable_x64(self._wide):
             demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
@@ -247,7 +255,10 @@ class ChunkReader:
             "stamps": np.asarray([repr(stamp) for stamp in self._stamps]),
         }
 
-    def resume(self, known: Mapping[str, NumPyArray]) -> None:
+    def resume(
+        self,
+        known: Mapping[str, NumPyArray],
+    ) -> None:
         """Continue after the chunks of a checkpoint, once their rows are found unchanged.
 
         Rows of files with an unchanged, settled stamp are not read again.
@@ -284,7 +295,12 @@ class ChunkReader:
 
         def read() -> NumPyArray:
             part = data[place] if out is None else read_rows(data, place, out)
-            return check_slice(part, shape, source.held, source.name)
+            return check_slice(
+                part,
+                shape,
+                source.held,
+                source.name,
+            )
 
         def in_callers_setting() -> NumPyArray:
             with jax.enable_x64(self._wide):
@@ -292,7 +308,12 @@ class ChunkReader:
 
         read_once = read if x64_is_on() == self._wide else in_callers_setting
         note = f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed"
-        return retry(read_once, self.retries, note, self._count_failure)
+        return retry(
+            read_once,
+            self.retries,
+            note,
+            self._count_failure,
+        )
 
     def _count_failure(self) -> None:
         self.failures += 1

@@ -31,10 +31,22 @@ from .slices import Rows, Sequential, Slice, check_slice
 
 
 @overload
-def source_of(name: str, value: str | Path | Rows, where: str) -> Rows: ...
+def source_of(
+    name: str,
+    value: str | Path | Rows,
+    where: str,
+) -> Rows: ...
 @overload
-def source_of(name: str, value: object, where: str) -> object: ...
-def source_of(name: str, value: object, where: str) -> object:
+def source_of(
+    name: str,
+    value: object,
+    where: str,
+) -> object: ...
+def source_of(
+    name: str,
+    value: object,
+    where: str,
+) -> object:
     """Turn an argument's value into an object that can be sliced; a value without rows stays as it
     is.
 
@@ -95,7 +107,11 @@ def abstract(value: object) -> object:
     return value
 
 
-def read_rows(data: Rows, where: Slice, out: NumPyArray) -> object:
+def read_rows(
+    data: Rows,
+    where: Slice,
+    out: NumPyArray,
+) -> object:
     """Read rows of a source, into an array of their shape and dtype if that saves a copy."""
     if isinstance(data, _READ_INTO):
         return data.read_into(where, out)
@@ -190,7 +206,11 @@ class ConcatenatedSource:
             where, np.empty((where.stop - where.start, *self.shape[1:]), self.dtype)
         )
 
-    def read_into(self, where: Slice, out: NumPyArray) -> NumPyArray:
+    def read_into(
+        self,
+        where: Slice,
+        out: NumPyArray,
+    ) -> NumPyArray:
         """Read rows into an array of their shape and dtype, and return it."""
         if isinstance(where, tuple):
             return self[where]
@@ -204,7 +224,12 @@ class ConcatenatedSource:
             if first < last:
                 place = out[first - where.start : last - where.start]
                 rows = read_rows(part, slice(first - start, last - start), place)
-                rows = check_slice(rows, place.shape, self.dtype, self.name)
+                rows = check_slice(
+                    rows,
+                    place.shape,
+                    self.dtype,
+                    self.name,
+                )
                 if rows is not place:
                     np.copyto(place, rows)
         return out
@@ -221,7 +246,11 @@ def is_reversible(value: object) -> bool:
     return not isinstance(value, Sequential)
 
 
-def _from_iterable(name: str, value: Iterable[Sized], where: str) -> Sequential:
+def _from_iterable(
+    name: str,
+    value: Iterable[Sized],
+    where: str,
+) -> Sequential:
     """Read an iterable of chunks once for its length, and return a source of it."""
     parts = iter(value)
     # An iterator returns itself from `__iter__`, so it cannot be read a second time.
