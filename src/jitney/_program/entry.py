@@ -56,6 +56,7 @@ from .runners.wrappers import Run, runner
 from .tracing import Retry
 
 if TYPE_CHECKING:
+    from .._jax.typed import Array
     from .rows.groups import RowGroups
     from .rows.lengths import RowShape
 
@@ -201,7 +202,7 @@ class Specialization(LoweredCalls):
         # asks about tracers at each call.
         if is_inner(self, arrays):
             warn_missing_checks(self)
-            is_in_chunks = is_cut(self, arrays)
+            is_in_chunks = is_cut(self, cast("Sequence[Array]", arrays))
             if padded is None and is_in_chunks:
                 return self.run_under_transform(arrays)
             if padded is None:
