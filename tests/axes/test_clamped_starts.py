@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 import jitney
 
@@ -118,3 +118,15 @@ def test_a_position_that_is_a_number_is_dropped_too():
         jitney.optimize(pad={"n": "pow2"})(fn)(x),
         np.arange(8, 24),
     )
+
+
+def test_starts_of_64_bits_without_a_sign():
+    """NumPy's integers hold no bound of theirs."""
+
+    def fn(x: Vector, i: Shaped[Array, ""]):
+        return lax.dynamic_slice(six(x), (i,), (2,))
+
+    with jax.enable_x64(True):
+        x = np.arange(24.0)
+        got = jitney.optimize(pad={"n": "pow2"})(fn)(x, np.uint64(2**63))
+    np.testing.assert_array_equal(got, x[10:12])

@@ -31,7 +31,7 @@ def in_bounds(
         return _starts(eqn, values)
     if name == "gather" and eqn.params["mode"] == _CLIP:
         return _positions(eqn, values)
-    if name.startswith("scatter") and eqn.params["mode"] != _CLIP and is_single(values[1]):
+    if name.startswith("scatter") and is_single(values[1]):
         x, *others = values
         return [lax.optimization_barrier(x), *others]
     return [*values]
@@ -101,7 +101,7 @@ def _clamped(
     kind = np.iinfo(start.dtype)
     most = np.minimum(
         last,
-        kind.max,
+        min(kind.max, np.iinfo(np.int64).max),
     ).astype(start.dtype)
     most = lax.broadcast_in_dim(
         most,

@@ -21,7 +21,6 @@ from .rule import Use, ragged_dims, refuse
 from .rules import RULES
 from .rules.control import forward_programs
 from .rules.matrices import is_pseudo_inverse
-from .rules.singular_vectors import vectors_cancel
 
 
 def uses_of(
@@ -37,21 +36,6 @@ def uses_of(
         seen_at: The user's line of the operation that holds the program, for equations without a
             line of their own.
     """
-    cancels: bool | None = None
-    for each in _uses(jaxpr, ranges, seen_at):
-        if each.op != "svd" or each.refused is None:
-            yield each
-            continue
-        if cancels is None:
-            cancels = vectors_cancel(jaxpr)
-        yield _as_pseudo_inverse(each) if cancels else each
-
-
-def _uses(
-    jaxpr: AnyJaxpr,
-    ranges: Ranges,
-    seen_at: str,
-) -> Iterator[Use]:
     for eqn in open_jaxpr(jaxpr)[0].eqns:
         op = Op(eqn, ranges, seen_at)
         if not mentions(op):
@@ -76,12 +60,10 @@ def _uses(
         signs_cancel = is_pseudo_inverse(op)
         for program in forward_programs(op):
             for each in uses_of(program, ranges, op.place):
-                is_free = signs_cancel and each.op == "svd"
-                yield _as_pseudo_inverse(each) if is_free else each
-
-
-def _as_pseudo_inverse(svd: Use) -> Use:
-    return replace(svd, how="its pseudo-inverse", refused=None)
+                if signs_cancel and each.op == "svd":
+                    yield replace(each, how="its pseudo-inverse", refused=None)
+                else:
+                    yield each
 
 
 def demand(jaxpr: AnyJaxpr, ranges: Ranges) -> tuple[Use, ...]:

@@ -42,7 +42,7 @@ from ..symbolic.constants import Evaluator, equal_bits
 from ..symbolic.graph import Graph, Value, arguments, canonical, graph_of, place_of
 from ..symbolic.layout_ops import is_whole_scatter, source_view, zero_embedding
 from .function_contents import contents
-from .number_of_size import NUMBER_OF_SIZE, is_cutoff
+from .number_of_size import NUMBER_OF_SIZE
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 # Python and XLA round a size alike when it is converted to one of these.
@@ -235,8 +235,6 @@ class Witness:
         if var is None or not b.is_known:
             self._differ(a, b)
         value = np.asarray(self._known(b))
-        if a.name == NUMBER_OF_SIZE and a.params["is_cutoff"] and not is_cutoff(value):
-            self._differ(a, b)
         # A variable that stands for several values (a body traced once and called twice) must have
         # the same value each time.
         before = self.numbers.setdefault(var, value)

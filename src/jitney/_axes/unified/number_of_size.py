@@ -25,7 +25,6 @@ def _abstract(
     *,
     shape: Sequence[Dim],
     dtype: DType,
-    is_cutoff: bool,
 ) -> Aval:
     return Aval(tuple(shape), dtype)
 
@@ -36,23 +35,9 @@ _PRIMITIVE.def_abstract_eval(_abstract)
 def number_of_size(
     shape: Sequence[Dim],
     dtype: DType,
-    samples: Sequence[NumPyArray],
 ) -> object:
-    """Make a placeholder of what has these values at a few sizes."""
-    return _PRIMITIVE.bind(
-        shape=tuple(shape),
-        dtype=dtype,
-        is_cutoff=all(map(is_cutoff, samples)),
-    )
-
-
-def is_cutoff(number: NumPyArray) -> bool:
-    """Return whether a number is at least the eps of its dtype. Where it is so at the sampled
-    sizes, rules rely on it and the witness demands it.
-    """
-    if number.shape or number.dtype.kind != "f":
-        return False
-    return bool(number >= np.finfo(number.dtype).eps)
+    """Make a placeholder."""
+    return _PRIMITIVE.bind(shape=tuple(shape), dtype=dtype)
 
 
 def fill_up(

@@ -255,7 +255,7 @@ class SampledNumbers:
             begin = rows[0][0]
             if all(equal_bits(row, begin + np.arange(len(row), dtype=dtype)) for row in rows):
                 return lax.add(lax.iota(dtype, shape[0]), lax.full(shape, begin, dtype))
-        return number_of_size(shape, dtype, [np.asarray(each, dtype) for each in arrays])
+        return number_of_size(shape, dtype)
 
 
 def is_same(values: Iterable[object]) -> bool:

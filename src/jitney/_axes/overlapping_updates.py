@@ -1,0 +1,113 @@
+"""Updates of an array by a moved part of itself, which are not written in place.
+
+    a = x[::-1]
+    lax.dynamic_update_slice(a, a[2:5], [3])
+
+Padded, `a` is a gather. XLA for CPUs takes the gather, the slice and the update as one loop in
+place, and reads elements that it has written (jaxlib 0.10.2, 0.12.0): `a[2]` three times. At exact
+size the same is a reversal, and right. The hazard needs one operation that moves elements from
+which both the array and the update are made, and a window of several elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .._jax.programs.evaluation import CallStack, without_calls
+from .._jax.programs.jaxprs import equations, open_jaxpr, programs
+from .._jax.programs.primitives import ARITHMETIC, LOGIC
+from .._jax.typed import Aval, JaxprEqn, Value
+from .monoids import MONOIDS, SCATTERS
+from .typed_jax import lax
+
+
+def overlapping_updates(jaxpr: object) -> frozenset[int]:
+    """The `id` of each update of a program that may read what it writes."""
+    found: set[int] = set()
+    if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
+        _Moves(found).follow(jaxpr)
+    return frozenset(found)
+
+
+class _Moves:
+    """Follows which operations have moved the elements of a value, as bits of a number."""
+
+    def __init__(self, found: set[int]):
+        self.found = found
+        self.count = 0
+
+    def follow(self, jaxpr: object) -> None:
+        """Look at a program whose arguments lie in memory, as those of a loop's body do."""
+        given = [0] * len(open_jaxpr(jaxpr)[0].invars)
+        without_calls(jaxpr, given, self._results, constant=_none)
+
+    def _results(
+        self,
+        eqn: JaxprEqn,
+        operands: list[int],
+        at: CallStack,
+    ) -> list[int]:
+        del at
+        if _is_update(eqn):
+            array, update = operands[0], operands[_place_of_update(eqn)]
+            if array & update:
+                self.found.add(id(eqn))
+            return [array]
+        moved = 0
+        for operand in operands:
+            moved |= operand
+        if eqn.primitive.name not in ARITHMETIC | LOGIC:
+            moved |= 1 << self.count
+            self.count += 1
+            for program in programs(eqn.params):
+                self.follow(program)
+        return [moved] * len(eqn.outvars)
+
+
+def _none(value: object, aval: Aval, eqn: JaxprEqn | None) -> int:
+    del value, aval, eqn
+    return 0
+
+
+def _is_update(eqn: JaxprEqn) -> bool:
+    """Return whether an equation writes one window of several elements."""
+    name = eqn.primitive.name
+    if name in SCATTERS or name == "scatter":
+        windows = eqn.invars[1].aval.shape[:-1]
+        return all(size == 1 for size in windows) and _has_several(eqn.invars[2].aval)
+    return name == "dynamic_update_slice" and _has_several(eqn.invars[1].aval)
+
+
+def _has_several(update: Aval) -> bool:
+    return any(size != 1 for size in update.shape)
+
+
+def _place_of_update(eqn: JaxprEqn) -> int:
+    return 1 if eqn.primitive.name == "dynamic_update_slice" else 2
+
+
+def out_of_place(
+    name: str,
+    write: Callable[[Value, Value], Value],
+    x: Value,
+    update: Value,
+) -> Value:
+    """The result of such an update: it is written into an array of its own, and chosen from there.
+
+    Args:
+        name: The operation.
+        write: Writes an update into an array of the shape of `x`.
+        x: The array.
+        update: Its update.
+    """
+    if name in SCATTERS:
+        monoid = MONOIDS[SCATTERS[name]]
+        return monoid.combine(x, write(monoid.filled(x.shape, x.dtype), update))
+    own = write(lax.full(x.shape, 0, x.dtype), update)
+    is_written = write(
+        lax.full(x.shape, 0, np.bool_),
+        lax.full(update.shape, 1, np.bool_),
+    )
+    return lax.select(is_written, own, x)
