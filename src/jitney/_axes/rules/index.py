@@ -545,7 +545,8 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     # operand.
     def write(x: jax.Array, updates: jax.Array) -> jax.Array:
         if x.dtype != op.eqn.invars[0].aval.dtype:
-            scatter = _ADDED.get((SCATTERS.get(op.name, ""), "sub" in op.name), lax.scatter)
+            key = SCATTERS.get(op.name, ""), "sub" in op.name
+            scatter = _ADDED[key] if key in _ADDED else lax.scatter
             return scatter(x, indices, updates, numbers, mode=mode)
         (out,) = walk.bind(
             op,
