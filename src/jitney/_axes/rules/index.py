@@ -546,7 +546,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     def write(x: jax.Array, updates: jax.Array) -> jax.Array:
         if x.dtype != op.eqn.invars[0].aval.dtype:
             key = SCATTERS.get(op.name, ""), "sub" in op.name
-            scatter = _ADDED[key] if key in _ADDED else lax.scatter
+            scatter = _ADDED.get(key) or lax.scatter
             return scatter(x, indices, updates, numbers, mode=mode)
         (out,) = walk.bind(
             op,
