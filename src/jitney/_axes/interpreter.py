@@ -25,7 +25,6 @@ from .._jax.programs.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, NumPyArray, Var
 from .clamped_starts import calls_with_starts, in_bounds
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
-from .overlapping_updates import out_of_place, overlapping_updates
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
 from .typed_jax import dtypes, jnp, lax
@@ -111,8 +110,6 @@ class PaddedInterpreter:
     """True in the evaluation of a derivative, which JAX splits into a linear part and the rest; a
     barrier around both would keep them together.
     """
-    _overlapping: frozenset[int] | None = None
-    """The `id` of each update that may read what it writes, of the program that is evaluated."""
     is_mute = False
     """True if operations are evaluated without their callbacks; nothing reads their results then.
     """
@@ -242,25 +239,7 @@ class PaddedInterpreter:
                 op,
                 list(values),
             )
-        values = in_bounds(op.eqn, values)
-        if self.overlaps(op):
-            return [self._written(op, values)]
-        return self.bind(op, values)
-
-    def _written(self, op: Op, values: Sequence[Any]) -> jax.Array:
-        x, *others = values
-        at = 0 if op.name == "dynamic_update_slice" else 1
-
-        def write(x: jax.Array, update: jax.Array) -> jax.Array:
-            given = [*others[:at], update, *others[at + 1 :]]
-            if at == 0:
-                return lax.dynamic_update_slice(x, update, others[1:])
-            if x.dtype == op.eqn.invars[0].aval.dtype:
-                return self.bind(op, [x, *given])[0]
-            params = op.params
-            return lax.scatter(x, *given, params["dimension_numbers"], mode=params["mode"])
-
-        return out_of_place(op.name, write, x, others[at])
+        return self.bind(op, in_bounds(op.eqn, values))
 
     def _holds_numbers(self, op: Op) -> bool:
         """Return whether a sub-jaxpr of an operation holds a value that Python computed from the
@@ -281,10 +260,6 @@ class PaddedInterpreter:
         """Return whether Python has computed the result of an equation."""
         return bool(eqn.outvars) and eqn.outvars[0] in self.numbers
 
-    def overlaps(self, op: Op) -> bool:
-        """Return whether an update may read what it writes: see `overlapping_updates.py`."""
-        return id(op.eqn) in (self._overlapping or ())
-
     def number(self, variable: Var) -> jax.Array:
         """The value of a variable that Python computed from the sizes."""
         return self.numbers[variable]
@@ -295,8 +270,6 @@ class PaddedInterpreter:
         values: Sequence[Any],
     ) -> list[jax.Array]:
         """Evaluate a jaxpr, closed or open."""
-        if self._overlapping is None:
-            self._overlapping = overlapping_updates(jaxpr)
 
         def results(eqn: JaxprEqn, operands: list[jax.Array]) -> list[jax.Array]:
             # Python's value, in place of the equation that would compute it from symbols.

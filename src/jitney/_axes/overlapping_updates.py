@@ -1,4 +1,4 @@
-"""Updates of an array by a moved part of itself, which are not written in place.
+"""Updates of an array by a moved part of itself, which are refused.
 
     a = x[::-1]
     lax.dynamic_update_slice(a, a[2:5], [3])
@@ -6,25 +6,27 @@
 Padded, `a` is a gather. XLA for CPUs takes the gather, the slice and the update as one loop in
 place, and reads elements that it has written (jaxlib 0.10.2, 0.12.0): `a[2]` three times. At exact
 size the same is a reversal, and right. The hazard needs one operation that moves elements from
-which both the array and the update are made, and a window of several elements.
+which both the array and the update are made, and a window of several elements. An array of its own
+for the update, and barriers, are undone by XLA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
+from collections.abc import Sequence
 
 from .._jax.programs.evaluation import CallStack, without_calls
 from .._jax.programs.jaxprs import equations, open_jaxpr, programs
 from .._jax.programs.primitives import ARITHMETIC, LOGIC
-from .._jax.typed import Aval, JaxprEqn, Value
-from .monoids import MONOIDS, SCATTERS
-from .typed_jax import lax
+from .._jax.typed import Aval, JaxprEqn
+from .dims import Dim, is_ragged
+from .monoids import SCATTERS
+
+_STILL = ("broadcast_in_dim", "dot_general", "iota", "squeeze", "transpose")
+_REDUCTIONS = ("reduce_", "arg", "cum")
 
 
 def overlapping_updates(jaxpr: object) -> frozenset[int]:
-    """The `id` of each update of a program that may read what it writes."""
+    """The `id` of each update of a symbolic program that may read what it writes."""
     found: set[int] = set()
     if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
         _Moves(found).follow(jaxpr)
@@ -58,12 +60,31 @@ class _Moves:
         moved = 0
         for operand in operands:
             moved |= operand
-        if eqn.primitive.name not in ARITHMETIC | LOGIC:
+        if _moves(eqn):
             moved |= 1 << self.count
             self.count += 1
-            for program in programs(eqn.params):
-                self.follow(program)
+        for program in programs(eqn.params):
+            self.follow(program)
         return [moved] * len(eqn.outvars)
+
+
+def _moves(eqn: JaxprEqn) -> bool:
+    """Return whether an operation may move elements along a symbolic axis, as a gather does."""
+    name = eqn.primitive.name
+    if name in ARITHMETIC | LOGIC or name in _STILL or name.startswith(_REDUCTIONS):
+        return False
+    before = [_symbolic(atom.aval.shape) for atom in eqn.invars]
+    after = [_symbolic(var.aval.shape) for var in eqn.outvars]
+    if name == "rev":
+        shape = eqn.invars[0].aval.shape
+        return any(is_ragged(shape[axis]) for axis in eqn.params["dimensions"])
+    if name in ("slice", "dynamic_slice", "pad", "concatenate"):
+        return any(dims != after[0] for dims in before if dims or after[0])
+    return any((*before, *after))
+
+
+def _symbolic(shape: Sequence[Dim]) -> list[tuple[int, str]]:
+    return [(axis, str(dim)) for axis, dim in enumerate(shape) if is_ragged(dim)]
 
 
 def _none(value: object, aval: Aval, eqn: JaxprEqn | None) -> int:
@@ -86,28 +107,3 @@ def _has_several(update: Aval) -> bool:
 
 def _place_of_update(eqn: JaxprEqn) -> int:
     return 1 if eqn.primitive.name == "dynamic_update_slice" else 2
-
-
-def out_of_place(
-    name: str,
-    write: Callable[[Value, Value], Value],
-    x: Value,
-    update: Value,
-) -> Value:
-    """The result of such an update: it is written into an array of its own, and chosen from there.
-
-    Args:
-        name: The operation.
-        write: Writes an update into an array of the shape of `x`.
-        x: The array.
-        update: Its update.
-    """
-    if name in SCATTERS:
-        monoid = MONOIDS[SCATTERS[name]]
-        return monoid.combine(x, write(monoid.filled(x.shape, x.dtype), update))
-    own = write(lax.full(x.shape, 0, x.dtype), update)
-    is_written = write(
-        lax.full(x.shape, 0, np.bool_),
-        lax.full(update.shape, 1, np.bool_),
-    )
-    return lax.select(is_written, own, x)

@@ -23,8 +23,6 @@ from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, JaxprEqn, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .monoids import MONOIDS
-from .overlapping_updates import overlapping_updates
-from .refusal import Refused
 from .rules import RULES
 from .typed_jax import jnp
 
@@ -318,12 +316,6 @@ def run_differentiable(
         tangents: Sequence[jax.Array],
     ) -> list[jax.Array]:
         valid, numbers = beside
-        if overlapping_updates(program.jaxpr):
-            raise Refused(
-                "",
-                "updates an array by a moved part of itself, which XLA for CPUs differentiates"
-                " wrongly (`.grad` is padded)",
-            )
         linear = open_jaxpr(program.jaxpr)[0].invars[len(arrays) :]
         finite = _Finite(
             allocated,

@@ -16,6 +16,7 @@ from .._jax.programs.primitives import public_name
 from .._jax.typed import AnyJaxpr
 from .dims import is_countable
 from .interpreter import Op, Ranges, grows, mentions
+from .overlapping_updates import overlapping_updates
 from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
 from .rules import RULES
@@ -27,6 +28,7 @@ def uses_of(
     jaxpr: AnyJaxpr,
     ranges: Ranges,
     seen_at: str = "",
+    overlapping: frozenset[int] | None = None,
 ) -> Iterator[Use]:
     """Yield the uses of symbolic axes, in the order of the program.
 
@@ -35,7 +37,11 @@ def uses_of(
         ranges: Symbol -> the least and the largest size it stands for.
         seen_at: The user's line of the operation that holds the program, for equations without a
             line of their own.
+        overlapping: The `id` of each update that may read what it writes; by default they are
+            looked for.
     """
+    if overlapping is None:
+        overlapping = overlapping_updates(jaxpr)
     for eqn in open_jaxpr(jaxpr)[0].eqns:
         op = Op(eqn, ranges, seen_at)
         if not mentions(op):
@@ -55,11 +61,14 @@ def uses_of(
             elif not grows(dim, ranges):
                 yield refuse(op, dim, f"{what}, which does not grow with it")
         yield from rule.uses_of(op)
+        written = ragged_dims(op.ins[0]) if id(eqn) in overlapping else ()
+        if written:
+            yield refuse(op, written, "updates an array by a moved part of itself")
 
         # Inside of `pinv` and `lstsq` an SVD with vectors is allowed: see `rules/matrices.py`.
         signs_cancel = is_pseudo_inverse(op)
         for program in forward_programs(op):
-            for each in uses_of(program, ranges, op.place):
+            for each in uses_of(program, ranges, op.place, overlapping):
                 if signs_cancel and each.op == "svd":
                     yield replace(each, how="its pseudo-inverse", refused=None)
                 else:

@@ -11,14 +11,12 @@ treats those. With 5 valid rows of 8 allocated:
     `_gather_in_bounds`
 
 Starts are clamped in the program, and a scatter of one window has a barrier before its operand, for
-the reason in `clamped_starts.py`. Updates by a moved part of the same array are written out of
-place: see `overlapping_updates.py`.
+the reason in `clamped_starts.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 import jax
 import numpy as np
@@ -30,7 +28,6 @@ from ..clamped_starts import is_single
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes, to_int32
 from ..monoids import MONOIDS, SCATTERS
-from ..overlapping_updates import out_of_place
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import lax
 from .fixed_windows import (
@@ -186,13 +183,7 @@ def _dynamic_update(
     if over:
         old = lax.dynamic_slice(x, inside, update.shape)
         update = _select_inside(walk, windows, update, old, over, fitted)
-    if walk.overlaps(op):
-        return [out_of_place(op.name, partial(_write, inside), x, update)]
     return [lax.dynamic_update_slice(x, update, inside)]
-
-
-def _write(starts: Values, x: jax.Array, update: jax.Array) -> jax.Array:
-    return lax.dynamic_update_slice(x, update, starts)
 
 
 def _inside_windows(
@@ -535,19 +526,18 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     partly = _partial_axes(op)
     if partly:
         updates = _neutralise_padding(walk, op, x, indices, updates, partly, fitted)
-    alone = all(dim == 1 for dim in _rows(op))
     if is_single(indices):
         x = lax.optimization_barrier(x)
 
     # A chunked run accumulates in a wider type than the equation has; the equation's `update_jaxpr`
     # is of the narrow type, so the primitive is not bound with its own parameters.
-    # Moved positions may coincide, so `unique_indices` still holds only for a single window of each
-    # operand.
-    def write(x: jax.Array, updates: jax.Array) -> jax.Array:
-        if x.dtype != op.eqn.invars[0].aval.dtype:
-            key = SCATTERS.get(op.name, ""), "sub" in op.name
-            scatter = _ADDED.get(key) or lax.scatter
-            return scatter(x, indices, updates, numbers, mode=mode)
+    if x.dtype != op.eqn.invars[0].aval.dtype:
+        scatter = _ADDED[SCATTERS[op.name], "sub" in op.name]
+        out = scatter(x, indices, updates, numbers, mode=mode)
+    else:
+        # Moved positions may coincide, so `unique_indices` still holds only for a single window of
+        # each operand.
+        alone = all(dim == 1 for dim in _rows(op))
         (out,) = walk.bind(
             op,
             [x, indices, updates],
@@ -555,12 +545,6 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
             unique_indices=op.params["unique_indices"] and alone,
             mode=mode,
         )
-        return out
-
-    if is_single(indices) and walk.overlaps(op):
-        out = out_of_place(op.name, write, x, updates)
-    else:
-        out = write(x, updates)
     for axis in windows:
         out = lax.slice_in_dim(out, 0, shape[axis], axis=axis)
     return [out]
