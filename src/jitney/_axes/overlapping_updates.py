@@ -26,7 +26,9 @@ _REDUCTIONS = ("reduce_", "arg", "cum")
 
 
 def overlapping_updates(jaxpr: object) -> frozenset[int]:
-    """The `id` of each update of a symbolic program that may read what it writes."""
+    """The `id` of each update of a symbolic program that may read what it writes; equations are
+    not hashable by identity, and live as long as the program.
+    """
     found: set[int] = set()
     if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
         _Moves(found).follow(jaxpr)
@@ -69,7 +71,9 @@ class _Moves:
 
 
 def _moves(eqn: JaxprEqn) -> bool:
-    """Return whether an operation may move elements along a symbolic axis, as a gather does."""
+    """Return whether an operation may move elements along a symbolic axis, as a gather does; in
+    doubt it does.
+    """
     name = eqn.primitive.name
     if name in ARITHMETIC | LOGIC or name in _STILL or name.startswith(_REDUCTIONS):
         return False
