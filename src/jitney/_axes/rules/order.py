@@ -27,8 +27,22 @@ def _sort_uses(op: Op) -> Iterator[Use]:
     narrow = [dtype for dtype in dtypes if dtype in _TWO_BITS]
     if is_ragged(dim) and narrow:
         yield refuse(op, dim, f"sorts {narrow[0]} along it, beside which XLA sorts nothing else")
+    elif is_ragged(dim) and _shows_ties(op):
+        yield refuse(op, dim, "sorts it with no order of ties, which changes with its size")
     elif is_ragged(dim):
         yield use(op, dim, "sorted", "sorted")
+
+
+def _shows_ties(op: Op) -> bool:
+    """Return whether the order of ties is left to XLA and can be seen: by an operand that is no
+    key, or by zeros of both signs and NaNs.
+    """
+    if op.params["is_stable"]:
+        return False
+    count = op.params["num_keys"]
+    keys, others = op.eqn.invars[:count], op.eqn.invars[count:]
+    inexact = any(jnp.issubdtype(atom.aval.dtype, np.inexact) for atom in keys)
+    return inexact or bool(others)
 
 
 # XLA for CPUs sorts these wrongly, and does not compile a sort of them with other operands (jax
