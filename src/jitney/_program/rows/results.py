@@ -17,7 +17,7 @@ from ..._jax.trees import Tracer, device_put, extended, issubdtype, tree_unflatt
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
-from .groups import Axes
+from .group import Axes
 from .ragged import PaddedRows
 
 
