@@ -612,6 +612,19 @@ def test_what_cannot_be_is_a_sentence(call, error, message):
     assert re.search(message, str(raised.value), re.DOTALL)
 
 
+def test_two_sizes_in_modules_of_one_row_name_it():
+    """The fields of each module agree, and those of two differ: at which row, in which argument."""
+
+    def apart(a: Curve, b: Curve) -> Float[Array, ""]:
+        return jnp.sum(a.t) - jnp.sum(b.t)
+
+    curves = [Curve(y, x[:, :2]) for x, y in zip(X, Y, strict=True)]
+    others = [*curves[:3], curves[1], *curves[4:]]
+    message = r"row 3: axis 'n' has two sizes, 20 from 'a.t' and 8 from 'b.t'"
+    with pytest.raises(ContractError, match=message):
+        mapped(apart)(curves, others)
+
+
 def named(curve: Curve) -> Float[Array, ""]:
     return jnp.sum(curve.t)
 

@@ -21,6 +21,7 @@ from ..runners.padding_recipes import PaddingRecipe, RefusedSize, warn_refusal
 from .group import Axes, Member, RowGroup, Shapes
 from .lots import Lot, lots_of
 from .row_forms import shapes_at
+from .row_numbers import in_row
 from .size_patterns import SizePattern, size_pattern
 
 if TYPE_CHECKING:
@@ -186,22 +187,21 @@ class RowGroups:
         arrays = [column.abstract(row) for column in columns]
         try:
             view = entry.plan_call(arrays, jit=False).view
+            named = named_axes(view)
+            for name, _ in entry.options.pad:
+                refuse_two_sizes(
+                    entry.core.where,
+                    name,
+                    view,
+                    named,
+                )
         except ContractError as error:
-            where = f"{entry.core.where}: "
-            named = str(error).replace(where, f"{where}row {row}: ", 1)
-            raise ContractError(named, code=error.code) from None
+            raise in_row(entry.core.where, row, error) from None
 
-        named = named_axes(view)
         known = sizes_of(view, named)
         sizes: dict[str, int] = {}
         key: list[object] = []
         for name, bucket in entry.options.pad:
-            refuse_two_sizes(
-                entry.core.where,
-                name,
-                view,
-                named,
-            )
             if name in known:
                 sizes[name] = known[name]
                 key.append(bucket.range(known[name]) or known[name])
