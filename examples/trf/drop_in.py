@@ -127,6 +127,8 @@ def curve_fit(
     if np.iscomplexobj(ydata):
         raise ValueError("`ydata` must be real.")
     ydata = asarray(ydata, float)
+    if isinstance(xdata, range):
+        xdata = np.asarray(xdata)  # NumPy's numbers make an array of it too, and tracers do not
     if isinstance(xdata, list | tuple | np.ndarray) and not np.iscomplexobj(xdata):
         xdata = asarray(xdata, float)
     if ydata.size == 0:

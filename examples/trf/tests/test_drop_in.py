@@ -260,3 +260,17 @@ def test_a_sparse_jacobian_that_is_not_the_derivative_is_taken_as_given():
     want = scipy.optimize.least_squares(broyden, np.full(30, -1.0), **options)
     assert got.nfev > scipy.optimize.least_squares(broyden, np.full(30, -1.0)).nfev
     np.testing.assert_allclose(got.x, want.x, atol=1e-6)
+
+
+@pytest.mark.rest
+def test_a_range_of_points_is_traced():
+    """As an array of them: SciPy hands it on, and NumPy's numbers make one of it."""
+
+    def hill(t, a, c):
+        return a * np.exp(-((t - c) ** 2.0) / 200.0)
+
+    y = [2.5 * np.exp(-((i - 12.0) ** 2) / 200) for i in range(30)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", drop_in.NotTraced)
+        x, _ = drop_in.curve_fit(hill, range(30), y, [1.0, 10.0])
+    np.testing.assert_allclose(x, [2.5, 12.0], rtol=1e-7)
