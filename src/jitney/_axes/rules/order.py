@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
-from ..carriers.top_k import TopK
+from ..carriers.extremes import TopK
 from ..dims import is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits
