@@ -247,7 +247,7 @@ MOVES = [
     Mutation(
         "padding is among the largest",
         "src/jitney/_axes/rules/order.py",
-        "masked = walk.keep(x, dims, [axis], last)",
+        "masked = here.keep(x, dims, [axis], last)",
         "masked = x",
         (f"{_PADDED}padded_equals_exact[largest]",),
     ),
