@@ -47,7 +47,7 @@ DERIVATIVES = [
     ),
     Mutation(
         "rules of one's own are symmetric",
-        "src/jitney/_sparsity/colours/star.py",
+        "src/jitney/_sparsity/colours/colouring.py",
         "eqn.primitive.name in _PROVEN and all(",
         "eqn.primitive.name in _PROVEN or all(",
         (

@@ -13,7 +13,7 @@ from jax import export as jax_export
 
 from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
-from .._program.rows.groups import RowGroup
+from .._program.rows.group import RowGroup
 from .._program.rows.lots import Lot
 from .._program.rows.result_form import axes_near
 from .._program.rows.row_calls import RowCall

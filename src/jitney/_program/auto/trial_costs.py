@@ -14,6 +14,10 @@ TIMES, OFTEN = 3, 10
 # Seconds of a slice, and those from which a call is long: its ways run once.
 WORK, LONG = 0.005, 0.25
 
+# A way that is quicker than the whole by this factor needs no further turn of the whole beside it,
+# and a long call none at all.
+CLEARLY = 0.8
+
 
 def rounds(calls: CallsOfSize) -> int:
     """Return how often ways take turns at the end: more often, where that costs little beside a
@@ -51,4 +55,7 @@ def trial_cost(
 def end_cost(whole: float, search: Search) -> float:
     """Return the seconds of the comparison at the end, of the whole and of the best way by then."""
     best = min(whole, search.quickest * search.size)
-    return whole if whole > LONG else TIMES * (whole + best)
+    if whole > LONG:
+        return whole
+    # Where the best is clearly quicker, the whole has one turn.
+    return (1 if best <= CLEARLY * whole else TIMES) * whole + TIMES * best

@@ -12,7 +12,7 @@ from ..._jax.typed import NumPyArray
 
 if TYPE_CHECKING:
     from .columns import Column
-    from .groups import Member
+    from .group import Member
 
 RUNGS = (512, 64, 8, 1)
 """How many rows a program takes at a time."""

@@ -13,7 +13,7 @@ from ..._diagnosis.tracer_errors import trace_error
 from ..._errors import AxisError, JitneyError, Where
 from ..._jax.trees import tree_flatten
 from ..._view.result_padding import Cut
-from .groups import Axes
+from .group import Axes
 from .lots import Lot
 
 if TYPE_CHECKING:

@@ -45,15 +45,8 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import (
-    Axes,
-    BlockProgram,
-    RowGroup,
-    RowGroups,
-    count_lengths,
-    form_of,
-    signature_of,
-)
+from .group import Axes, BlockProgram, RowGroup
+from .groups import RowGroups
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .lots import Lot, cheap_rows, count_sizes, known_rungs_of
 from .result_form import axes_near
@@ -65,6 +58,7 @@ from .results import (
     varying,
     whole_results,
 )
+from .row_forms import count_lengths, form_of, signature_of
 from .verified_rows import verify_rows, verify_sums
 
 _Ran = tuple[list[Array], Hashable]
