@@ -60,6 +60,7 @@ UNIFIED = {
     "NumPy": lambda x: x * np.hanning(len(x)).astype(np.float32),
     "a number of the size": lambda x: x * float(len(x)) ** 0.5,
     "text": lambda x: x * float(f"{len(x)}.5"),
+    "a number for nothing": lambda x: (x * 2, x[:0] * float(f"{len(x)}.5")),
     "half": lambda x: x[: len(x) // 2],
     "two thirds": lambda x: x[: int(len(x) * 2 / 3)],
     "a shuffle of NumPy's": lambda x: x[np.random.RandomState(len(x)).permutation(len(x))],

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..._jax.programs.jaxprs import open_jaxpr, programs
+import numpy as np
+
+from ..._jax.programs.jaxprs import equations, open_jaxpr, programs
 from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, NumPyArray, Var
 from ..derivative import demand_no_backward_rules
@@ -18,7 +20,7 @@ from ..unified.choices import Choices
 from ..unified.closed_primitives import reads_sizes_inside
 from ..unified.compare_traces import Witness
 from ..unified.example_sizes import example_sizes
-from ..unified.number_of_size import fill_up
+from ..unified.number_of_size import NUMBER_OF_SIZE, fill_up
 from ..unified.sized_function import Avals, SizedFunction
 from ..unified.unify_traces import expand_closed, unify
 from .dim_hooks import SizeUses, hooked_dims
@@ -53,6 +55,13 @@ class Candidate:
         exact = function.at_known(sizes)
         witness = Witness(sizes, function.ranges)
         witness.compare(self.jaxpr, expand_closed(exact) if self.is_expanded else exact)
+        # The witness looks no further than an empty array: what is read by such alone is not
+        # recorded, and has no effect.
+        for eqn in equations(self.jaxpr):
+            if eqn.primitive.name == NUMBER_OF_SIZE:
+                (var,) = eqn.outvars
+                zeros = np.zeros(at(var.aval.shape, sizes), var.aval.dtype)
+                witness.numbers.setdefault(var, zeros)
         return witness
 
 
