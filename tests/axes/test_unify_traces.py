@@ -113,6 +113,20 @@ def test_a_size_up_to_a_number_is_one_program(name, first):
     assert program.stats.compiles <= 1
 
 
+def test_an_axis_of_exact_size_may_be_as_long_as_its_bucket():
+    """The bucket of n ends at 6, below its size; such a call was looked up without end."""
+
+    def product(x: Float[Array, "n m"]):
+        return x[:6].T @ x[-6:]
+
+    program = jitney.optimize(pad={"n": [9], "m": [16]})(product)
+    for n, m in ((8, 12), (9, 5), (9, 12), (5, 9)):
+        x = data(n * m).reshape(n, m)
+        with warnings.catch_warnings(action="ignore"):
+            got = program(x)
+        np.testing.assert_allclose(got, x[:6].T @ x[-6:], rtol=1e-4, atol=1e-5)
+
+
 FITTED = {
     "not n // 5 + 14": ((30, 17, 32), lambda n: min(n, 20)),
     "fewer": ((30, 17, 32), lambda n: min(n - 1, 18)),

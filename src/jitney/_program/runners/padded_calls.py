@@ -187,7 +187,8 @@ class PaddedCalls(Buckets):
         """
         tops = padded.fill.narrower(refusal, self.entry.on_mesh())
         if tops:
-            self.entry.narrower[padded.key] = Narrower(refusal, tops)
+            # Beside another axis, one of exact size may be as long as its bucket.
+            self.entry.narrower[padded.key, *padded.fill.sizes] = Narrower(refusal, tops)
         return bool(tops)
 
     def _repeat(

@@ -155,7 +155,7 @@ class Buckets:
             if found is None:
                 return None
             fill, key = found.fill, found.key
-            narrower = entry.narrower.get(key)
+            narrower = entry.narrower.get((key, *fill.sizes))
             if narrower is None:
                 break
             request = replace(request, tops=tuple({**dict(request.tops), **narrower.tops}.items()))
