@@ -8,7 +8,8 @@ import pytest
 from jitney._jax.programs.duplicates import merge_duplicates
 from jitney._jax.programs.ssa import flatten_program, run_steps, values_at
 
-X = np.linspace(0.1, 2.0, 7, dtype=np.float32)
+F = np.float32
+X = np.linspace(0.1, 2.0, 7, dtype=F)
 
 
 def merged(f, *args):
@@ -27,7 +28,7 @@ def test_equal_steps_become_one_and_so_does_what_is_computed_from_them():
     def f(x, a):
         return jnp.sin(x**a) + jnp.sin(x**a)
 
-    names, (out,) = merged(f, X, np.float32(1.5))
+    names, (out,) = merged(f, X, F(1.5))
     assert names == ["pow", "sin", "add"]
     np.testing.assert_allclose(out, 2 * np.sin(X**1.5), rtol=1e-6)
 
@@ -87,6 +88,11 @@ def test_calls_of_python_stay_two():
 
     names, _ = merged(f, X)
     assert names.count("pure_callback") == 2
+
+
+def test_draws_of_a_generator_with_a_state_stay_two():
+    names, _ = merged(lambda x: [jax.lax.rng_uniform(x, 2 * x, (3,)) for _ in range(2)], F(1))
+    assert names.count("rng_uniform") == 2
 
 
 def test_other_settings_stay_apart():

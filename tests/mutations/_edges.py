@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an object that was there is copied",
-        "src/jitney/_view/new_objects.py",
+        "src/jitney/_view/result.py",
         "if not _is_only_in(objects[key], inside)}",
         "if False}",
         (f"{_RESULT}an_object_that_was_there_before_is_itself",),

@@ -19,8 +19,10 @@ import numpy as np
 from .jaxprs import programs
 from .ssa import AnyStep, Const, Ref, Step
 
-_APART: Final = frozenset({"optimization_barrier", "pure_callback"})
-"""Primitives whose equal equations are meant to stay apart."""
+_APART: Final = frozenset({"optimization_barrier", "pure_callback", "rng_uniform"})
+"""Primitives whose equal equations stay apart: a barrier is meant to, Python may count its calls,
+and XLA's own generator has a state.
+"""
 _SMALL: Final = 1024
 """Bytes of a constant that is compared by its content; larger ones are compared by identity."""
 

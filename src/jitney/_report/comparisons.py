@@ -1,5 +1,6 @@
-"""Result of `jitney.analysis.frontier`: memory against recomputation, as a table and as a
-picture.
+"""Results of the tools that compare ways to run a program, as data and as tables: `frontier`
+(memory against recomputation, as a picture too), `strategy` (the ways that were measured, and the
+first that fits) and `communication` (the collectives of a program), all of `jitney.analysis`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from .._jax.xla.memory import text
+from .._jax.xla.memory import text as bytes_text
 from .._public import public_in
 from .._remat import flops_text
 from .._text.shown import Shown
@@ -181,3 +183,134 @@ def _fill(*, chosen: bool, best: bool) -> str:
     if not (chosen or best):
         return f'fill="currentColor" fill-opacity="{LINE}"'
     return f'fill="{C if chosen else A}"'
+
+
+@public_in("jitney.types")
+@dataclass(frozen=True)
+class Way:
+    """Way to run over the data.
+
+    Args:
+        name: "in memory", "chunked" or "streamed".
+        bytes: Bytes on one device by the compiler, temporaries and arguments; None if it is not
+            possible.
+        chunk: Elements of the axis in a chunk, on each of the devices that share it; None for all.
+        why: Measurement, or the reason why it is not possible.
+        fits: True if it is possible within the memory.
+    """
+
+    name: str
+    bytes: int | None
+    chunk: int | None
+    why: str
+    fits: bool
+
+
+@public_in("jitney.types")
+@dataclass(frozen=True, repr=False)
+class Strategy(Shown):
+    """Result of `jitney.analysis.strategy`.
+
+    Args:
+        function: Name and place of the function.
+        axis: Axis that is cut.
+        size: Size of the axis.
+        memory: Limit in bytes.
+        ways: Ways that were measured, in order of preference.
+    """
+
+    function: str
+    axis: str
+    size: int
+    memory: int
+    ways: tuple[Way, ...]
+
+    @property
+    def chosen(self) -> Way | None:
+        """First way that fits; None if none does."""
+        return next((way for way in self.ways if way.fits), None)
+
+    def __rich__(self) -> Table:
+        from .._text.console import table
+
+        styles = ["green" if way is self.chosen else "dim" for way in self.ways]
+        marks = ["->" if way is self.chosen else "" for way in self.ways]
+        rows = [
+            [(mark, style), (way.name, style), (way.why, style)]
+            for mark, style, way in zip(marks, styles, self.ways, strict=True)
+        ]
+        return table(f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}", rows)
+
+
+@public_in("jitney.types")
+@dataclass(frozen=True)
+class Collective:
+    """Collectives of one kind at one line.
+
+    Args:
+        kind: XLA's name: "all-reduce", "all-gather", ...
+        count: Number of them.
+        bytes: Bytes of their results, on one device; those of one iteration if they are in a loop.
+        along: Axes of the mesh between whose devices they run.
+        axes: Named axes that are sharded over these; `"fsdp"` for a parameter that is gathered
+            before it is used.
+        line: Line of the function, or JAX's name of the operation.
+        in_loop: True if they run once for each iteration of a loop.
+        whole: Argument that, by its shape, they gather completely on every device, if any.
+    """
+
+    kind: str
+    count: int
+    bytes: int
+    along: tuple[str, ...]
+    axes: tuple[str, ...]
+    line: str
+    in_loop: bool
+    whole: str | None = None
+
+
+@public_in("jitney.types")
+@dataclass(frozen=True, repr=False)
+class Communication(Shown):
+    """Result of `jitney.analysis.communication`."""
+
+    function: str
+    mesh: str
+    collectives: tuple[Collective, ...]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """Bytes by kind, on one device."""
+        sizes: dict[str, int] = {}
+        for collective in self.collectives:
+            sizes[collective.kind] = sizes.get(collective.kind, 0) + collective.bytes
+        return sizes
+
+    def __rich__(self) -> Table:
+        from .._text.console import table
+
+        rows = [
+            [
+                (collective.kind, "yellow" if collective.whole else ""),
+                (str(collective.count), ""),
+                (_sentence(collective), ""),
+            ]
+            for collective in self.collectives
+        ]
+        none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
+        return table(
+            f"communication of {self.function}",
+            [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)],
+        )
+
+
+def _sentence(collective: Collective) -> str:
+    loop = " in each iteration of a loop" if collective.in_loop else ""
+    flag = (
+        f". It brings all of {collective.whole!r}, or an array of its shape, to every device"
+        if collective.whole
+        else ""
+    )
+    named = f" for {', '.join(map(repr, collective.axes))}" if collective.axes else ""
+    along = " and ".join(map(repr, collective.along)) or "no axis"
+    return f"{bytes_text(collective.bytes)} along {along}{named}, {collective.line}{loop}{flag}"

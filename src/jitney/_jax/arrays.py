@@ -1,5 +1,6 @@
-"""JAX's sparse arrays, imported on demand: with SciPy's, the import takes half as long as `import
-jax`.
+"""Arrays of NumPy as bytes, and JAX's sparse arrays.
+
+The sparse ones are imported on demand: with SciPy's, that takes half as long as `import jax`.
 """
 
 from __future__ import annotations
@@ -7,7 +8,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from .._host.own_time import OWN_TIME
+from .typed import NumPyArray
+
+
+def bytes_of(array: object) -> NumPyArray:
+    """Return the bytes of an array in a row: a view, unless its elements lie apart."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def bcoo() -> Any:
