@@ -46,8 +46,8 @@ MUTATIONS = [
     Mutation(
         "one slow run of a slice decides",
         f"{_SOURCE}/trials.py",
-        "slower = _MUCH if len(times) == 1 else _SLOWER",
-        "slower = _SLOWER",
+        "slower = _MUCH if len(times) == 1 else SLOWER",
+        "slower = SLOWER",
         (f"{_CALLS}a_slow_first_run_does_not_decide",),
     ),
     Mutation(
@@ -119,6 +119,13 @@ MUTATIONS = [
         "*search.next_ways(usual), search",
         "search.next_way(usual), search",
         (f"{_CALLS}a_way_that_cannot_be_repaid_does_not_end_the_search",),
+    ),
+    Mutation(
+        "all runs of a trial are expected to take as long as the whole",
+        f"{_SOURCE}/trial_costs.py",
+        "again = min(whole, SLOWER * search.quickest * search.size)",
+        "again = whole",
+        (f"{_SEARCH}a_trial_is_expected_to_take_what_the_best_and_the_whole_do",),
     ),
     Mutation(
         "a way that lost a call is compiled for the next one",
@@ -221,8 +228,8 @@ MUTATIONS = [
     Mutation(
         "auto acts under a transform",
         "src/jitney/_program/runners/whole_calls.py",
-        "if jit_is_off() or self._is_in_trace(arrays):",
-        "if jit_is_off():",
+        'nothing is divided or measured there."""\n        return self.run_whole(arrays)',
+        'nothing is divided or measured there."""\n        return self.run_outermost(arrays)',
         (
             f"{_CALLS}under_transforms_it_is_whole",
             f"{_CALLS}under_transforms_it_is_whole_after_the_choice_too",

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from jitney._program.auto.search import WHOLE, WIDTHS, RunWay, Search
+from jitney._program.auto.trial_costs import end_cost, trial_cost
+from jitney._program.runners.parts import Spread
 
 ALONE = {"threads": 0, "joined": False}
 NAMES = {f"{width:,}": f"{width:,} at a time" for width in WIDTHS}
@@ -161,6 +163,29 @@ def test_what_is_spent_has_to_be_repaid_within_20_compiles():
 
     search.spent = 100.0
     assert not search.affords(9, 0.0, whole=1.0, taken=10.0)
+
+
+def test_a_trial_is_expected_to_take_what_the_best_and_the_whole_do():
+    """Of a call of 100 ms a quarter of the elements: in threads three times, and twice with one
+    worker. The first run is expected to take as long as the whole.
+    """
+    search, slice_ = Search(1000, WIDTHS, 1.0, threads=2, joined=False), Spread(1000, 250, (0,))
+    threads = RunWay(64, "threads")
+    cost = lambda way: trial_cost(0.1, slice_, way, search) - end_cost(0.1, search)
+    assert cost(threads) == pytest.approx(5 * 0.025)
+    search.add(RunWay(16), 100, 0.1 * 0.04, 1.0)
+    assert cost(threads) == pytest.approx(0.025 + 4 * 0.025 * 0.6)
+    assert cost(RunWay(64)) == pytest.approx(0.025 + 3 * 0.025 * 0.6)
+
+
+def test_the_end_has_one_turn_of_a_whole_that_is_clearly_slower():
+    """Else three of both; and of a long call one of the whole."""
+    search = Search(1000, WIDTHS, 1.0, **ALONE)
+    search.add(RunWay(16), 100, 0.1 * 0.09, 1.0)
+    assert end_cost(0.1, search) == pytest.approx(3 * 0.1 + 3 * 0.09)
+    search.add(RunWay(64), 100, 0.1 * 0.08, 1.0)
+    assert end_cost(0.1, search) == pytest.approx(0.1 + 3 * 0.08)
+    assert end_cost(0.3, search) == 0.3
 
 
 def test_a_call_longer_than_its_compile_has_20_calls():

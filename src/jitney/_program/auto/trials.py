@@ -35,6 +35,7 @@ from .trial_costs import (
     CLEARLY,
     LONG,
     OFTEN,
+    SLOWER,
     TIMES,
     WORK,
     end_cost,
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 # all of a call that is brief.
 _SLICE = 16
 # A way is timed more often for so many seconds; or until it has run for long, or for so many calls
-# of the whole, or is so many times slower than the best.
-_SETTLED, _WHOLES, _SLOWER = 0.01, 2, 1.5
+# of the whole, or is slower than the best by a factor.
+_SETTLED, _WHOLES = 0.01, 2
 # It runs once more, though slower, as its first run starts threads and takes new memory, unless it
 # is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
@@ -116,7 +117,7 @@ class Trials:
         ways = [search.had_one_core(usual), *search.next_ways(usual), search.again(usual)]
         for way in filter(None, ways):
             spread = self._spread(calls, axis, way, search)
-            cost = trial_cost(whole, spread, way, end_cost(whole, search))
+            cost = trial_cost(whole, spread, way, search)
             compiles = 1 if spread.is_whole else 2
             compiles -= search.has_tried(way)
             if search.affords(
@@ -477,7 +478,7 @@ def _least(
             and two that take clearly longer no third.
     """
     while not times or sum(times) < limit:
-        slower = _MUCH if len(times) == 1 else _SLOWER
+        slower = _MUCH if len(times) == 1 else SLOWER
         if times and min(times) > slower * known:
             break
         if len(times) >= (OFTEN if sum(times) < _SETTLED else TIMES):
