@@ -7,7 +7,8 @@ Padded, `a` is a gather. XLA for CPUs takes the gather, the slice and the update
 place, and reads elements that it has written (jaxlib 0.10.2, 0.12.0): `a[2]` three times. At exact
 size the same is a reversal, and right. The hazard needs one operation that moves elements from
 which both the array and the update are made, and a window of several elements. An array of its own
-for the update, and barriers, are undone by XLA.
+for the update, and barriers, are undone by XLA. What a loop, a sort or a scatter of several windows
+has made lies in memory.
 """
 
 from __future__ import annotations
@@ -67,7 +68,22 @@ class _Moves:
             self.count += 1
         for program in programs(eqn.params):
             self.follow(program)
+        if _is_stored(eqn):
+            moved = 0
         return [moved] * len(eqn.outvars)
+
+
+def _is_stored(eqn: JaxprEqn) -> bool:
+    """Return whether results lie in memory before they are read: XLA takes no loop, sort or scatter
+    of several windows together with what follows.
+    """
+    name = eqn.primitive.name
+    if name == "scan":
+        # Unrolled it may be no loop.
+        return is_ragged(eqn.params["length"]) and eqn.params["unroll"] == 1
+    if name in SCATTERS or name == "scatter":
+        return any(map(is_ragged, eqn.invars[1].aval.shape[:-1]))
+    return name == "sort"
 
 
 def _moves(eqn: JaxprEqn) -> bool:
