@@ -33,7 +33,7 @@ includes compiling. Four larger ports of real programs are in `examples/trf`, `h
 
 def section(name: str) -> str:
     """One example: words, picture, code, plan, figures."""
-    from examples.gallery._card import example, kept
+    from examples.gallery._card import example, kept, lines
     from examples.gallery.notebooks import cells
 
     module, run = example(name), kept(name, OUT)
@@ -73,6 +73,8 @@ The plan:
 ```
 {figures}
 ```
+
+{lines(name)}
 """
 
 

@@ -25,6 +25,24 @@ LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
     0
 ]["layers"]
 
+TABLE = "src/jitney/_signature/options/table.py"
+# An option that no stage carries out is written in one file.
+MOTTO = """
+     callbacks, a hundred of them at most.
+     \"\"\"
++    motto: Literal["fast", "safe"]
++    \"\"\"The word that a plan begins with.\"\"\"
+@@
+         use="a bar of the chunks of a call that are done",
+     )
++    motto: str = option(
++        default="fast",
++        read_as=choice("fast", "safe"),
++        says=lambda options: [("motto", options.motto != "fast", f"be {options.motto}")],
++        use="a word",
++    )
+"""
+
 # An operation that JAX does not have, so that only the recipe gives it a rule; and what each recipe
 # should have brought about.
 SCRIPT = """
@@ -59,12 +77,21 @@ except jitney.errors.OptionError as error:
     refused = str(error)
 for test in runpy.run_path("tests/stages/test_limit.py").items():
     test[0].startswith("test_") and test[1]()
+runpy.run_path("tests/option_texts.py", run_name="__main__")
+fast, safe = jitney.optimize(double), jitney.optimize(motto="safe")(double)
+try:
+    jitney.optimize(motto="slow")
+except jitney.errors.OptionError as error:
+    slow = str(error)
 print(json.dumps({
     "of": jitney.__file__, "refused": refused,
     "plan": lines(limited), "without": lines(jitney.optimize(double)),
     "limited": limited(x).tolist(), "doubled": jitney.optimize(double)(x).tolist(),
     "padded": float(padded(x)), "mask": lines(padded)["mask"],
     "cut": float(cut(x)), "passes": lines(cut)["passes"],
+    "motto": [lines(fast)["motto"], lines(safe)["motto"]], "slow": slow, "repr": repr(safe),
+    "shared": [safe.core is each.core for each in (fast, jitney.optimize(motto="safe")(double))],
+    "plain": safe.options.plain.motto,
 }))
 """
 
@@ -103,6 +130,11 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         else:
             assert not (ROOT / file).exists()
             place.write_text(text)
+    table = copy / TABLE
+    table.write_text(changed(table.read_text(), TABLE, MOTTO.removeprefix("\n")))
+    for file in ("tests/option_texts.py", "docs/options.md"):
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy / file)
     env = {**os.environ, "PYTHONPATH": str(copy / "src"), "JITNEY_VERIFY": "0"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -115,7 +147,8 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert Path(found["of"]).is_relative_to(copy)
-    return found
+    decorator = copy / "src" / "jitney" / "_interface" / "optimize.py"
+    return {**found, "page": (copy / "docs/options.md").read_text(), "help": decorator.read_text()}
 
 
 def test_the_recipe_of_a_stage_brings_a_line_of_the_plan(followed: dict[str, Any]):
@@ -136,6 +169,33 @@ def test_the_recipe_of_an_option_refuses_a_wrong_value(followed: dict[str, Any])
     assert first.endswith("limit=-1 is not a number above 0.")
     assert rule.startswith("`limit` is")
     assert fix == "Fix: write limit=100.0."
+
+
+def test_an_option_of_one_file_is_read_and_refused(followed: dict[str, Any]):
+    """By the reader that its line names, and shown as it is written."""
+    assert "motto='slow' is not a choice." in followed["slow"]
+    assert followed["repr"].endswith(" motto='safe'>")
+
+
+def test_an_option_of_one_file_has_a_line_of_the_plan(followed: dict[str, Any]):
+    """With what it is, given or not."""
+    assert followed["motto"] == [[False, "be fast"], [True, "be safe"]]
+
+
+def test_an_option_of_one_file_is_part_of_the_meaning(followed: dict[str, Any]):
+    """Programs are shared by functions with the same value, and a plain run keeps it."""
+    assert followed["shared"] == [False, True]
+    assert followed["plain"] == "safe"
+
+
+def test_an_option_of_one_file_comes_into_help_and_the_page(followed: dict[str, Any]):
+    """Both are written from the table, by one command."""
+    assert (
+        "| [`motto`](options/motto.md){ #motto } | a word | the same to the bit |\n"
+        in (followed["page"])
+    )
+    assert "        motto: The word that a plan begins with.\n" in followed["help"]
+    assert "        limit: What floating-point results are kept" in followed["help"]
 
 
 def test_the_recipe_of_a_rule_pads_and_cuts_the_operation(followed: dict[str, Any]):

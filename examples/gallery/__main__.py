@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jitney
 
-from ._card import NAMES, Card, example, kept, run, title
+from ._card import NAMES, Card, example, kept, lines, run, title
 
 DEVICES = "--xla_force_host_platform_device_count=8"
 
@@ -35,6 +35,7 @@ def index(cards: list[Card]) -> str:
         ]
         for what, text in (("plan", card.plan), *card.measured.items()):
             parts.append(f"<h3>{escape(what)}</h3><pre>{escape(text)}</pre>")
+        parts.append(f"<p>{escape(lines(card.name))}</p>")
     return "".join(parts)
 
 
@@ -81,6 +82,7 @@ def main() -> int:
         print(
             card.plan,
             *(f"\n{what}\n{figures}" for what, figures in card.measured.items()),
+            f"\n{lines(name)}",
             sep="\n",
         )
     cards = [card for card in (kept(name, chosen.out) for name in NAMES) if card]

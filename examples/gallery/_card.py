@@ -15,6 +15,8 @@ from types import ModuleType
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from .._lines import code_lines, lines_of
+
 NAMES = (
     "neural_ode",
     "gaussian_process",
@@ -25,6 +27,17 @@ NAMES = (
     "kalman",
     "monte_carlo",
 )
+# of each example: what is written by hand in place of the decorator line
+BY_HAND = {
+    "neural_ode": ("by_hand",),
+    "gaussian_process": ("masked", "rounded", "by_hand"),
+    "ragged_rnn": ("masked", "rounded", "by_hand"),
+    "ensemble": ("by_hand",),
+    "pinn": ("loss_by_hand", "by_hand"),
+    "classifier": ("rounded", "loss_by_hand", "by_hand"),
+    "kalman": ("compiled_by_hand",),
+    "monte_carlo": ("by_hand",),
+}
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "gallery",
@@ -72,6 +85,14 @@ def example(name: str) -> ModuleType:
 def title(module: ModuleType) -> str:
     """The first line of what it says of itself."""
     return (module.__doc__ or "").partition("\n")[0]
+
+
+def lines(name: str) -> str:
+    """Lines of code beside the function: of the decorator's cell, and by hand."""
+    source = Path(str(example(name).__file__)).read_text()
+    ours = source.partition("# %% The decorator line\n")[2].partition("# %% ")[0]
+    theirs = lines_of(example(name), *BY_HAND[name])
+    return f"Lines of code beside the function: {code_lines(ours)}, and by hand {theirs}."
 
 
 def decisions(text: str) -> str:

@@ -97,7 +97,7 @@ def masked(
     return jnp.mean((jax.vmap(read)(waves) - frequencies) ** 2)
 
 
-@eqx.filter_jit
+@jax.jit
 def rounded(net: Reader, state, length: Array, waves: Array, frequencies: Array):
     """One step of Adam."""
     value, grads = eqx.filter_value_and_grad(masked)(net, length, waves, frequencies)

@@ -1,21 +1,23 @@
-"""Seconds of one training step, seven ways in turn: `python -m examples.surrogate.benchmark`.
+"""Seconds of one training step, eight ways in turn: `python -m examples.surrogate.benchmark`.
 Results are asserted equal first.
 
 The step is mean loss, gradient, clip by norm and AdamW. The ways:
 
-    eager loop        `before.py`: a Python loop over examples, parent sets as frozensets, floats
-    read back eager vmap        `jax.vmap` of the loss, nothing compiled filter_jit loop   one
-    compiled step, inside which a Python loop goes over the examples filter_jit vmap
-    `eqx.filter_jit` of the step with `jax.vmap` inside masks by hand     `by_hand.py`: one
-    `jax.jit`, with masks through the network and sizes rounded up, as `pad=` has them jitney
-    `optimize(vmap="example")` of the loss, `optimize(donate=("model", "opt"))` of the step jitney
-    padded     the same with `pad=`, as in training
+    eager loop        `before.py`: a Python loop over examples, parent sets as frozensets
+    eager vmap        `jax.vmap` of the loss, nothing compiled
+    filter_jit loop   one compiled step, inside which a Python loop goes over the examples
+    filter_jit vmap   `eqx.filter_jit` of the step with `jax.vmap` inside
+    jit vmap          by hand at exact size: `jax.jit` of the same, state donated
+    masks by hand     `by_hand.py`: one `jax.jit`, with masks through the network and sizes
+                      rounded up, as `pad=` has them
+    jitney            `optimize(vmap="example")` of the loss, the step with `donate=`
+    jitney padded     the same with `pad=`, as in training
 
 Loops over more than `--most` examples, or over wide ones, are left out, with a dash: they compile
 for minutes. The first step is measured apart, with nothing in any cache: it is what tracing and
 compiling take, and the step. Warm steps go in turns, and the fastest counts. The last table has
 first steps in processes of their own: with an empty persistent cache, and with what that process
-left in it; jitney has one by default, `eqx.filter_jit` has none.
+left in it; jitney has one by default, the others have JAX's, which takes three settings.
 """
 
 import argparse
@@ -54,16 +56,26 @@ WAYS = (
     "eager vmap",
     "filter_jit loop",
     "filter_jit vmap",
+    "jit vmap",
     "masks by hand",
     "jitney",
     "jitney padded",
 )
+JAXS_CACHE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 QUICK = ((16, 8, 5), (16, 32, 5), (128, 8, 5))
 FULL = tuple(
     (hidden, examples, d)
     for hidden in (16, 128, 512)
     for examples in (2, 8, 32, 128)
     for d in (3, 6, 12, 20)
+)
+BESIDE = (
+    ("eager loop", "jitney"),
+    ("jit vmap", "jitney"),
+    ("masks by hand", "jitney padded"),
 )
 SAMPLES = 32
 RECIPE = Recipe()
@@ -75,12 +87,13 @@ def steps(data: Batch) -> dict[str, Step]:
     arrays = tuple(map(jnp.asarray, data.arrays))
     exact, padded = step_of(RECIPE, pad=None), step_of(RECIPE, pad=PAD)
     mapped, looped = eqx.filter_jit(_mapped, donate="none"), eqx.filter_jit(_looped)
-    masked = by_hand.step_of(RECIPE)
+    plain, masked = jax.jit(_mapped, donate_argnums=(0, 1)), by_hand.step_of(RECIPE)
     return {
         "eager loop": lambda model, opt: before.step(RECIPE, model, opt, data),
         "eager vmap": lambda model, opt: _mapped(model, opt, *arrays),
         "filter_jit loop": lambda model, opt: looped(model, opt, *arrays),
         "filter_jit vmap": lambda model, opt: mapped(model, opt, *arrays),
+        "jit vmap": lambda model, opt: plain(model, opt, *arrays),
         "masks by hand": lambda model, opt: masked(model, opt, *data.arrays),
         "jitney": lambda model, opt: exact(model, opt, *arrays),
         "jitney padded": lambda model, opt: padded(model, opt, *data.arrays),
@@ -203,11 +216,13 @@ def fresh(cell: tuple[int, ...]) -> list[tuple[str, float, float]]:
     an earlier process compiled.
     """
     out = []
-    for way in ("filter_jit vmap", "jitney", "jitney padded"):
+    for way in ("jit vmap", "masks by hand", "jitney", "jitney padded"):
         with tempfile.TemporaryDirectory() as folder:
             # JAX has one cache for a process: jitney's would serve both
-            ours = "off" if way.startswith("filter_jit") else "on"
-            env = {**os.environ, "JITNEY_CACHE": ours, "JITNEY_CACHE_DIR": folder}
+            cache = {"JITNEY_CACHE": "on", "JITNEY_CACHE_DIR": folder}
+            if not way.startswith("jitney"):
+                cache = {**JAXS_CACHE, "JAX_COMPILATION_CACHE_DIR": folder}
+            env = {**os.environ, **cache}
             command = [
                 sys.executable,
                 "-m",
@@ -300,7 +315,8 @@ def main() -> None:
             "vars",
             *WAYS,
             "eager loop / jitney",
-            "filter_jit vmap / jitney",
+            "jit vmap / jitney",
+            "masks by hand / padded",
         ):
             table.add_column(name, justify="right")
     warm, compiles = {}, {}
@@ -318,8 +334,8 @@ def main() -> None:
         for table, at, scale, digits in shown:
             row = [f"{found[way][at] * scale:.{digits}f}" if way in found else "-" for way in WAYS]
             ratios = [
-                f"{found[way][at] / found['jitney'][at]:.2f}" if way in found else "-"
-                for way in ("eager loop", "filter_jit vmap")
+                f"{found[way][at] / found[ours][at]:.2f}" if {way, ours} <= {*found} else "-"
+                for way, ours in BESIDE
             ]
             table.add_row(str(hidden), str(examples), str(variables), *row, *ratios)
         print(

@@ -2,9 +2,10 @@
 
 bfloat16, rematerialisation, donation, the batch in parts, a step that cannot be traced, eight
 devices, the same with weights and moments cut too. Loss, norm of the gradient and weights after a
-step are asserted to be those of the plain step before one is timed; in bfloat16 to a hundredth. The
-eight devices are virtual ones of one CPU, which show that it runs and what is sent, not that it is
-faster.
+step are asserted to be those of the plain step before one is timed; in bfloat16 to a hundredth.
+Each has the same by hand beside it (`variants_by_hand.py`), asserted and timed in turn, with its
+lines of code. The eight devices are virtual ones of one CPU, which show that it runs and what is
+sent, not that it is faster.
 """
 
 import argparse
@@ -28,7 +29,10 @@ from rich.table import Table
 
 import jitney
 
+from .._lines import lines_of
 from .._timing import seconds_of
+from . import by_hand
+from . import variants_by_hand as hand
 from ._expert import batch
 from ._losses import weighted
 from ._step import Recipe, loss_of, start, step_of, updated
@@ -50,6 +54,8 @@ class Variant:
     rtol: float = 1e-4
     mesh: Any = None
     traced: bool = True  # else it runs un-jitted, and there is no program to look at
+    by_hand: Step | None = None
+    lines: int = 0  # of code by hand
 
 
 def total(
@@ -94,32 +100,57 @@ def untraceable() -> Step:
     return step
 
 
+def in_hand(step: Step, *names: str) -> dict[str, Any]:
+    """A step by hand, and lines of code of what it needs."""
+    return {"by_hand": step, "lines": lines_of(hand, *names)}
+
+
 def variants(examples: int) -> dict[str, Variant]:
     """Each of the plain step but for one line."""
+    part = examples // PARTS
     found = {
-        "plain": Variant('optimize(vmap="example")', step_of(RECIPE, pad=None, donate=False)),
+        "plain": Variant(
+            'optimize(vmap="example")',
+            step_of(RECIPE, pad=None, donate=False),
+            **in_hand(hand.plain, "mean", "stepped", "plain"),
+        ),
         "bfloat16": Variant(
             'optimize(vmap="example", precision="bf16")',
             step_of(RECIPE, "bf16", pad=None, donate=False),
             2e-2,
+            **in_hand(hand.low, "mean", "in_bf16", "stepped", "low"),
         ),
         "remat": Variant(
             'optimize(vmap="example", remat=True)',
             step_of(RECIPE, remat=True, pad=None, donate=False),
+            **in_hand(hand.checkpointed, "rematerialised", "stepped", "checkpointed"),
         ),
-        "donation": Variant('optimize(donate=("model", "opt"))', step_of(RECIPE, pad=None)),
+        "donation": Variant(
+            'optimize(donate=("model", "opt"))',
+            step_of(RECIPE, pad=None),
+            **in_hand(hand.donated, "mean", "stepped", "donated"),
+        ),
         "in parts": Variant(
-            f'accumulate(total, axis="example", microbatch={examples // PARTS})',
-            in_parts(examples // PARTS),
+            f'accumulate(total, axis="example", microbatch={part})',
+            in_parts(part),
+            **in_hand(hand.in_parts, "mean", "in_parts"),
         ),
-        "not traceable": Variant('optimize(on_trace_error="eager")', untraceable(), traced=False),
+        "not traceable": Variant(
+            'optimize(on_trace_error="eager")',
+            untraceable(),
+            traced=False,
+            **in_hand(hand.with_a_branch, "mean", "with_a_branch", "slope_of", "update"),
+        ),
     }
     if len(jax.devices()) >= 8:
         mesh = jitney.mesh(data=8, devices=jax.devices()[:8])
+        plain_mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
+        lines = lines_of(by_hand, "shardings", "program", "step_of")
         for name, fsdp in (("8 devices", False), ("8 devices, weights cut", True)):
             line = 'shard=("fsdp", {"example": "*"})' if fsdp else 'shard={"example": "*"}'
             step = step_of(RECIPE, pad=None, fsdp=fsdp, donate=False)
-            found[name] = Variant(f"optimize({line})", step, mesh=mesh)
+            theirs = by_hand.step_of(RECIPE, pad=False, mesh=plain_mesh, fsdp=fsdp)
+            found[name] = Variant(f"optimize({line})", step, mesh=mesh, by_hand=theirs, lines=lines)
     return found
 
 
@@ -175,23 +206,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = batch(np.random.default_rng(0), chosen.batch, chosen.vars, SAMPLES).arrays
     model = Surrogate(chosen.hidden, key=jax.random.key(0))
     state, ways = (model, start(RECIPE, model)), variants(chosen.batch)
-    calls = {name: call_of(each, state, data) for name, each in ways.items()}
+    calls, rtol = {}, {}
+    for name, each in ways.items():
+        calls[name], rtol[name] = call_of(each, state, data), each.rtol
+        if each.by_hand:
+            key = (name, "by hand")
+            plain = Variant(each.line, each.by_hand)
+            calls[key], rtol[key] = call_of(plain, state, data), each.rtol
     results = {name: jax.block_until_ready(call()) for name, call in calls.items()}
-    away = {
-        name: off(results[name], results["plain"], each.rtol, name) for name, each in ways.items()
-    }
+    away = {name: off(results[name], results["plain"], rtol[name], f"{name}") for name in calls}
     best = dict.fromkeys(calls, np.inf)
     for _ in range(chosen.rounds):
         for name, call in calls.items():
             best[name] = min(best[name], seconds_of(call)[0])
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("", "the line", "off by", "temporaries, MiB", "ms"):
-        out.add_column(name, justify="left" if name in ("", "the line") else "right")
+    words = ("", "the line")
+    for name in (*words, "off by", "temporaries, MiB", "ms", "by hand, ms", "lines by hand"):
+        out.add_column(name, justify="left" if name in words else "right")
     for name, each in ways.items():
         memory = temporaries(each, state, data)
         size = "" if memory is None else f"{memory:.1f}"
-        out.add_row(name, each.line, f"{away[name]:.0e}", size, f"{best[name] * 1e3:.1f}")
-    Console(width=120).print(out)
+        theirs = f"{best[name, 'by hand'] * 1e3:.1f}" if each.by_hand else ""
+        took = (f"{best[name] * 1e3:.1f}", theirs, f"{each.lines}" if each.by_hand else "")
+        out.add_row(name, each.line, f"{away[name]:.0e}", size, *took)
+    Console(width=140).print(out)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ class Call:
             raise ValueError("Inconsistent shapes between bounds and `x0`.")
         if np.any(lower >= upper):
             raise ValueError("Each lower bound must be strictly less than each upper bound.")
+        if np.any(np.isnan(x0)):
+            raise ValueError(f"The initial guess is NaN: {x0}.")
         if not np.all((x0 >= lower) & (x0 <= upper)):
             raise ValueError("Initial guess is outside of provided bounds")
         if x_scale is None:

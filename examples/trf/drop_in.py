@@ -122,11 +122,18 @@ def curve_fit(
         raise ValueError(
             "Method 'lm' only works for unconstrained problems. Use 'trf' or 'dogbox' instead."
         )
+    if method == "lm":
+        p0 = p0.ravel()  # as MINPACK takes it
+    if any(isinstance(data, np.ma.MaskedArray) for data in (xdata, ydata)):
+        rule = "`curve_fit` ignores the mask of a masked array, as SciPy's does: all points count."
+        warnings.warn(f"{rule}\nFix: pass `xdata[~mask]` and `ydata[~mask]`.", stacklevel=2)
     finite = nan_policy is None if check_finite is None else check_finite
     asarray = np.asarray_chkfinite if finite else np.asarray
     if np.iscomplexobj(ydata):
         raise ValueError("`ydata` must be real.")
     ydata = asarray(ydata, float)
+    if isinstance(xdata, range):
+        xdata = np.asarray(xdata)  # NumPy's numbers make an array of it too, and tracers do not
     if isinstance(xdata, list | tuple | np.ndarray) and not np.iscomplexobj(xdata):
         xdata = asarray(xdata, float)
     if ydata.size == 0:
@@ -136,10 +143,12 @@ def curve_fit(
     if "args" in kwargs:
         raise ValueError("'args' is not a supported keyword argument.")
     whiten = _whitening(sigma, ydata)
-    if method == "lm" and ydata.size != 1 and p0.size > ydata.size:
+    # one number of data may be that of many points
+    points = ydata.size if ydata.size != 1 or p0.size == 1 else np.size(f(xdata, *p0))
+    if method == "lm" and p0.size > points:
         raise TypeError(
             f"The number of func parameters={p0.size} must not exceed the number of data"
-            f" points={ydata.size}"
+            f" points={points}"
         )
 
     def residual(p: Any) -> Any:
@@ -208,6 +217,12 @@ def _whitening(sigma: Any, ydata: np.ndarray) -> Callable[[Any], Any]:
         return lambda misfit: misfit
     sigma = np.asarray(sigma)
     if sigma.size == 1 or sigma.shape == (ydata.size,):
+        bad = np.flatnonzero((sigma == 0) | np.isnan(sigma))
+        if bad.size:
+            raise ValueError(
+                f"`sigma` is 0 or NaN at {bad.size} points, the first of them {bad[0]}: their"
+                " residuals are not finite in the initial point. To leave a point out, make it inf."
+            )
         weight = 1.0 / sigma
         columns = weight[:, None] if weight.ndim == 1 else weight
         return lambda misfit: (

@@ -20,10 +20,9 @@ from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
 from ._measured.call_peak import peak_of_call
-from ._measured.faster import Faster as Faster
-from ._measured.faster import faster
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
-from ._measured.verdict import CONFIDENCE
+from ._measured.verdict import CONFIDENCE, faster
+from ._measured.verdict import Faster as Faster
 from ._owners import public, users_level
 from ._public import public_in
 

@@ -37,13 +37,13 @@ if _typing.TYPE_CHECKING:
     from ._program.tolerance import PrecisionReport as PrecisionReport
     from ._program.tolerance import Product as Product
     from ._report.axis_facts import AxisFacts as AxisFacts
-    from ._report.communication import Collective as Collective
-    from ._report.communication import Communication as Communication
-    from ._report.frontier import Frontier as Frontier
-    from ._report.frontier import Saving as Saving
+    from ._report.comparisons import Collective as Collective
+    from ._report.comparisons import Communication as Communication
+    from ._report.comparisons import Frontier as Frontier
+    from ._report.comparisons import Saving as Saving
+    from ._report.comparisons import Strategy as Strategy
+    from ._report.comparisons import Way as Way
     from ._report.plan_report import Report as Report
-    from ._report.strategy import Strategy as Strategy
-    from ._report.strategy import Way as Way
     from ._report.streamed import Streamed as Streamed
     from ._report.streamed import StreamStats as StreamStats
     from ._values.static_once import Static as Static
@@ -81,13 +81,13 @@ else:
             "PrecisionReport": "_program.tolerance",
             "Product": "_program.tolerance",
             "AxisFacts": "_report.axis_facts",
-            "Collective": "_report.communication",
-            "Communication": "_report.communication",
-            "Frontier": "_report.frontier",
-            "Saving": "_report.frontier",
+            "Collective": "_report.comparisons",
+            "Communication": "_report.comparisons",
+            "Frontier": "_report.comparisons",
+            "Saving": "_report.comparisons",
             "Report": "_report.plan_report",
-            "Strategy": "_report.strategy",
-            "Way": "_report.strategy",
+            "Strategy": "_report.comparisons",
+            "Way": "_report.comparisons",
             "StreamStats": "_report.streamed",
             "Static": "_values.static_once",
             "Streamed": "_report.streamed",

@@ -114,6 +114,50 @@ def steps(x):
     return lax.iota(np.int32, x.shape[0]) // 2
 
 
+HIDDEN = {
+    "loop of one turn": lambda y: lax.fori_loop(0, 1, lambda _, y: pushed(y, AT), y[::-1]),
+    "scan of one turn": lambda y: lax.scan(lambda y, _: (pushed(y, AT), None), y[::-1], None, 1)[0],
+    "while of one turn": lambda y: lax.while_loop(
+        lambda s: s[0] < 1, lambda s: (s[0] + 1, shifted(s[1], AT)), (0, y[::-1])
+    )[1],
+    "unrolled": lambda y: lax.fori_loop(0, 4, lambda _, y: pushed(y, AT)[::-1], y, unroll=2),
+    "known branch": lambda y: lax.cond(True, lambda y: pushed(y, AT), lambda y: y, y[::-1]),
+    "moved in a known branch": lambda y: pushed(lax.cond(True, jnp.flip, jnp.sort, y), AT),
+    "moved twice alike": lambda y: y[::-1].at[1:].set(y[::-1][:-1]),
+    "in a loop": lambda y: lax.fori_loop(
+        0, 3, lambda _, y: lax.fori_loop(0, 1, lambda _, y: shifted(y, AT), y[::-1]), y
+    ),
+}
+
+
+@pytest.mark.parametrize("fn", HIDDEN.values(), ids=HIDDEN)
+def test_what_xla_puts_together_is_refused(fn):
+    """XLA and `vmap` take apart loops of one turn and branches, and make one of equal moves."""
+
+    def update(x: Float[Array, "n"]):
+        return fn(x)
+
+    x = np.arange(1.0, 30.0, dtype=np.float32)
+    program = jitney.optimize(pad={"n": "pow2"})(update)
+    with pytest.warns(PaddingWarning, match="updates an array by a moved part of itself"):
+        got = program(x)
+    np.testing.assert_allclose(got, one_by_one(update, x), rtol=1e-6)
+
+
+def test_a_map_of_a_branch_from_outside():
+    """Under `jax.vmap` the branches stand where the `cond` was."""
+
+    def update(x: Float[Array, "n"]):
+        return lax.cond(x[0] > 0, lambda y: pushed(y, AT), lambda y: y, x[::-1])
+
+    x = np.arange(58.0, dtype=np.float32).reshape(2, 29)
+    program = jitney.optimize(pad={"n": "pow2"})(update)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PaddingWarning)
+        got = jax.vmap(program)(array(x))
+    np.testing.assert_array_equal(got, [one_by_one(update, row) for row in x])
+
+
 PADDED = {
     "by the argument": lambda x: x[::-1].at[1:].set(x[:-1]),
     "of the argument": lambda x: x.at[1:].set(x[:-1]),
@@ -125,6 +169,13 @@ PADDED = {
     "of a loop": lambda x: (
         (y := lax.scan(lambda c, e: (c + e, c), 0.0, x[::-1])[1]).at[:-1].add(y[1:])
     ),
+    "in a loop of three turns": lambda x: lax.fori_loop(0, 3, lambda _, y: pushed(y, AT), x[::-1]),
+    "in a loop that arrays end": lambda x: lax.while_loop(
+        lambda y: y.sum() > 1, lambda y: pushed(y, AT) / 2, x[::-1]
+    ),
+    "in a loop for each element": lambda x: lax.scan(
+        lambda y, v: (pushed(y, AT) + v, None), x[::-1], x
+    )[0],
 }
 
 

@@ -258,7 +258,7 @@ def test_positions_beyond_32_bits_are_those_of_the_known_size(fn):
 
 def test_where_jax_asks_by_another_name_positions_of_64_bits_are_refused(monkeypatch):
     """JAX's question is answered by the names of its functions; the witness judges without them."""
-    monkeypatch.setattr("jitney._axes.position_dtypes._CHOICES", ())
+    monkeypatch.setattr("jitney._axes.symbolic.jax_sizes._CHOICES", ())
     with (
         jax.enable_x64(True),
         pytest.raises(Refused, match="has int32 at size 7, and int64 where the size is not known"),

@@ -247,3 +247,23 @@ def test_backpropagation_through_a_loop_keeps_its_state_at_the_boundaries():
 def test_what_has_no_rule_at_another_length_is_refused():
     with pytest.raises(Refused, match=r"transforms along it \(`fft`\)"):
         planned(lambda x: jnp.abs(jnp.fft.fft(x[1:])), abstract(COLUMN))
+
+
+def test_equal_values_of_a_chunk_are_made_once():
+    """Value and derivatives have a power each, of an exponent that is known before the chunks: XLA
+    could not know that they are one.
+    """
+    x = np.linspace(0.1, 2.0, 9, dtype=F)
+
+    def body(x, a, b):
+        def model(a, b):
+            return jnp.sum(jnp.sin(b * x ** (a + 1)))
+
+        return model(a, b), *jax.jvp(model, (a, b), (F(1), F(0)))
+
+    passes = planned(body, abstract(x, F(1), F(1)))
+    names = [node.name for work in passes.passes for node in work.nodes]
+    assert names.count("pow") == 1
+    got, want = both(body, x, F(1.5), F(0.7), chunk=4)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 
 from jitney import JitneyWarning
 from jitney._command.arguments import main
-from jitney._command.machine import doctor, faults, measured
+from jitney._command.machine import checks, doctor
 from jitney._command.machine.checks import Check
 from jitney._devices import speeds
 from jitney._jax.compile_cache import entries as cache_entries
@@ -18,10 +18,10 @@ from jitney.types import CacheFacts
 
 def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):
     """Each with a state; what is no ok has a line to paste."""
-    monkeypatch.setattr(doctor.faults, "fusion", lambda: Check("XLA", "right"))
+    monkeypatch.setattr(doctor.checks, "fusion", lambda: Check("XLA", "right"))
     assert main(["doctor", "--json", "--no-measure"]) == 0
-    checks = json.loads(capsys.readouterr().out)["checks"]
-    assert [check["name"] for check in checks[:7]] == [
+    found = json.loads(capsys.readouterr().out)["checks"]
+    assert [check["name"] for check in found[:7]] == [
         "versions",
         "devices",
         "threads",
@@ -30,10 +30,10 @@ def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):
         "float64",
         "XLA_FLAGS",
     ]
-    assert all(check["state"] == "ok" or check["fix"] for check in checks)
-    assert checks[0]["data"]["jax"] == jax.__version__
+    assert all(check["state"] == "ok" or check["fix"] for check in found)
+    assert found[0]["data"]["jax"] == jax.__version__
     assert (
-        sum(device["platform"] == jax.default_backend() for device in checks[1]["data"])
+        sum(device["platform"] == jax.default_backend() for device in found[1]["data"])
         == jax.local_device_count()
     )
 
@@ -43,7 +43,7 @@ def test_all_that_is_looked_at_is_there_as_data(capsys, monkeypatch):
 def test_only_a_failure_has_a_status(state, status, capsys, monkeypatch):
     """The fix stands below, on a line of its own."""
     monkeypatch.setattr(
-        doctor.faults, "fusion", lambda: Check("XLA", "some", state, "export XLA_FLAGS='--x= --y='")
+        doctor.checks, "fusion", lambda: Check("XLA", "some", state, "export XLA_FLAGS='--x= --y='")
     )
     assert main(["doctor", "--no-measure"]) == status
     assert "\n    export XLA_FLAGS='--x= --y='\n" in capsys.readouterr().out
@@ -53,13 +53,13 @@ def test_the_fault_of_fusion_is_told_by_its_number(monkeypatch):
     """What is computed is compared with NumPy in float64: another number fails, with the flags that
     were set before.
     """
-    check = faults.fusion()
+    check = checks.fusion()
     assert (check.state == "ok") == bool(
         np.isclose(check.data["got"], check.data["want"], rtol=1e-3, atol=0)
     )
     monkeypatch.setenv("XLA_FLAGS", "--xla_mine=1")
-    monkeypatch.setattr(faults.np, "mean", lambda _: 1e9)
-    wrong = faults.fusion()
+    monkeypatch.setattr(checks.np, "mean", lambda _: 1e9)
+    wrong = checks.fusion()
     assert (wrong.state, wrong.fix) == (
         "fail",
         "export XLA_FLAGS='--xla_mine=1 --xla_cpu_experimental_ynn_fusion_type='",
@@ -70,9 +70,14 @@ def test_figures_are_measured(monkeypatch):
     """Of products, memory, a warm call and a compile; each is more than nothing."""
     monkeypatch.setattr(speeds, "_ON_CPU", 2**16)
     monkeypatch.setattr(speeds, "_LONG", 0.0)
-    checks = measured.measurements()
-    assert [check.name for check in checks] == ["compile", "matmul", "memory bandwidth", "dispatch"]
-    assert all(value > 0 for check in checks for value in check.data.values())
+    figures = checks.measurements()
+    assert [check.name for check in figures] == [
+        "compile",
+        "matmul",
+        "memory bandwidth",
+        "dispatch",
+    ]
+    assert all(value > 0 for check in figures for value in check.data.values())
 
 
 def test_damaged_entries_are_found_and_left(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitney._command.machine.limits import memory, threads
+from jitney._command.machine.checks import memory, threads
 from jitney._host.limits import Host
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import jitney
 from jitney import JitneyWarning
-from jitney._measured.faster import faster
+from jitney._measured.verdict import faster
 from jitney.errors import OptionError, VerificationError
 from jitney.testing import Temporaries, assert_faster, assert_memory, assert_no_recompile
 
@@ -115,7 +115,7 @@ def test_what_lies_on_both_sides_is_unknown():
 
 def test_the_unknown_warns_or_fails(monkeypatch: pytest.MonkeyPatch):
     """With the interval, and what helps."""
-    from jitney._measured.faster import Faster
+    from jitney._measured.verdict import Faster
 
     monkeypatch.setattr("jitney.testing.faster", lambda *_: Faster("unknown", 1.0, 3.0, 1, 64))
     with pytest.warns(JitneyWarning, match="between 1 and 3 times as fast"):

@@ -46,8 +46,8 @@ MUTATIONS = [
     Mutation(
         "one slow run of a slice decides",
         f"{_SOURCE}/trials.py",
-        "slower = _MUCH if len(times) == 1 else _SLOWER",
-        "slower = _SLOWER",
+        "slower = _MUCH if len(times) == 1 else SLOWER",
+        "slower = SLOWER",
         (f"{_CALLS}a_slow_first_run_does_not_decide",),
     ),
     Mutation(
@@ -98,6 +98,48 @@ MUTATIONS = [
         "        return bool(lost)\n",
         "        return False\n",
         (f"{_CALLS}a_call_that_decides_and_was_disturbed_is_repeated",),
+    ),
+    Mutation(
+        "threads that had one core wait for their second trial",
+        f"{_SOURCE}/trials.py",
+        "ways = [search.had_one_core(usual), *search",
+        "ways = [*search",
+        (f"{_CALLS}threads_that_had_one_core_probably_have_their_second_trial_at_once",),
+    ),
+    Mutation(
+        "all threads that gain little have a second trial at once",
+        f"{_SOURCE}/search.py",
+        "if alone[way] * share < best]",
+        "if share < best]",
+        (f"{_SEARCH}other_threads_had_both_cores_or_would_not_be_the_best",),
+    ),
+    Mutation(
+        "the first way that cannot be repaid ends the search",
+        f"{_SOURCE}/trials.py",
+        "*search.next_ways(usual), search",
+        "search.next_way(usual), search",
+        (f"{_CALLS}a_way_that_cannot_be_repaid_does_not_end_the_search",),
+    ),
+    Mutation(
+        "all runs of a trial are expected to take as long as the whole",
+        f"{_SOURCE}/trial_costs.py",
+        "again = min(whole, SLOWER * search.quickest * search.size)",
+        "again = whole",
+        (f"{_SEARCH}a_trial_is_expected_to_take_what_the_best_and_the_whole_do",),
+    ),
+    Mutation(
+        "a way that lost a call is compiled for the next one",
+        f"{_SOURCE}/search.py",
+        "        self._lost_before.add(way)\n        self._programs.add(way)\n",
+        "        self._lost_before.add(way)\n",
+        (f"{_SEARCH}a_program_that_has_run_all_elements_is_compiled_once",),
+    ),
+    Mutation(
+        "a whole that is clearly slower takes all turns",
+        f"{_SOURCE}/trials.py",
+        "if quickest <= CLEARLY * min(whole, usual):",
+        "if quickest <= 0.0:",
+        (f"{_CALLS}a_whole_that_is_clearly_slower_has_one_turn_at_the_end",),
     ),
     Mutation(
         "the second trial of a way counts for the first",
@@ -186,8 +228,8 @@ MUTATIONS = [
     Mutation(
         "auto acts under a transform",
         "src/jitney/_program/runners/whole_calls.py",
-        "if jit_is_off() or self._is_in_trace(arrays):",
-        "if jit_is_off():",
+        'nothing is divided or measured there."""\n        return self.run_whole(arrays)',
+        'nothing is divided or measured there."""\n        return self.run_outermost(arrays)',
         (
             f"{_CALLS}under_transforms_it_is_whole",
             f"{_CALLS}under_transforms_it_is_whole_after_the_choice_too",

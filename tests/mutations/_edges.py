@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an object that was there is copied",
-        "src/jitney/_view/new_objects.py",
+        "src/jitney/_view/result.py",
         "if not _is_only_in(objects[key], inside)}",
         "if False}",
         (f"{_RESULT}an_object_that_was_there_before_is_itself",),
@@ -171,5 +171,33 @@ MUTATIONS = [
         "    if unknown:\n",
         "    if len(unknown) > 9:\n",
         ("tests/signature/test_binding.py::test_any_call_fits_or_fails_as_in_python",),
+    ),
+    Mutation(
+        "operations that differ in their operands are merged before an axis is cut",
+        "src/jitney/_jax/programs/duplicates.py",
+        "    key = (eqn.primitive, params, eqn.ctx, reads, makes)\n",
+        "    key = (eqn.primitive, params, eqn.ctx, frozenset(reads), makes)\n",
+        ("tests/jax/test_duplicates.py::test_what_differs_stays[other order]",),
+    ),
+    Mutation(
+        "constants are compared as Python compares numbers",
+        "src/jitney/_jax/programs/duplicates.py",
+        "    return type(value), str(array.dtype), array.shape, array.tobytes()\n",
+        "    return tuple(array.ravel().tolist())\n",
+        ("tests/jax/test_duplicates.py::test_what_differs_stays[zeros of two signs]",),
+    ),
+    Mutation(
+        "random bits of other settings are merged",
+        "src/jitney/_jax/programs/duplicates.py",
+        "    key = (eqn.primitive, params, eqn.ctx, reads, makes)\n",
+        "    key = (eqn.primitive, params, reads, makes)\n",
+        ("tests/jax/test_duplicates.py::test_other_settings_stay_apart",),
+    ),
+    Mutation(
+        "equal operations of a cut program are not merged",
+        "src/jitney/_axes/chunks/numbered.py",
+        "    steps, merged = merge_duplicates(nodes, gives)\n",
+        "    steps, merged = tuple(nodes), tuple(gives)\n",
+        ("tests/axes/test_whole.py::test_equal_values_of_a_chunk_are_made_once",),
     ),
 ]

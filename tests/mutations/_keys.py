@@ -248,8 +248,8 @@ WORDS = [
     ),
     Mutation(
         "a plan says that the contract is checked though it is not",
-        "src/jitney/_report/option_lines.py",
-        '"checked once for each new call key" if options.contracts else "`contracts=False`"',
+        "src/jitney/_signature/options/plan_lines.py",
+        '"checked once for each new call key" if checked else "`contracts=False`"',
         '"checked once for each new call key"',
         (f"{_PLAN_REPORT}options_off_say_so",),
     ),

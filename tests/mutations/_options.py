@@ -35,8 +35,8 @@ MAPPED = [
     Mutation(
         "static is not read",
         "src/jitney/_signature/options/table.py",
-        "option(default=(), read_as=read_names, write=write_names)",
-        "option(default=(), read_as=lambda *_: (), write=write_names)",
+        "static: tuple[str, ...] = option(\n        default=(),\n        read_as=read_names,\n",
+        "static: tuple[str, ...] = option(\n        default=(),\n        read_as=lambda *_: (),\n",
         (f"{_LAYOUT}a_static_argument_may_hold_arrays",),
     ),
     Mutation(

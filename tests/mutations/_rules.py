@@ -100,7 +100,7 @@ IDENTITIES = [
     ),
     Mutation(
         "the array of a convolution is not masked",
-        "src/jitney/_axes/rules/convolution.py",
+        "src/jitney/_axes/rules/linear.py",
         "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[1:], zero_of(lhs))",
         "lhs = walk.keep(lhs, lhs_dims, numbers.lhs_spec[:2], zero_of(lhs))",
         (f"{_PADDED}padded_equals_exact[convolution along it]",),
@@ -128,7 +128,7 @@ IDENTITIES = [
     ),
     Mutation(
         "a sum over a mapped axis by its name is not masked",
-        "src/jitney/_axes/rules/mapped.py",
+        "src/jitney/_axes/rules/reduce.py",
         "x = walk.keep(x, op.ins[0], axes, monoid.identity(x.dtype))",
         "x = values[0]",
         (f"{_PADDED}padded_equals_exact[mean over a mapped axis]",),
@@ -247,7 +247,7 @@ MOVES = [
     Mutation(
         "padding is among the largest",
         "src/jitney/_axes/rules/order.py",
-        "masked = walk.keep(x, dims, [axis], last)",
+        "masked = here.keep(x, dims, [axis], last)",
         "masked = x",
         (f"{_PADDED}padded_equals_exact[largest]",),
     ),
@@ -360,7 +360,7 @@ CHUNKS = [
     ),
     Mutation(
         "the place of an extreme is that in its chunk",
-        "src/jitney/_axes/carriers/arg_extreme.py",
+        "src/jitney/_axes/carriers/extremes.py",
         "lax.select(better, part + lax.convert_element_type(start, part.dtype), index)",
         "lax.select(better, part, index)",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[min and argmin]",),
@@ -374,7 +374,7 @@ CHUNKS = [
     ),
     Mutation(
         "of equal extremes the last chunk has the place",
-        "src/jitney/_axes/carriers/arg_extreme.py",
+        "src/jitney/_axes/carriers/extremes.py",
         "above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)",
         "above, below = (lax.ge, lax.le)",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[argmax with ties]",),
@@ -395,7 +395,7 @@ CHUNKS = [
     ),
     Mutation(
         "a chunk stops where it is done, though others go on",
-        "src/jitney/_axes/chunks/counting.py",
+        "src/jitney/_axes/chunks/turns.py",
         "return lax.lt(k, least) | goes_on",
         "return goes_on",
         (f"{_TURNS}all_that_is_carried_equals_the_whole[begin_again]",),

@@ -216,7 +216,7 @@ def test_an_array_for_a_static_number_counts_programs_and_not_sizes():
 
 def test_more_traces_than_are_kept_are_the_latest(monkeypatch):
     """And nothing is fitted to them, since larger sizes may be forgotten."""
-    monkeypatch.setattr("jitney._body.trace_log._KEPT", 4)
+    monkeypatch.setattr("jitney._body.function._KEPT", 4)
     f = called(fresh(total), *range(5, 13))
     assert "1 program instead of the latest 4" in " ".join(str(f.stats).split())
     assert remedies(called(fresh(total), 40, 5, 9, 17, 33)) == set()

@@ -139,7 +139,7 @@ def by_row(fn, **options):
 
 CASES = [
     Remedy(
-        "_stages/derivatives/directions.py:Directional._vjp",
+        "_stages/derivatives/gradients.py:Directional._vjp",
         "annotate the result of the function, as its arguments",
         lambda: by_row(doubled).vjp(ROWS, cotangent=ROWS),
         lambda: by_row(doubled_annotated).vjp(ROWS, cotangent=ROWS)[1]["x"][2],

@@ -54,8 +54,8 @@ ELSEWHERE = [
         f"{_FAULT}; tests/diagnosis/test_tracer_errors.py looks when it is said",
     ),
     ("_command/machine/doctor.py", "", _SHELL),
-    ("_command/machine/faults.py", "", _SHELL),
-    ("_command/machine/limits.py", "", _SHELL),
+    ("_command/machine/checks.py", "", _SHELL),
+    ("_command/machine/checks.py", "", _SHELL),
     (
         "pytest_jitney.py",
         "",

@@ -2,6 +2,7 @@
 fix.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
@@ -21,12 +22,14 @@ from jitney._signature.options import (
     OPTIONS,
     PRECISIONS,
     CompileLimit,
+    OptionKeywords,
     Options,
     VmapAxis,
     read_options,
 )
 from jitney._signature.policies import POLICIES
 from jitney.errors import OptionError
+from tests import option_texts
 
 
 def body(x: Float[Array, "n"], y, *, scale: float = 1.0):
@@ -447,12 +450,38 @@ def test_every_policy_and_precision_that_is_listed_is_taken():
 
 
 def test_the_signature_of_optimize_names_every_option():
-    """Those of the overloads, which editors show, with the defaults of what is read."""
+    """The overloads, which editors show, take the keys of the table of options."""
     shown = [inspect.signature(overload).parameters for overload in typing.get_overloads(optimize)]
     for parameters in shown[1:]:
-        assert [name for name in parameters if name != "fn"] == list(NAMES)
-        given = {name: p.default for name, p in parameters.items() if name != "fn"}
-        assert read_options("f()", given) == Options()
+        assert parameters["options"].annotation == "Unpack[OptionKeywords]"
+    assert [*typing.get_type_hints(OptionKeywords)] == list(NAMES)
+
+
+def test_every_default_may_be_written():
+    """The page of the API shows it, and None in place of no names or axes."""
+    defaults = {name: getattr(Options(), name) for name in NAMES}
+    given = {name: None if value == () else value for name, value in defaults.items()}
+    assert read_options("f()", given) == Options()
+
+
+def test_help_and_the_page_say_what_the_table_says():
+    """`python -m tests.option_texts` writes both."""
+    for file, text in option_texts.written().items():
+        assert file.read_text() == text, f"{file.name}: run `python -m tests.option_texts`"
+
+
+def test_one_file_names_every_option():
+    """So a new option needs no other, but where something acts on it."""
+    source = option_texts.ROOT / "src" / "jitney"
+    every = {file for file in source.rglob("*.py") if names_in(file) >= {*NAMES}}
+    assert every == {option_texts.TABLE}
+
+
+def names_in(file):
+    """Identifiers and words of a file, without those in longer texts."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    found = [getattr(node, of, None) for node in nodes for of in ("id", "attr", "arg", "value")]
+    return {name for name in found if isinstance(name, str)}
 
 
 def test_options_cannot_be_changed():

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
-from jitney._jax.aux_data import aux_data, beside_leaves_by_node
+from jitney._jax.trees import aux_data, beside_leaves_by_node
 from jitney._values.strict_keys import are_one, strict_key
 from tests._arrays import array
 from tests._tracing import count_traces

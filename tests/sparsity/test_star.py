@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jitney import lazy_derivatives
-from jitney._sparsity.colours.star import has_symmetric_hessian, star_scheme
+from jitney._sparsity.colours.colouring import has_symmetric_hessian, star_scheme
 from jitney._sparsity.pattern import Pattern
 from tests._examples import examples
 

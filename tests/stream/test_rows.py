@@ -146,6 +146,29 @@ def test_what_cannot_be_is_a_sentence(call, error, message):
         call(mapped())
 
 
+@pytest.mark.core("dtype", "sizes")
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (ROWS[3].astype(np.float16), "row 37 of 'x' is float16 with 1 axes, and row 32 float32"),
+        (None, "row 37 of 'x' is a NoneType"),
+        (np.full(3, 1e300), "row 37: 'x' has dtype float64"),
+        (np.ones(31, np.float32), "row 37: axis 'n' has two sizes, 31 from 'x' and"),
+    ],
+    ids=["dtype", "nothing", "past float32", "sizes"],
+)
+def test_an_error_names_the_row_of_the_caller(row, message):
+    """And not that of the chunk."""
+
+    @jitney.optimize(vmap="row", pad={"n": "pow2"})
+    def f(x: Float[Array, "n"], y: Float[Array, "n"]):
+        return jnp.sum(x * y)
+
+    given = [*ROWS[:37], row, *ROWS[38:]]
+    with pytest.raises(ContractError, match=message):
+        f.stream(given, ROWS, chunk={"row": 16}, progress=False)
+
+
 def sums(x: Float[Array, "n"]):
     return jnp.sum(x), jnp.cumsum(x)
 

@@ -15,8 +15,8 @@ from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
 from jitney._body.plain import ProgramChange
 from jitney._verify import verification
-from jitney._verify.device_rounding import rounded_products
 from jitney._verify.difference import Allowed, compare_results
+from jitney._verify.rounding import rounded_products
 from jitney.errors import VerificationError
 
 X = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)

@@ -10,9 +10,15 @@ import numpy as np
 import pytest
 
 from examples.equilibrium import likelihood_by_hand as hand
-from examples.equilibrium import log_likelihood, smets_wouters_by_hand, solution, solutions
+from examples.equilibrium import (
+    log_likelihood,
+    sectors_by_hand,
+    smets_wouters_by_hand,
+    solution,
+    solutions,
+)
 from examples.equilibrium._likelihood import kalman
-from examples.equilibrium.models import smets_wouters
+from examples.equilibrium.models import sectors, smets_wouters
 from examples.equilibrium.models.an_schorfheide import MODEL, Params, Shocks
 
 NAMES = ("ylev", "ppi", "R")
@@ -82,3 +88,30 @@ def test_smets_and_wouters_by_hand_is_ours():
     np.testing.assert_allclose(one[0], other[0], rtol=1e-10)
     for name in base:
         np.testing.assert_allclose(one[1][name], other[1][name], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("way", ["written_out", "by_sector"])
+def test_derivatives_of_sectors_are_those_of_jax(way):
+    """Residuals too; derivatives that are not there are 1, -1 and 0."""
+    model = sectors.model()
+    column = np.random.default_rng(0).uniform(0.5, 1.5, sum(model.sizes.values()))
+    cuts = np.cumsum(list(model.sizes.values()))[:-1]
+    groups = ("u", "x", "u_next", "x_next")
+
+    def dense(column):
+        place = np.split(column, cuts)
+        residual = lambda *place: jnp.concatenate(
+            [jnp.ravel(each) for each in jax.tree.leaves(model._residuals(*place))]
+        )
+        return residual(*place), jax.jacfwd(residual, (1, 2, 4, 5))(*place)
+
+    with jax.enable_x64(True):
+        want, slopes = dense(column)
+        residuals, found = getattr(sectors_by_hand, way)(jnp.asarray(column))
+    np.testing.assert_allclose(residuals, want, rtol=1e-12, atol=1e-14)
+    blocks = sectors_by_hand.in_blocks(np.asarray(found))
+    for name, slope in zip(groups, slopes, strict=True):
+        block = blocks[name]
+        filled = np.where(np.isnan(block), np.round(slope), block)
+        np.testing.assert_allclose(filled, slope, rtol=1e-12, atol=1e-14)

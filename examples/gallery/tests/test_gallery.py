@@ -125,6 +125,18 @@ def test_a_step_of_all_by_hand_has_the_same_weights():
         np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
+def test_a_step_of_the_drum_by_hand_has_the_same_weights():
+    """And the same loss, as that of jitney."""
+    (net, state), places = pinn.fresh(), pinn.points(16)
+    step, *begin = pinn.by_hand(net)
+    net, _, loss = pinn.step(net, state, places)
+    arrays, _, by_hand = step(*begin, places)
+    np.testing.assert_allclose(by_hand, loss, rtol=1e-5)
+    for ours, theirs in zip(jax.tree.leaves(eqx.filter(net, eqx.is_array)), arrays, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+
+
 def test_the_load_is_that_of_the_known_solution():
     """Whose Laplacian is taken by differences."""
     h, at = 1e-3, np.array([0.3, 0.4])

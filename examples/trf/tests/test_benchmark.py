@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from examples.trf import in_blocks, levenberg
+from examples.trf import _by_hand, in_blocks, levenberg
 from examples.trf.benchmark import CASES, measured, solvers
 
 
@@ -54,3 +54,17 @@ def test_blocks_by_hand_end_where_one_program_by_hand_does():
         found = in_blocks.fit(case.model, t, y, start)
         want = levenberg.fit(case.model, t, y, start)
     np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.rest
+def test_the_triangle_by_hand_is_that_of_numpys_qr():
+    """In one block, and in three."""
+    case = CASES["peak"]
+    for points in (200, 3 * _by_hand.BLOCK):
+        t, y = measured(case, points)
+        misfit = case.in_numpy(t, *case.truth) - y
+        R = np.linalg.qr(np.column_stack([case.slopes(t, *case.truth), misfit]), mode="r")[:-1]
+        want = R * np.sign(np.diag(R))[:, None]
+        with jax.enable_x64(True):
+            found = _by_hand.triangle(np.array(case.truth), *map(jnp.asarray, (t, y)))
+        np.testing.assert_allclose(found, want, rtol=1e-8, atol=1e-8 * points**0.5)

@@ -260,3 +260,66 @@ def test_a_sparse_jacobian_that_is_not_the_derivative_is_taken_as_given():
     want = scipy.optimize.least_squares(broyden, np.full(30, -1.0), **options)
     assert got.nfev > scipy.optimize.least_squares(broyden, np.full(30, -1.0)).nfev
     np.testing.assert_allclose(got.x, want.x, atol=1e-6)
+
+
+@pytest.mark.rest
+def test_a_range_of_points_is_traced():
+    """As an array of them: SciPy hands it on, and NumPy's numbers make one of it."""
+
+    def hill(t, a, c):
+        return a * np.exp(-((t - c) ** 2.0) / 200.0)
+
+    y = [2.5 * np.exp(-((i - 12.0) ** 2) / 200) for i in range(30)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", drop_in.NotTraced)
+        x, _ = drop_in.curve_fit(hill, range(30), y, [1.0, 10.0])
+    np.testing.assert_allclose(x, [2.5, 12.0], rtol=1e-7)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("bad", [0.0, np.nan])
+def test_a_sigma_that_weighs_nothing_is_named(bad):
+    """The first point that has it, and how to leave a point out."""
+    sigma = np.where(np.arange(T.size) == 7, bad, 0.1)
+    with pytest.raises(ValueError, match=r"`sigma` is 0 or NaN at 1 points, the first of them 7"):
+        drop_in.curve_fit(decay, T, Y, sigma=sigma)
+    sigma[7] = np.inf
+    x, covariance = drop_in.curve_fit(decay, T, Y, sigma=sigma, absolute_sigma=True)
+    rest = np.arange(T.size) != 7
+    want = scipy.optimize.curve_fit(decay, T[rest], Y[rest], sigma=sigma[rest], absolute_sigma=True)
+    np.testing.assert_allclose(x, want[0], rtol=1e-6)
+    np.testing.assert_allclose(covariance, want[1], rtol=1e-4)
+
+
+@pytest.mark.rest
+def test_one_point_does_not_determine_two_parameters():
+    """The class of SciPy's error; one number of data for many points is enough."""
+    line = lambda x, a, b: a * x + b
+    with pytest.raises(TypeError, match="must not exceed"):
+        drop_in.curve_fit(line, [2.0], [3.0])
+    x, _ = drop_in.curve_fit(line, [1.0, 2.0, 3.0], [3.0])
+    np.testing.assert_allclose(x, [0.0, 3.0], atol=1e-7)
+
+
+@pytest.mark.rest
+def test_a_mask_that_counts_for_nothing_is_told():
+    """The numbers are those without a mask, as with SciPy."""
+    masked = np.ma.masked_where(T > 3, Y)
+    with pytest.warns(UserWarning, match=r"ignores the mask of a masked array(.|\n)*Fix: pass"):
+        x, _ = drop_in.curve_fit(decay, T, masked)
+    np.testing.assert_allclose(x, scipy.optimize.curve_fit(decay, T, masked)[0], rtol=1e-6)
+
+
+def test_a_start_that_is_nan_is_told():
+    """It is outside of no bounds."""
+    with pytest.raises(ValueError, match=r"The initial guess is NaN: \[nan\s+1\.\s+1\.\]"):
+        drop_in.curve_fit(decay, T, Y, [np.nan, 1, 1])
+
+
+@pytest.mark.rest
+def test_a_start_of_one_row_is_the_start():
+    """As MINPACK takes it; `trf` refuses it."""
+    x, _ = drop_in.curve_fit(decay, T, Y, [[1, 1, 0]])
+    np.testing.assert_allclose(x, scipy.optimize.curve_fit(decay, T, Y, [[1, 1, 0]])[0], rtol=1e-6)
+    with pytest.raises(ValueError, match="at most 1 dimension"):
+        drop_in.curve_fit(decay, T, Y, [[1, 1, 0]], method="trf")

@@ -6,6 +6,7 @@ import pytest
 import scipy.optimize
 
 from examples.trf import curve_fit
+from examples.trf.__main__ import for_scipy
 from examples.trf.nist import MODELS, load
 
 TIGHT = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
@@ -21,6 +22,17 @@ def test_certified_digits(name, start):
     reference = load(name)
     fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[start], **TIGHT)
     assert reference.digits(fit.x) >= 6
+
+
+@pytest.mark.rest
+def test_at_the_default_tolerances_mgh17_ends_at_the_limit():
+    """From its first start, as SciPy's fit does; digits take the tight tolerances."""
+    reference = load("MGH17")
+    fit = curve_fit(reference.model, reference.x, reference.y, reference.starts[0])
+    fun, jac = for_scipy(reference)
+    with np.errstate(all="ignore"):
+        theirs = scipy.optimize.least_squares(fun, reference.starts[0], jac, x_scale="jac")
+    assert (fit.status, fit.nfev) == (theirs.status, theirs.nfev) == (0, 500)
 
 
 @pytest.mark.core("BoxBOD", "Misra1b")

@@ -15,7 +15,7 @@ from .._jax.xla.hlo import HloCollective, collectives
 from .._owners import public
 from .._program.runners.padded_calls import PaddedCalls
 from .._program.tolerance import with_policy
-from .._report.communication import Collective, Communication
+from .._report.comparisons import Collective, Communication
 from .._signature.options import FSDP, Sharding
 from .._stages.sharding import Place, no_mesh
 from .._view.true_sizes import split_counts

@@ -21,7 +21,7 @@ from .._remat import (
     frontier_of,
     offload_obstacle,
 )
-from .._report.frontier import Frontier, Saving
+from .._report.comparisons import Frontier, Saving
 from .._signature.options import Wrt
 from .._stages import AutoRemat, Place
 from .._stages.plan import Plan

@@ -14,7 +14,7 @@ from .._errors import AxisError, ContractError
 from .._interface.derivatives import Derivative, program_of_call
 from .._jax.xla.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
-from .._report.strategy import Strategy, Way
+from .._report.comparisons import Strategy, Way
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._stages.chunk import SYMBOL, in_chunks

@@ -16,13 +16,9 @@ from .._lazy import names
 if TYPE_CHECKING:
     from .callbacks import demand_no_effects as demand_no_effects
     from .callbacks import find_effect as find_effect
-    from .chunks.captured import number_constants as number_constants
     from .chunks.chunked import Chunked as Chunked
     from .chunks.chunked import KnownValues as KnownValues
     from .chunks.chunked import StoredCarries as StoredCarries
-    from .chunks.counting import begin_from as begin_from
-    from .chunks.counting import numbers_of_iterations as numbers_of_iterations
-    from .chunks.coupling import coupling_statistic as coupling_statistic
     from .chunks.in_memory import run_chunked as run_chunked
     from .chunks.in_memory import run_chunked_differentiable as run_chunked_differentiable
     from .chunks.over_devices import Devices as Devices
@@ -30,8 +26,12 @@ if TYPE_CHECKING:
     from .chunks.over_devices import describe_collectives as describe_collectives
     from .chunks.passes import Passes as Passes
     from .chunks.passes import bytes_per_element as bytes_per_element
+    from .chunks.passes import coupling_statistic as coupling_statistic
+    from .chunks.passes import number_constants as number_constants
     from .chunks.planning import plan_passes as plan_passes
+    from .chunks.turns import begin_from as begin_from
     from .chunks.turns import counts_iterations as counts_iterations
+    from .chunks.turns import numbers_of_iterations as numbers_of_iterations
     from .derivative import demand_no_tracers as demand_no_tracers
     from .derivative import jvp_function as jvp_function
     from .dims import evaluate as evaluate
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .mapped_chunks import evaluate_element as evaluate_element
     from .mapped_chunks import joint_rules as joint_rules
     from .mapped_chunks import map_in_chunks as map_in_chunks
+    from .mapped_chunks import map_sequentially as map_sequentially
     from .mapped_chunks import trace_element as trace_element
     from .padded import PaddedDerivative as PaddedDerivative
     from .padded import run_differentiable as run_differentiable
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from .refusal import MadeOfSize as MadeOfSize
     from .refusal import Refused as Refused
     from .rule import Use as Use
-    from .sequential_vmap import map_sequentially as map_sequentially
     from .symbolic.scope import at_any_size as at_any_size
     from .symbolic.scope import ranges_at_hand as ranges_at_hand
     from .symbolic.symbolic_trace import SymbolicProgram as SymbolicProgram
@@ -66,7 +66,7 @@ else:
         {
             "demand_no_effects": "callbacks",
             "find_effect": "callbacks",
-            "number_constants": "chunks.captured",
+            "number_constants": "chunks.passes",
             "Chunked": "chunks.chunked",
             "StoredCarries": "chunks.chunked",
             "KnownValues": "chunks.chunked",
@@ -79,9 +79,9 @@ else:
             "bytes_per_element": "chunks.passes",
             "plan_passes": "chunks.planning",
             "counts_iterations": "chunks.turns",
-            "begin_from": "chunks.counting",
-            "numbers_of_iterations": "chunks.counting",
-            "coupling_statistic": "chunks.coupling",
+            "begin_from": "chunks.turns",
+            "numbers_of_iterations": "chunks.turns",
+            "coupling_statistic": "chunks.passes",
             "demand_no_tracers": "derivative",
             "jvp_function": "derivative",
             "evaluate": "dims",
@@ -92,7 +92,7 @@ else:
             "joint_rules": "mapped_chunks",
             "map_in_chunks": "mapped_chunks",
             "trace_element": "mapped_chunks",
-            "map_sequentially": "sequential_vmap",
+            "map_sequentially": "mapped_chunks",
             "PaddedDerivative": "padded",
             "run_differentiable": "padded",
             "run_padded": "padded",

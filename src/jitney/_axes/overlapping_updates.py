@@ -6,17 +6,18 @@
 Padded, `a` is a gather. XLA for CPUs takes the gather, the slice and the update as one loop in
 place, and reads elements that it has written (jaxlib 0.10.2, 0.12.0): `a[2]` three times. At exact
 size the same is a reversal, and right. The hazard needs one operation that moves elements from
-which both the array and the update are made, and a window of several elements. An array of its own
-for the update, and barriers, are undone by XLA. What a loop, a sort or a scatter of several windows
-has made lies in memory.
+which both the array and the update are made, and a window of several elements. XLA makes one of
+equal operations, and undoes barriers and an array of its own for the update. What a loop
+over the axis, a sort along it or a scatter to as many positions has made lies in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from .._jax.programs.evaluation import CallStack, without_calls
-from .._jax.programs.jaxprs import equations, open_jaxpr, programs
+from .._jax.programs.jaxprs import equations, open_jaxpr, programs, scan_parts, while_parts
 from .._jax.programs.primitives import ARITHMETIC, LOGIC
 from .._jax.typed import Aval, JaxprEqn
 from .dims import Dim, is_ragged
@@ -32,58 +33,147 @@ def overlapping_updates(jaxpr: object) -> frozenset[int]:
     """
     found: set[int] = set()
     if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
-        _Moves(found).follow(jaxpr)
+        _Moves(found).in_memory(jaxpr)
     return frozenset(found)
 
 
+class _Value(NamedTuple):
+    """Arrays in memory that a value is made of, and operations that have moved its elements, as
+    bits of numbers.
+    """
+
+    made_of: int = 0
+    moved: int = 0
+
+
+def _all_of(values: Iterable[_Value]) -> _Value:
+    made_of = moved = 0
+    for value in values:
+        made_of |= value.made_of
+        moved |= value.moved
+    return _Value(made_of, moved)
+
+
 class _Moves:
-    """Follows which operations have moved the elements of a value, as bits of a number."""
+    """Follows which operations have moved the elements of a value. Equal operations on the same
+    arrays are one, as XLA merges them.
+    """
 
     def __init__(self, found: set[int]):
         self.found = found
-        self.count = 0
+        self.bits: dict[object, int] = {}
 
-    def follow(self, jaxpr: object) -> None:
-        """Look at a program whose arguments lie in memory, as those of a loop's body do."""
-        given = [0] * len(open_jaxpr(jaxpr)[0].invars)
-        without_calls(jaxpr, given, self._results, constant=_none)
+    def bit(self, key: object) -> int:
+        """The bit of an array or operation."""
+        return 1 << self.bits.setdefault(key, len(self.bits))
+
+    def in_memory(self, jaxpr: object) -> list[_Value]:
+        """Look at a program whose arguments lie in memory, and return its results."""
+        given = [_Value(self.bit(var)) for var in open_jaxpr(jaxpr)[0].invars]
+        return self.follow(jaxpr, given)
+
+    def follow(self, jaxpr: object, given: Sequence[_Value]) -> list[_Value]:
+        """Look at a program, and return its results."""
+        return without_calls(jaxpr, given, self._results, constant=self._constant)
+
+    def _constant(self, value: object, aval: Aval, eqn: JaxprEqn | None) -> _Value:
+        is_number = eqn is not None or not aval.shape
+        return _Value() if is_number else _Value(self.bit(id(value)))
 
     def _results(
         self,
         eqn: JaxprEqn,
-        operands: list[int],
+        operands: list[_Value],
         at: CallStack,
-    ) -> list[int]:
+    ) -> list[_Value]:
         del at
         if _is_update(eqn):
             array, update = operands[0], operands[_place_of_update(eqn)]
-            if array & update:
+            if array.moved & update.moved:
                 self.found.add(id(eqn))
-            return [array]
-        moved = 0
-        for operand in operands:
-            moved |= operand
+            return [_Value(array.made_of | update.made_of, array.moved)]
+        held = programs(eqn.params)
+        inner = self._inside(eqn, operands) if held else []
+        made_of, moved = _all_of((*operands, *inner))
         if _moves(eqn):
-            moved |= 1 << self.count
-            self.count += 1
-        for program in programs(eqn.params):
-            self.follow(program)
+            moved |= self.bit(id(eqn) if held else (_text(eqn), made_of))
         if _is_stored(eqn):
             moved = 0
-        return [moved] * len(eqn.outvars)
+        return [_Value(made_of, moved)] * len(eqn.outvars)
+
+    def _inside(self, eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
+        """Look at the programs that an operation holds. The arguments of a loop's body lie in
+        memory, but XLA puts the body of a loop of one turn, and a branch that it knows, in the
+        place of the operation; `jax.vmap` does so with branches.
+        """
+        name = eqn.primitive.name
+        if name == "cond":
+            return [x for each in programs(eqn.params) for x in self.follow(each, operands[1:])]
+        if name == "while" and _is_counted(eqn, operands):
+            _, constants, carry = while_parts(eqn, operands)
+            return self.follow(eqn.params["body_jaxpr"], [*constants, *carry])
+        if name == "scan" and _is_inlined(eqn):
+            constants, carry, rows = scan_parts(eqn, operands)
+            once = self.follow(eqn.params["jaxpr"], [*constants, *carry, *rows])
+            again = [*constants, *once[: len(carry)], *rows]
+            return [*once, *self.follow(eqn.params["jaxpr"], again)]
+        return [x for each in programs(eqn.params) for x in self.in_memory(each)]
+
+
+def _text(eqn: JaxprEqn) -> str:
+    params = sorted(eqn.params.items())
+    return f"{eqn.primitive.name} {params}"
+
+
+def _is_inlined(eqn: JaxprEqn) -> bool:
+    """Return whether XLA may have the body of a scan in place of a loop: of one turn, or of several
+    that JAX has unrolled.
+    """
+    length = eqn.params["length"]
+    # What is made of a size may be 1 where the size itself is not.
+    may_be_one = not str(length).isidentifier() if is_ragged(length) else length == 1
+    return may_be_one or eqn.params["unroll"] != 1
+
+
+def _is_counted(eqn: JaxprEqn, operands: Sequence[_Value]) -> bool:
+    """Return whether XLA may count the turns of a `while`: no array in memory decides on them."""
+    known: list[bool] = [not x.made_of for x in operands]
+    of_condition, of_body, carry = while_parts(eqn, known)
+    before: list[bool] | None = None
+    while carry != before:
+        before = carry
+        after = _known(eqn.params["body_jaxpr"], [*of_body, *carry])
+        carry = [a and b for a, b in zip(carry, after, strict=True)]
+    return all(_known(eqn.params["cond_jaxpr"], [*of_condition, *carry]))
+
+
+def _known(program: object, given: Iterable[bool]) -> list[bool]:
+    """Return which results of a program are made of known numbers alone."""
+
+    def results(eqn: JaxprEqn, reads: Sequence[bool], _: object) -> list[bool]:
+        return [all(reads)] * len(eqn.outvars)
+
+    def constant(*_: object) -> bool:
+        return True
+
+    return without_calls(program, given, results, constant=constant)
 
 
 def _is_stored(eqn: JaxprEqn) -> bool:
     """Return whether results lie in memory before they are read: XLA takes no loop, sort or scatter
-    of several windows together with what follows.
+    of several turns, elements or windows together with what follows.
     """
     name = eqn.primitive.name
     if name == "scan":
-        # Unrolled it may be no loop.
-        return is_ragged(eqn.params["length"]) and eqn.params["unroll"] == 1
+        return is_ragged(eqn.params["length"]) and not _is_inlined(eqn)
     if name in SCATTERS or name == "scatter":
-        return any(map(is_ragged, eqn.invars[1].aval.shape[:-1]))
-    return name == "sort"
+        return any(map(_is_several, eqn.invars[1].aval.shape[:-1]))
+    return name == "sort" and _is_several(eqn.invars[0].aval.shape[eqn.params["dimension"]])
+
+
+def _is_several(size: Dim) -> bool:
+    """Return whether a size is one of a padded axis, which is not 1; what is made of it may be."""
+    return is_ragged(size) and str(size).isidentifier()
 
 
 def _moves(eqn: JaxprEqn) -> bool:
@@ -105,11 +195,6 @@ def _moves(eqn: JaxprEqn) -> bool:
 
 def _symbolic(shape: Sequence[Dim]) -> list[tuple[int, str]]:
     return [(axis, str(dim)) for axis, dim in enumerate(shape) if is_ragged(dim)]
-
-
-def _none(value: object, aval: Aval, eqn: JaxprEqn | None) -> int:
-    del value, aval, eqn
-    return 0
 
 
 def _is_update(eqn: JaxprEqn) -> bool:

@@ -1,11 +1,15 @@
-"""Decorated functions: where one is defined, its options, arguments, contract and counters."""
+"""Decorated functions: where one is defined, its options, arguments, contract and counters.
+
+The log of its traces is for reports: sizes, and the abstract arrays of the calls. It keeps no array
+alive.
+"""
 
 from __future__ import annotations
 
 import copy
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from .._contract.contract import Contract, contract_of
@@ -21,7 +25,50 @@ from .._signature.options import Options
 from .._stages.derivatives.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .._values.static_values import has_hash
 from .._view.field_axes import declared_axes
-from .trace_log import TraceLog
+
+# Traces that are kept of one function.
+_KEPT = 256
+
+
+@dataclass(frozen=True)
+class TraceInputs:
+    """Inputs of one trace.
+
+    Args:
+        key: A hash of the static values and the structure.
+        arrays: Abstract arrays of the call; None where an outer transform called, or they are
+            unknown.
+        sizes: Sizes of the named axes of the program: of a padded axis its bucket.
+        true: True sizes of the padded axes.
+        decided: Name, whether it acts, and the reason, of each stage of its plan.
+    """
+
+    key: int
+    arrays: tuple[Any, ...] | None
+    sizes: Mapping[str, int]
+    true: Mapping[str, int]
+    decided: tuple[tuple[str, bool, str], ...] = ()
+
+
+class TraceLog:
+    """The latest traces of a function."""
+
+    def __init__(self) -> None:
+        self._made: list[TraceInputs] = []
+        # Whether traces were dropped, since there were too many.
+        self.dropped = False
+
+    def add(self, trace: TraceInputs) -> None:
+        """Append a trace."""
+        self._made.append(trace)
+        self.dropped = self.dropped or len(self._made) > _KEPT
+        del self._made[:-_KEPT]
+
+    @property
+    def traces(self) -> Sequence[TraceInputs]:
+        """Logged traces, the latest last."""
+        return tuple(self._made)
+
 
 _NO_TREES = (bool, int, float, complex, str, bytes)
 

@@ -14,6 +14,6 @@ exported program is run.
 from .flag_interpreter import Unflaggable as Unflaggable
 from .flag_interpreter import evaluate_flagged as evaluate_flagged
 from .outstanding import OUTSTANDING as OUTSTANDING
-from .reinsert import with_checks as with_checks
 from .table import CheckTable as CheckTable
 from .table import split_code as split_code
+from .table import with_checks as with_checks

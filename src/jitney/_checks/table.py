@@ -1,17 +1,26 @@
-"""Numbering of the checks of one function, and the bit layout of the flag.
+"""Numbering of the checks of one function, the bit layout of the flag, and Equinox checks made of a
+flag again.
 
 The int32 has the number of the check in its upper bits, counted from 1, and the index of the
 message in the lower 16 as a signed number. 0 means that no check has failed.
+
+An exported program returns the flag and carries the messages as text. The process that runs it
+wraps a result in `eqx.branched_error_if` for each check.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from typing import Never, TypeVar
+from collections.abc import Sequence
+from typing import Any, Never, TypeVar
 
+import equinox as eqx
+import jax
 from jax import Array
 
 from .._jax.equinox_checks import fail
+from .._jax.trees import extended, issubdtype
 from .._jax.typed import JaxprEqn
 
 # Bits of the message index.
@@ -77,3 +86,37 @@ def split_code(code: _Int) -> tuple[_Int, _Int]:
     """
     # Sign-extend the lower bits: xor with the sign bit, then subtract it.
     return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF
+
+
+def with_checks(
+    results: Sequence[jax.Array],
+    number: Any,
+    checks: Sequence[Sequence[str]],
+) -> list[jax.Array]:
+    """Make one result depend on the checks, so that Equinox raises where one has failed.
+
+    The caller treats these checks like any others of Equinox.
+
+    Args:
+        results: Results of a program that `evaluate_flagged` has evaluated.
+        number: Number of the check that failed, as `evaluate_flagged` returns it.
+        checks: Messages of each check, in the order of their numbers.
+    """
+    out = list(results)
+    if not out or not checks:
+        return out
+    # Any result can carry the checks: take the smallest one that is not a PRNG key, if there is
+    # one.
+    ranks = [(issubdtype(x.dtype, extended), math.prod(x.shape)) for x in out]
+    at = ranks.index(min(ranks))
+    failed, index = split_code(number)
+    for place, messages in enumerate(checks):
+        has_failed = failed == place
+        out[at] = eqx.branched_error_if(
+            out[at],
+            has_failed,
+            index,
+            tuple(messages),
+            on_error="raise",
+        )
+    return out

@@ -16,7 +16,7 @@ from .._contract.contract import check_arguments
 from .._errors import ContractError, plural, shortlist
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.settings import x64_is_on
-from .._jax.xla.lapack import look_up
+from .._jax.xla.exported import look_up
 from .._owners import public, shorten
 from .._program.rows.lengths import LENGTHS, takes_lengths
 from .._public import CompletedType, completed_names, public_in

@@ -27,7 +27,7 @@ from .._program.rows.columns import (
     refuse_none,
     rows_of,
 )
-from .._program.rows.groups import Member, RowGroup
+from .._program.rows.group import Member, RowGroup
 from .._program.rows.lengths import RowShape, cut_columns, read_lengths
 from .._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
 from .._program.rows.ragged import PaddedRows, is_list_of_rows

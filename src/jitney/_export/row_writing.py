@@ -13,7 +13,7 @@ from jax import export as jax_export
 
 from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
-from .._program.rows.groups import RowGroup
+from .._program.rows.group import RowGroup
 from .._program.rows.lots import Lot
 from .._program.rows.result_form import axes_near
 from .._program.rows.row_calls import RowCall
@@ -156,7 +156,7 @@ class RowWriter:
         symbols = {f"d{i}": axis.name for i, axis in enumerate(filled)}
         ranges = {axis.name: [axis.low, axis.high] for axis in filled}
         told: ProgramEntry = {
-            "sizes": {**lot.members[0].sizes, **ranges},
+            "sizes": {**lot.present[0].sizes, **ranges},
             "symbols": {symbol: [name, *ranges[name]] for symbol, name in symbols.items()},
             "arrays": self._arrays(int(lot.rows[0]), symbols),
             "results": [array_entry(aval, "") for aval in traced.jaxpr.out_avals],
@@ -188,7 +188,7 @@ class RowWriter:
                     [member.sizes[name] for name in axes],
                     [data_of(np.asarray(number)) for number in member.numbers],
                 ]
-                for member in lot.members
+                for member in lot.present
             ]
         return {
             "rows": rung,

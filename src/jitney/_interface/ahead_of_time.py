@@ -26,8 +26,7 @@ from .._report.plan_report import Report, report
 from .._report.rows import report_rows
 from .._view.result import unmix
 from .._view.taken_apart import take_apart
-from .bound import BoundProgram
-from .compile_owner import OF_CALLS
+from .bound import OF_CALLS, BoundProgram
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

@@ -2,19 +2,36 @@
 
 The other files of a program add to this class: its calls (`calling.py`), questions and compilation
 ahead of time (`ahead_of_time.py`), and what it shares with a function of Python
-(`function_protocols.py`). `program.py` joins them.
+(`function_protocols.py`). `program.py` joins them. `OF_CALLS` is how
+the listener of compiles finds the program that one belongs to: by the frames of some methods, and
+their local variables `self`, `entry` and `arrays`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, ParamSpec, Self, TypeVar
 
+from .._diagnosis.counters import Counters, Locals, Owner
+from .._jax.typed import Array
 from .._program.core import CompiledFunction
 from .._public import CompletedType
 from .._signature.options import Options
-from .defaults import Defaults
+from .._sparsity import Mode
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Settings of `@lazy_derivatives` for all derivatives of a function."""
+
+    wrt: tuple[str, ...] | None = None
+    skip: tuple[str, ...] = ()
+    single: bool = False
+    mode: Mode = "auto"
+    sparse: bool = False
+
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -110,3 +127,18 @@ class BoundProgram(Generic[P, R], metaclass=CompletedType):
         same = self.bound_to(self._args, self._kwargs)
         vars(same).update(changed)
         return same
+
+
+def _counters(names: Locals) -> Counters:
+    return names["self"].core.counters
+
+
+def _call_arrays(names: Locals) -> Sequence[Array]:
+    return names["arrays"]
+
+
+OF_CALLS = Owner(
+    _counters,
+    lambda names, call: names["entry"].compile_event(_call_arrays(names), call),
+    _call_arrays,
+)

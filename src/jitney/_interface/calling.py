@@ -34,8 +34,7 @@ from .._program.tracing import Retry, Undecided
 from .._view.fitting import demand_floats_fit, demand_number_fits
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed
-from .bound import BoundProgram
-from .compile_owner import OF_CALLS
+from .bound import OF_CALLS, BoundProgram
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

@@ -26,7 +26,7 @@ from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
 from .._stages.derivatives.arguments import COTANGENT, TANGENT, unknown_name
 from .._stages.derivatives.derive import Derived, What, with_directions
-from .defaults import Defaults
+from .bound import Defaults
 from .tools import Tools
 
 if TYPE_CHECKING:

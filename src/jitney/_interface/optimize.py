@@ -8,22 +8,19 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from .._errors import OptionError
 from .._host.switches import SETTINGS, read_disabled
-from .._jax.mesh import Mesh
 from .._owners import public
 from .._program.registry import REGISTRY
 from .._signature.binding import around_method, where_of
-from .._signature.buckets import Bucket
-from .._signature.options import Options, read_options
+from .._signature.options import OptionKeywords, Options, read_options
 from .._signature.renamed import with_present_names
 from .._values.mutable_objects import is_plain
 from .program import Program
@@ -31,94 +28,21 @@ from .program import Program
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Names = str | tuple[str, ...] | list[str]
-Along = Mapping[str, str | Sequence[str]]
-Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
-Product = Literal["bf16", "fp16", "f32"]
-# Any tolerance is valid; these are the ones that type checkers know.
-Tolerance = Literal[
-    "auto:1e-1",
-    "auto:1e-2",
-    "auto:1e-3",
-    "auto:1e-4",
-    "auto:1e-5",
-    "auto:1e-6",
-    "auto:5e-2",
-    "auto:5e-3",
-    "auto:5e-4",
-]
-Precision = (
-    Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"]
-    | Tolerance
-    | Mapping[str, Product]
-)
-Compiler = Literal["default", "fast"] | Mapping[str, bool | float | str]
 Unwrapped = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 """A function, and the arguments that a callable binds it to: by position, and by name."""
-Buckets = Literal["pow2", "aligned", "auto"] | Sequence[int] | Bucket
 
 
 @overload
 def optimize(fn: Callable[P, R], /) -> Program[P, R]: ...
 @overload
 def optimize(
-    *,
-    static: Names | None = None,
-    donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
-    pad: Mapping[str, Buckets] | None = None,
-    ragged: Literal["list", "padded"] = "list",
-    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
-    memory: int | str | None = None,
-    remat: bool | str | Callable[..., object] = False,
-    roll: Literal["auto", False] | None = None,
-    precision: Precision | None = None,
-    cache: bool | Literal["program"] = True,
-    contracts: bool = True,
-    runtime_checks: Literal["now", "later"] = "now",
-    on_trace_error: Literal["raise", "eager"] = "raise",
-    on_compile_error: Literal["raise", "eager"] = "raise",
-    on_memory_error: Literal["raise", "chunk", "eager"] = "raise",
-    max_compiles: int | str | None = None,
-    compiler: Compiler | None = None,
-    debug_nans: bool | None = None,
-    shard: Shard | None = None,
-    mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
-    verify: bool | None = None,
-    workers: int | Literal["auto"] | None = None,
-    auto: bool | Literal["exact"] | None = None,
-    progress: bool = False,
+    **options: Unpack[OptionKeywords],
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
     fn: Callable[P, R],
     /,
-    *,
-    static: Names | None = None,
-    donate: Names | None = None,
-    vmap: str | Mapping[str, Mapping[str, int | None]] | None = None,
-    pad: Mapping[str, Buckets] | None = None,
-    ragged: Literal["list", "padded"] = "list",
-    chunk: Mapping[str, int | Literal["auto", "fast"]] | None = None,
-    memory: int | str | None = None,
-    remat: bool | str | Callable[..., object] = False,
-    roll: Literal["auto", False] | None = None,
-    precision: Precision | None = None,
-    cache: bool | Literal["program"] = True,
-    contracts: bool = True,
-    runtime_checks: Literal["now", "later"] = "now",
-    on_trace_error: Literal["raise", "eager"] = "raise",
-    on_compile_error: Literal["raise", "eager"] = "raise",
-    on_memory_error: Literal["raise", "chunk", "eager"] = "raise",
-    max_compiles: int | str | None = None,
-    compiler: Compiler | None = None,
-    debug_nans: bool | None = None,
-    shard: Shard | None = None,
-    mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
-    verify: bool | None = None,
-    workers: int | Literal["auto"] | None = None,
-    auto: bool | Literal["exact"] | None = None,
-    progress: bool = False,
+    **options: Unpack[OptionKeywords],
 ) -> Program[P, R]: ...
 @public
 def optimize(fn: object = None, /, **options: object) -> object:
@@ -140,7 +64,7 @@ def optimize(fn: object = None, /, **options: object) -> object:
             exact size. A function for which that cannot be proven runs at exact size, with one
             warning. With `vmap`, rows of unlike lengths are mapped: a list of arrays, or padded
             arrays with the keyword `lengths={axis: lengths}` of the call.
-        ragged: How a result comes back that has a padded axis, where rows of unlike lengths are
+        ragged: The form of a result that has a padded axis, where rows of unlike lengths are
             mapped: a `"list"` of arrays, or `"padded"`, a `jitney.types.PaddedRows`: one array, in
             which zeros stand behind each row, and the lengths.
         chunk: Axis name -> the number of its elements that are processed at a time, or `"auto"`.
@@ -162,11 +86,11 @@ def optimize(fn: object = None, /, **options: object) -> object:
             and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
             `"fp16-all"`, `"f32"` and `"f64"` compute everything in that dtype; arguments and
             results keep theirs. `"tf32"` sets the precision of matrix products.
-        cache: Whether compiled programs go to the persistent compilation cache. `"program"` also
-            stores the traced and lowered program, so that another process does neither, where both
-            would certainly give the same; `plan` says why if it is not stored. New: see the page
+        cache: Store compiled programs in the persistent compilation cache. `"program"` also stores
+            the traced and lowered program, so that another process does neither, where both would
+            certainly give the same; `plan` says why if it is not stored. New: see the page
             "Caching".
-        contracts: Whether calls are checked against the annotations, once for each new call key.
+        contracts: Check calls against the annotations, once for each new call key.
         runtime_checks: When a failed run-time check of Equinox (`eqx.error_if`) raises its error:
             in the call, which waits for it, or (`"later"`) in a later call of this thread that
             finds it, in `jitney.wait()`, or at the end of Python.
@@ -177,8 +101,8 @@ def optimize(fn: object = None, /, **options: object) -> object:
         on_memory_error: Reaction to a call that runs out of memory: its error, or the call once
             more in smaller chunks, or un-jitted, with a warning. Calls then wait for their results,
             as some devices report it only there.
-        max_compiles: How many programs this function may compile, including those from the
-            persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
+        max_compiles: The number of programs that this function may compile, including those from
+            the persistent cache. Past it a warning has the cause of each; `"raise:3"` makes it a
             `CompileError`, `"eager:3"` runs new kinds of calls un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time; a dict has
             XLA's own options, `{"xla_backend_optimization_level": 1}`. None for the setting of
@@ -191,18 +115,18 @@ def optimize(fn: object = None, /, **options: object) -> object:
         mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context
             is used, and must exist; `"optional"` lets a call without one run as if there were no
             `shard`.
-        verify: Whether each new program is also run as plain `jax.jit` and compared. None for the
-            setting of `jitney.configure(verify=...)` or `JITNEY_VERIFY`.
-        workers: How many threads share the axis of `vmap` on a CPU, of several the outermost, or
-            `"auto"` for as many as there are cores to be had. Each runs the compiled program on its
-            part; the call waits for all of them.
-        auto: Whether jitney chooses by measuring how many elements of the axis of `vmap` run at a
-            time, and on a CPU in how many threads. It tries nothing before calls have taken as long
-            as their compile did, and remembers its choice beside the persistent cache. `"exact"`
-            takes only what gave results equal to the bit. None for the setting of
-            `jitney.configure(auto=...)` or `JITNEY_AUTO`.
-        progress: Whether a bar shows how many chunks of a call are done, and the time left. It is
-            drawn by callbacks, a hundred of them at most.
+        verify: Run each new program as plain `jax.jit` too, and compare. None for the setting of
+            `jitney.configure(verify=...)` or `JITNEY_VERIFY`.
+        workers: The number of threads that share the axis of `vmap` on a CPU, of several the
+            outermost, or `"auto"` for as many as there are cores to be had. Each runs the compiled
+            program on its part; the call waits for all of them.
+        auto: Choose by measuring how many elements of the axis of `vmap` run at a time, and on a
+            CPU in how many threads. It tries nothing before calls have taken as long as their
+            compile did, and remembers its choice beside the persistent cache. `"exact"` takes only
+            what gave results equal to the bit. None for the setting of `jitney.configure(auto=...)`
+            or `JITNEY_AUTO`.
+        progress: Show by a bar how many chunks of a call are done, and the time left. It is drawn
+            by callbacks, a hundred of them at most.
 
     Returns:
         A `Program`, or without `fn` a decorator that returns one.

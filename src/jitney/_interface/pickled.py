@@ -27,7 +27,7 @@ from .._signature.options import Options
 from .calling import CallableProgram
 
 if TYPE_CHECKING:
-    from .defaults import Defaults
+    from .bound import Defaults
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

@@ -25,7 +25,7 @@ from .._program.registry import REGISTRY
 from .._public import public_in
 from .._signature.options import Options
 from .ahead_of_time import ProgramAhead
-from .defaults import Defaults
+from .bound import Defaults
 from .derivatives import Derivative
 from .function_protocols import FunctionProtocols
 from .pickled import PickledProgram

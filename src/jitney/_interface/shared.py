@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .._owners import public
+from .._signature.options import Names
 from .._signature.renamed import with_present_names
-from .optimize import Names, optimize
+from .optimize import optimize
 
 if TYPE_CHECKING:
     from .program import Program

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from .._measured.measure import Measurement
     from .._program.tolerance import PrecisionReport
     from .._report.axis_facts import Axes
-    from .._report.communication import Communication
-    from .._report.frontier import Frontier
-    from .._report.strategy import Strategy
+    from .._report.comparisons import Communication, Frontier, Strategy
     from .._report.streamed import Streamed
     from .._simulate.device import Device
     from .._simulate.figures import Simulation, Sizes, Sweep

@@ -2,11 +2,11 @@
 
     print(jitney.measure(f, x, against=g))  # "faster by 1.2 to 1.25 times", with quartiles
 
-`measure.py` runs these steps: `arguments.py` puts arrays on the device, `equal.py` compares the
-results of the first calls, `rounds.py` times warm calls in turn, A B B A, and `verdict.py` turns
-the ratios of each round into a verdict by the sign test. `constant_result.py` finds functions whose
-result is a constant. `elsewhere.py` moves a call to another device, for `devices=`. `faster.py`
-is the same for tests, with a bound to prove.
+`measure.py` runs these steps: `arguments.py` puts arrays on the device, `checked_results.py`
+compares the results of the first calls, `rounds.py` times warm calls in turn, A B B A, and
+`verdict.py` turns the ratios of each round into a verdict by the sign test. `checked_results.py`
+also finds functions whose result is a constant, `arguments.py` moves a call to another device, for
+`devices=`, and `verdict.py` has the same for tests, with a bound to prove.
 
     with jitney.profile("traces") as p: f(x)
 

@@ -23,10 +23,8 @@ from .._owners import public
 from .._public import public_in
 from .._text.json import Data
 from .._text.shown import Shown
-from .arguments import Put, check_calls, put
-from .constant_result import is_constant
-from .elsewhere import move, name_of, on, read_devices
-from .equal import largest_difference
+from .arguments import Put, check_calls, move, name_of, on, put, read_devices
+from .checked_results import is_constant, largest_difference
 from .rounds import Side, rounds
 from .verdict import CONFIDENCE, Verdict, judge_ratios, quartiles
 

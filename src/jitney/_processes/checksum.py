@@ -14,7 +14,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from .._jax.array_bytes import bytes_of
+from .._jax.arrays import bytes_of
 from .._jax.typed import Array, NumPyArray
 
 Words = TypeVar("Words", jax.Array, NumPyArray)

@@ -15,7 +15,7 @@ import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
 from .._body.body import CallPlanner
-from .._body.trace_log import TraceInputs
+from .._body.function import TraceInputs
 from .._diagnosis.closures import cells
 from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
 from .._jax.trees import Path, Tracer, tree_flatten_with_path

@@ -30,7 +30,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import Where
-from .._jax.array_bytes import bytes_of
+from .._jax.arrays import bytes_of
 from .._jax.jitted import JITTED, jit_options
 from .._jax.mesh import Mesh, mesh_fingerprint
 from .._jax.programs.large_constants import LARGE

@@ -5,6 +5,6 @@
     axis n    reduced: sum (fit.py:6 (f))
 
 `axis_facts.py` and `lanes.py` analyse the body for a plan, `drawing.py` and `sketches.py` draw it
-as SVG. The other files have the results of single functions: `communication.py`, `frontier.py`,
-`strategy.py`, `streamed.py`. Stages and programs, which a plan is about, do not import this folder.
+as SVG. The other files have the results of single functions: `comparisons.py`,
+`streamed.py`. Stages and programs, which a plan is about, do not import this folder.
 """

@@ -23,15 +23,14 @@ from .._program.auto.obstacles import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
 from .._program.runners.worker_calls import Unsplit, reason_of, refuse_part, split_of
-from .._signature.options import Options, is_measured
+from .._signature.options import USUAL_ERROR, Options, is_measured
 from .._verify import is_verified
 
 if TYPE_CHECKING:
     from .._program.entry import Specialization
 
-_ERROR = "an error names argument and line"
 # Reasons of decisions that nobody asked for.
-_NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
+_NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{USUAL_ERROR}")
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,7 @@ def other_decisions(
 ) -> list[PlanLine]:
     """Return the decisions besides the stages."""
     core, options = entry.core, entry.options
-    contract = PlanLine(
-        "contract",
-        options.contracts,
-        "checked once for each new call key" if options.contracts else "`contracts=False`",
-    )
+    said = {line[0]: PlanLine(*line) for line in options.decisions}
 
     unresolved = [
         f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved
@@ -111,7 +106,7 @@ def other_decisions(
     )
 
     return [
-        contract,
+        said.pop("contract"),
         *(PlanLine("contract", taken=False, why=note) for note in (*notes, *unresolved)),
         PlanLine(
             "cache",
@@ -119,22 +114,10 @@ def other_decisions(
             where if options.cache else "`cache=False`: compiled again in every process",
         ),
         PlanLine("max_compiles", options.max_compiles is not None, _compile_limit(core)),
-        PlanLine(
-            "trace errors",
-            options.on_trace_error == "eager",
-            _on_trace_error(options.on_trace_error),
-        ),
+        said.pop("trace errors"),
         verified,
         late,
-        PlanLine(
-            "debug_nans",
-            bool(options.debug_nans),
-            (
-                "every result is checked, which waits for it"
-                if options.debug_nans
-                else "not asked for"
-            ),
-        ),
+        *said.values(),
         *settings_line(core.options),
     ]
 
@@ -302,7 +285,3 @@ def _compile_limit(core: FunctionInfo) -> str:
             f" {limit.past}"
         )
     )
-
-
-def _on_trace_error(choice: str) -> str:
-    return "the function runs un-jitted if it cannot be traced" if choice == "eager" else _ERROR

@@ -30,8 +30,7 @@ from .._stages import Jit, Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic
 from .other_process import CompiledElsewhere
-from .roofline import links, products_by_type, seconds_of, sends
-from .traffic import Transfer, transfers_of
+from .roofline import Transfer, links, products_by_type, seconds_of, sends, transfers_of
 
 _LARGEST = 3
 

@@ -16,11 +16,11 @@ from .._lazy import names
 
 if TYPE_CHECKING:
     from .at_any_size import coloured_jacobian as coloured_jacobian
+    from .colours.colouring import has_symmetric_hessian as has_symmetric_hessian
     from .colours.modes import REVERSE as REVERSE
     from .colours.modes import WAYS as WAYS
     from .colours.modes import Mode as Mode
     from .colours.modes import PassMode as PassMode
-    from .colours.star import has_symmetric_hessian as has_symmetric_hessian
     from .jacobian_mode import JacobianResult as JacobianResult
     from .jacobian_mode import UnknownPositions as UnknownPositions
     from .jacobian_mode import elements as elements
@@ -34,7 +34,7 @@ else:
             "REVERSE": "colours.modes",
             "WAYS": "colours.modes",
             "PassMode": "colours.modes",
-            "has_symmetric_hessian": "colours.star",
+            "has_symmetric_hessian": "colours.colouring",
             "JacobianResult": "jacobian_mode",
             "UnknownPositions": "jacobian_mode",
             "Mode": "colours.modes",

@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .._jax.sparse_arrays import bcoo
+from .._jax.arrays import bcoo
 from .colours.colouring import Colouring
 from .directions import AbstractLeaves, Leaves, Linearized, Shape, ends_of
 from .pattern import Pattern

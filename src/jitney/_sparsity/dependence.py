@@ -21,8 +21,7 @@ from .._jax.programs.ssa import FlatProgram, Ref, Step, numbers_of
 from .._jax.typed import JaxprEqn, Var
 from .constant_folding import FoldedValues, Programs, constant
 from .dependence_rules import POSITIONS, READ, RULES
-from .operation import MaybePattern, SparsityOp, everything
-from .pattern import Pattern, TooDenseError, stack_rows, union
+from .pattern import MaybePattern, Pattern, SparsityOp, TooDenseError, everything, stack_rows, union
 
 _LONGEST_LOOP = 1 << 10
 

@@ -14,8 +14,7 @@ from jax.extend import core
 
 from .._jax.programs.jaxprs import open_jaxpr
 from .dependence import dependence
-from .operation import MaybePattern
-from .pattern import Pattern, TooDenseError
+from .pattern import MaybePattern, Pattern, TooDenseError
 from .typed_numpy import Ints, np
 
 Shape = tuple[int, ...]

@@ -16,9 +16,8 @@ from .._jax.programs.jaxprs import calls_back, effectful_equations, open_jaxpr, 
 from .._jax.trees import Tracer
 from .._jax.typed import ClosedJaxpr
 from .._jax.xla.memory import Misfit, compiled_bytes, fit, text
-from .colours.colouring import Colouring, scheme_of
+from .colours.colouring import Colouring, scheme_of, star_scheme
 from .colours.modes import REVERSE, WAYS, Mode, PassMode
-from .colours.star import star_scheme
 from .compressed import Blocks, blocks_by_colour, dense
 from .directions import Leaves, Linearized
 from .fold_decisions import fold_decisions

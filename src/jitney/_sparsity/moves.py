@@ -7,8 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from .operation import MaybePattern, Rule, Shape, SparsityOp, everything
-from .pattern import Pattern, union
+from .pattern import MaybePattern, Pattern, Rule, Shape, SparsityOp, everything, union
 from .typed_numpy import Ints, np
 
 

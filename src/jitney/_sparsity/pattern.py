@@ -1,12 +1,15 @@
 """Sparsity patterns: boolean matrices in compressed sparse rows, from elements of a value to
-elements of the arguments that they may depend on.
+elements of the arguments that they may depend on. An equation as sparsity rules see it has the
+patterns of its operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from .typed_numpy import Bools, Ints, np
 
@@ -152,3 +155,57 @@ def _check(count: int, rows: int, columns: int) -> None:
 _SOME = 1 << 14
 _MANY = 1 << 23
 _LARGE_PART = 0.3
+
+
+Shape = tuple[int, ...]
+MaybePattern = Pattern | None
+
+
+@dataclass(frozen=True)
+class SparsityOp:
+    """Equation with the patterns of its operands, and their values where they are known."""
+
+    name: str
+    params: Mapping[str, Any]
+    shapes: Sequence[Shape]
+    outs: Sequence[Shape]
+    patterns: Sequence[MaybePattern]
+    values: Sequence[object]
+
+    @property
+    def out(self) -> Shape:
+        return self.outs[0]
+
+    @property
+    def varying(self) -> list[int]:
+        """Operands that depend on anything."""
+        return [i for i, pattern in enumerate(self.patterns) if pattern is not None]
+
+    def pattern(self, i: int) -> Pattern:
+        """Pattern of an operand that varies."""
+        pattern = self.patterns[i]
+        if pattern is None:
+            raise ValueError(i)
+        return pattern
+
+    def positions(self, i: int) -> Ints:
+        """Flat positions of an operand, in its shape."""
+        return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
+
+
+Rule = Callable[[SparsityOp], Sequence[MaybePattern]]
+
+
+def everything(op: SparsityOp) -> list[MaybePattern]:
+    """Top element: every element of every result depends on all that any operand depends on."""
+    rows: list[Pattern] = []
+    for i in op.varying:
+        into_one = np.zeros(math.prod(op.shapes[i]), int)
+        rows.append(op.pattern(i).merge(into_one, 1))
+    whole = union(rows)
+
+    results: list[MaybePattern] = []
+    for shape in op.outs:
+        from_one = np.zeros(math.prod(shape), int)
+        results.append(whole.take(from_one))
+    return results

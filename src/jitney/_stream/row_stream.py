@@ -28,6 +28,7 @@ from .._program.rows.columns import IN_ONE_ARRAY, demand_equal
 from .._program.rows.ragged import is_list_of_rows
 from .._program.rows.results import Gathered, demand_like_results, joined
 from .._program.rows.row_kinds import hint_of, holds_rows, takes_rows
+from .._program.rows.row_numbers import rows_from
 from .._program.rows.visits import RowVisit
 from .._report.streamed import Streamed, StreamStats
 from .._signature.hints import Hint
@@ -160,7 +161,8 @@ def stream_rows(
     with shown as advance:
         for count, arguments in _chunks(core, values, yielding, size, total):
             begins.append(done)
-            parts.append(core.row_call(arguments).leaves())
+            with rows_from(done):
+                parts.append(core.row_call(arguments).leaves())
             core.counters.calls += 1
             done += count
             advance()

@@ -21,8 +21,7 @@ from typing import cast
 import jax
 import numpy as np
 
-from .._jax.aux_data import Structure, aux_data
-from .._jax.trees import Tracer, issubdtype
+from .._jax.trees import Structure, Tracer, aux_data, issubdtype
 from .._jax.typed import Array
 from .construction import construction
 from .kinds import KINDS, PROXY, SLICE, Shape, kind_of

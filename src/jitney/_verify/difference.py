@@ -6,7 +6,7 @@ does.
 
 1. It is small, by the table below.
 2. Rounding explains it: the plain function, with the last bit of all its values changed at random
-   (`noise.py`), moves by a comparable amount in that element, as in a difference of nearly equal
+   (`rounding.py`), moves by a comparable amount in that element, as in a difference of nearly equal
    numbers.
 3. Otherwise the results differ.
 """
@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._body.plain import ProgramChange
+from .._jax.arrays import is_bcoo
 from .._jax.programs.linearized import Linear
-from .._jax.sparse_arrays import is_bcoo
 from .._jax.trees import (
     extended,
     issubdtype,
@@ -104,7 +104,7 @@ class Allowed:
         changes: The changes that jitney made to it.
         count: The number of elements of its largest argument.
         alone: Which results are elementwise.
-        device: The option that rounds products as the device does (`device_rounding.py`).
+        device: The option that rounds products as the device does (`rounding.py`).
     """
 
     changes: tuple[ProgramChange, ...]

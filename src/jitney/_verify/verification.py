@@ -31,10 +31,8 @@ from .._owners import users_level
 from .._signature.options import Options
 from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
 from .._view.result import unmix
-from .device_rounding import platform_of, rounded_products
 from .difference import Allowed, Difference, compare_results, tree_of
-from .elementwise import elementwise
-from .noise import noisy
+from .rounding import elementwise, noisy, platform_of, rounded_products
 
 SEEDS = 4
 

@@ -54,6 +54,31 @@ def learnt(f, *args):
     return out
 
 
+def compile_slowly(machine, seconds, *ways):
+    """Have these ways compile in so many seconds, all but the whole if none is named; others take
+    100.
+    """
+    compile_, machine.compiling = machine.compile, 100.0
+
+    def slow_compile(way, elements):
+        is_slow = str(way) in ways if ways else str(way) != "whole"
+        machine.compiling = seconds if is_slow else 100.0
+        compile_(way, elements)
+
+    machine.compile = slow_compile
+
+
+def mislead(machine):
+    """Have slices of a call run quicker by chunks of 64 than the call itself does."""
+    run = machine.run
+
+    def misleading(way, elements):
+        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
+        run(way, elements)
+
+    machine.run = misleading
+
+
 def test_arrays_of_a_call_are_let_go(machine):
     """While it learns, and after."""
     f = optimize(**AUTO)(residual)
@@ -275,14 +300,9 @@ def test_a_value_changes_once_at_most(machine, mark):
 @pytest.mark.rest
 def test_a_value_does_not_change_while_a_search_is_given_up_for_now(machine, mark):
     """The whole answers until the choice falls at last."""
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     answers = [mark(f(W, ROWS), ROWS) for _ in range(300)]
     fell = answers.index(1)
     assert fell > 60
@@ -310,13 +330,8 @@ def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch
 def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
     """A slice may be misleading: the last comparison is of the call."""
     machine.rates = {"64 at a time": 0.1}
-    f, run = optimize(**AUTO)(residual), machine.run
-
-    def misleading(way, elements):
-        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
-        run(way, elements)
-
-    machine.run = misleading
+    f = optimize(**AUTO)(residual)
+    mislead(machine)
     learnt(f, W, LONG)
     assert auto_line(f, W, LONG).startswith("whole: 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; ")
 
@@ -324,13 +339,8 @@ def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
 def test_what_is_left_is_tried_where_the_best_on_slices_is_no_quicker_in_the_call(machine):
     """The next call goes on with the second best, and with the best on slices once more."""
     machine.rates = {**FAST_64}
-    f, run = optimize(**AUTO)(residual), machine.run
-
-    def misleading(way, elements):
-        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
-        run(way, elements)
-
-    machine.run = misleading
+    f = optimize(**AUTO)(residual)
+    mislead(machine)
     learnt(f, W, LONG)
     told = auto_line(f, W, LONG)
     each = "whole in threads: 3.2e+05 ms, 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; "
@@ -417,15 +427,9 @@ def test_a_search_that_is_put_off_traces_nothing(machine, monkeypatch):
         return is_changed(calls, of_size, arrays)
 
     monkeypatch.setattr(AutoCalls, "is_changed", slow_trace)
-    machine.compiling = 100.0
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compile = slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     calls = 0
     while calls < 400 and (calls < 9 or "learns" in auto_line(f, W, ROWS)):
         f(W, ROWS)
@@ -436,13 +440,8 @@ def test_a_search_that_is_put_off_traces_nothing(machine, monkeypatch):
 
 def test_what_could_not_be_repaid_is_given_up(machine):
     """Compiles of chunks that take ten times as long as the first."""
-    f, run = optimize(**AUTO)(residual), machine.compile
-
-    def slow_compile(way, elements):
-        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    f = optimize(**AUTO)(residual)
+    compile_slowly(machine, 1000.0)
     for _ in range(MANY):
         f(W, ROWS)
     assert machine.tried == ["64 at a time in threads"]
@@ -453,14 +452,9 @@ def test_what_could_not_be_repaid_is_given_up(machine):
 
 def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
     """What was spent is spent."""
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = FAST_64
-
-    def slow_compile(way, elements):
-        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    compile_slowly(machine, 1000.0)
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
     assert "given up" in auto_line(f, W, ROWS)
@@ -468,15 +462,9 @@ def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
 
 def test_a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_long(machine):
     """As all that it will have spent: nothing was gained so far, so the whole answers meanwhile."""
-    machine.compiling = 100.0
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compile = slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     for _ in range(60):
         f(W, ROWS)
     assert machine.tried == ["64 at a time in threads"]
@@ -530,7 +518,7 @@ def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine
     """A call of 20 ms at the end: three times after the first, and ten at most."""
     widths = [f"{width:,} at a time" for width in (1, 16, 64, 256, 1024)]
     ways = [f"{way}{how}" for way in [*widths, "whole"] for how in ("", " in threads")]
-    machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 5e-6}
+    machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 9e-6}
     machine.compiling = compiling
     f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
     f(W, rows)
@@ -539,6 +527,87 @@ def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine
         f(W, rows)
     assert machine.runs.count(("whole", 2000)) == turns
     assert auto_line(f, W, rows).startswith("64 at a time: ")
+
+
+@pytest.mark.parametrize("second", [1e-5, 5.2e-6])
+def test_a_whole_that_is_clearly_slower_has_one_turn_at_the_end(machine, second):
+    """More would change nothing; ways that are nearly as quick as each other take all turns."""
+    machine.rates = in_all_ways(1e-5) | {"64 at a time": 5e-6, "256 at a time": second}
+    machine.compiling = 2.0
+    f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        machine.runs.clear()
+        f(W, rows)
+    assert machine.runs.count(("whole", 2000)) == 1
+    turns = 2 if second == 1e-5 else 8
+    assert machine.runs.count(("64 at a time", 2000)) == turns
+    assert "whole 20 ms; " in auto_line(f, W, rows)
+
+
+def test_the_one_turn_of_the_whole_may_be_disturbed(machine):
+    """What it usually takes is told then, and is what each call saves by."""
+    machine.rates = in_all_ways(1e-5) | {"64 at a time": 5e-6}
+    machine.compiling = 2.0
+    f, rows, run = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32), machine.run
+    ran = []
+
+    def slow_at_the_end(way, elements):
+        ran.append(str(way))
+        last = ran[-3:] == ["64 at a time", "64 at a time", "whole"]
+        machine.rates["whole"] = 3e-5 if last else 1e-5
+        run(way, elements)
+
+    machine.run = slow_at_the_end
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        f(W, rows)
+    assert "whole 20 ms; " in auto_line(f, W, rows)
+    before = f.stats.saved_seconds
+    f(W, rows)
+    assert f.stats.saved_seconds - before == pytest.approx(0.01)
+
+
+def branches(y: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Elements wait for each other, so 1 at a time is tried early."""
+    return jax.lax.cond(y[0] > 0, jnp.sin, jnp.cos, y)
+
+
+def test_threads_that_had_one_core_probably_have_their_second_trial_at_once(machine):
+    """Before the whole in threads, which is compiled. 64 gain by threads, and 1 would be best."""
+    machine.rates = {"64 at a time in threads": 0.55, "1 at a time in threads": 0.3}
+    machine.rates |= {"64 at a time": 1.0, "1 at a time": 0.6}
+    _, calls = slowed_once(machine, "1 at a time in threads")
+    f = optimize(**AUTO)(branches)
+    for number in range(MANY):
+        calls.append(number)
+        f(LONG)
+    told = auto_line(f, LONG)
+    assert told.startswith("1 at a time in threads: ")
+    assert told.index("1 at a time in threads again") < told.index("whole in threads")
+
+
+def test_a_way_that_cannot_be_repaid_does_not_end_the_search(machine):
+    """1 at a time has a slice, and is compiled for all elements once more if it is the best; the
+    whole in threads has one compile.
+    """
+    machine.rates = {"64 at a time in threads": 0.6, "whole in threads": 0.3}
+    machine.compiling = 1000.0
+    f, compiled = optimize(**AUTO)(branches), machine.compile
+
+    def slow_compile(way, elements):
+        machine.compiling = 3500.0 if str(way) != "whole" else 1000.0
+        compiled(way, elements)
+
+    machine.compile = slow_compile
+    for _ in range(MANY):
+        np.testing.assert_allclose(
+            f(LONG), np.where(LONG[:, :1] > 0, np.sin(LONG), np.cos(LONG)), rtol=1e-5, atol=1e-6
+        )
+    assert machine.tried == ["64 at a time in threads", "whole in threads"]
+    told = auto_line(f, LONG)
+    assert told.startswith("whole in threads: ")
+    assert "given up, as 1 at a time in threads could not be repaid in time" in told
 
 
 def test_short_calls_are_left_alone(machine):

@@ -18,7 +18,7 @@ import jitney
 from jitney import optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
-from jitney._program.rows import groups, lots
+from jitney._program.rows import group, lots
 from jitney._program.rows.columns import Column
 from jitney.errors import AxisError, ContractError, OptionError, VerificationError
 from tests._monitor import listening
@@ -254,7 +254,7 @@ def test_each_size_is_looked_at_where_python_may_have_seen_it(how):
 @pytest.mark.parametrize("most", [1, 40, 100])
 def test_the_arrays_of_a_block_are_bounded(monkeypatch, most):
     """By bytes: fewer rows of a long bucket go into one."""
-    monkeypatch.setattr(groups, "_MOST_BYTES", most)
+    monkeypatch.setattr(group, "_MOST_BYTES", most)
     out, total = mapped(doubled)(Y * 4)
     close(out, [2 * y for y in Y * 4])
     close(total, [y.sum() for y in Y * 4])
@@ -294,13 +294,13 @@ def test_lots_have_the_rows_of_a_group_in_the_order_of_the_caller():
     pairs = [np.zeros(pair, np.int8) for pair in sizes]
     both = [np.zeros((second,), np.int8) for _, second in sizes]
     columns = [Column("each", pairs), Column("each", both), Column("shared", W)]
-    odd, even = (groups.RowGroup(name, None, ()) for name in ("odd", "even"))
+    odd, even = (group.RowGroup(name, None, ()) for name in ("odd", "even"))
     asked = []
 
     def learn(dims, row):
         assert dims == (*sizes[row], sizes[row][1])
         asked.append(dims)
-        return groups.Member(odd if dims[0] % 2 else even, {"n": dims[0], "m": dims[1]})
+        return group.Member(odd if dims[0] % 2 else even, {"n": dims[0], "m": dims[1]})
 
     chosen = np.arange(3, 40)
     found = lots.lots_of(columns, chosen, dict, learn)
@@ -610,6 +610,19 @@ def test_what_cannot_be_is_a_sentence(call, error, message):
     with pytest.raises(error) as raised:
         call()
     assert re.search(message, str(raised.value), re.DOTALL)
+
+
+def test_two_sizes_in_modules_of_one_row_name_it():
+    """The fields of each module agree, and those of two differ: at which row, in which argument."""
+
+    def apart(a: Curve, b: Curve) -> Float[Array, ""]:
+        return jnp.sum(a.t) - jnp.sum(b.t)
+
+    curves = [Curve(y, x[:, :2]) for x, y in zip(X, Y, strict=True)]
+    others = [*curves[:3], curves[1], *curves[4:]]
+    message = r"row 3: axis 'n' has two sizes, 20 from 'a.t' and 8 from 'b.t'"
+    with pytest.raises(ContractError, match=message):
+        mapped(apart)(curves, others)
 
 
 def named(curve: Curve) -> Float[Array, ""]:

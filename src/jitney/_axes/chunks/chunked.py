@@ -29,13 +29,13 @@ from ..monoids import Monoid, to_dtype
 from ..rule import Carrier, Outputs, State
 from ..rules import RULES
 from ..typed_jax import jnp, lax
-from .counting import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
 from .cut_axis import carrier_of, is_along
 from .loop_passes import run_loop
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
 from .over_devices import Devices
 from .partial_results import PartialResults
 from .passes import Pass, Passes
+from .turns import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
 
 States = list[State]
 """The carried values of each node with a state, in the order of the nodes."""

@@ -16,6 +16,7 @@ from typing import cast
 
 import jax
 
+from ..._jax.programs.duplicates import merge_duplicates
 from ..._jax.programs.evaluation import CallStack, without_calls
 from ..._jax.programs.jaxprs import called_jaxpr, open_jaxpr, solve_operands
 from ..._jax.programs.jaxprs import inside as equations_inside
@@ -240,10 +241,12 @@ def flatten(
         inside,
         constant=as_const,
     )
+    # What is computed once for all chunks reaches their program as parameters: each only once.
+    steps, merged = merge_duplicates(nodes, gives)
     return NumberedProgram(
-        tuple(nodes),
+        steps,
         takes,
-        tuple(gives),
+        merged,
         avals,
     )
 

@@ -1,25 +1,37 @@
-"""The plan of a chunked program: its passes over the data, and the memory that they take.
+"""The plan of a chunked program: its passes over the data, the memory that they take, and the large
+constants that they read.
 
 `planning.py` makes a plan. `chunked.py` runs it, and so do `jitney.stream` and, with the axis
 sharded over devices, `over_devices.py`.
+
+A stream has large constants as values that its programs take: what a function captures is compiled
+into none of its passes then.
+
+    1 = mul Const(weight) 0   ->   1 = mul 2 0, and 2 is the weight
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ..._jax.programs.large_constants import LARGE
 from ..._jax.programs.primitives import public_name
-from ..._jax.programs.ssa import Const, numbers_of
+from ..._jax.programs.ssa import Const, Ref, numbers_of
+from ..._jax.trees import canonicalize_dtype
 from ..dims import evaluate, size_per_element
 from ..interpreter import Numbers, Op, ragged_axes
 from ..refusal import Refused
 from ..rule import Use, bytes_of
 from ..x64 import x64_scope
 from .cut_axis import carrier_of
-from .numbered import Node, NumberedProgram, has_state
+from .numbered import Node, NumberedProgram, has_state, is_accumulated
 
 
 @dataclass(frozen=True)
@@ -246,3 +258,75 @@ def _bytes(node: Node) -> int:
     """Bytes per element of the axis of the results that have it."""
     avals = [atom.aval for atom in node.op.eqn.outvars]
     return bytes_of(aval for aval in avals if ragged_axes(aval.shape))
+
+
+def number_constants(passes: Passes) -> tuple[Passes, dict[int, object]]:
+    """Return the same plan with numbers in place of the large constants that its operations read;
+    and these constants.
+    """
+    numbers: dict[int, int] = {}
+    constants: dict[int, object] = {}
+
+    def number(ref: Ref) -> Ref:
+        if isinstance(ref, int) or not _is_captured(ref):
+            return ref
+        n = numbers.setdefault(id(ref.value), len(passes.flat.avals) + len(numbers))
+        constants[n] = ref.value
+        return n
+
+    # A node stands in the program and in the pass that it belongs to, and is one object in both.
+    made: dict[int, Node] = {}
+
+    def reading(nodes: Sequence[Node]) -> tuple[Node, ...]:
+        for node in nodes:
+            if id(node) not in made and any(map(_is_captured, node.reads)):
+                made[id(node)] = replace(node, reads=tuple(map(number, node.reads)))
+        return tuple(made.get(id(node), node) for node in nodes)
+
+    nodes = reading(passes.flat.steps)
+    turns = tuple(
+        replace(work, before=reading(work.before), nodes=reading(work.nodes))
+        for work in passes.passes
+    )
+    after, at_once = reading(passes.after), reading(passes.at_once)
+    if not constants:
+        return passes, constants
+    avals = {n: jax.typeof(value) for n, value in constants.items()}
+    flat = replace(passes.flat, steps=nodes, avals={**passes.flat.avals, **avals})
+    numbered = replace(
+        passes,
+        flat=flat,
+        passes=turns,
+        after=after,
+        at_once=at_once,
+    )
+    return numbered, constants
+
+
+def _is_captured(ref: Ref) -> bool:
+    """Return whether an operand is a large array, of which a copy has the same type."""
+    value = ref.value if isinstance(ref, Const) else None
+    if isinstance(value, Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
+        return False
+    if getattr(value, "weak_type", False) or not isinstance(value.dtype, np.dtype):
+        return False
+    return value.nbytes > LARGE and canonicalize_dtype(value.dtype) == value.dtype
+
+
+def coupling_statistic(passes: Passes) -> str:
+    """The user's line of the first reduction that another reduction depends on; "" if there is
+    none.
+    """
+    # Forward taint analysis: value -> the line of the reduction that it depends on.
+    origin: dict[int, str] = {}
+    planned = {id(node) for work in passes.passes for node in (*work.before, *work.nodes)}
+    for node in passes.flat.steps:
+        known = next((origin[n] for n in node.numbers if n in origin), None)
+        for n in node.makes if id(node) in planned else ():
+            if is_accumulated(node, n, passes.streamed):
+                if known is not None:
+                    return known
+                origin[n] = node.op.place
+            elif known is not None:
+                origin[n] = known
+    return ""

@@ -22,8 +22,7 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
-from ..carriers.gather import Gather
-from ..carriers.scatter import ScatterInto
+from ..carriers.positions import Gather, ScatterInto
 from ..clamped_starts import is_single
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, ragged_axes, to_int32

@@ -21,8 +21,8 @@ from ..._jax.programs.primitives import CALLS, FACTORISATIONS
 from ..._jax.typed import JaxprEqn, Values
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, zero_of
-from ..position_dtypes import exact_position_dtypes
 from ..rule import Rule, Use, evaluate_unchanged, ragged_dims, refuse, use
+from ..symbolic.jax_sizes import exact_position_dtypes
 from ..typed_jax import InconclusiveDimensionOperation, jnp, lax, make_jaxpr
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
-from ..carriers.top_k import TopK
+from ..carriers.extremes import TopK
 from ..dims import is_ragged
 from ..interpreter import Op, PaddedInterpreter
 from ..low_bits import as_bits
@@ -27,8 +27,22 @@ def _sort_uses(op: Op) -> Iterator[Use]:
     narrow = [dtype for dtype in dtypes if dtype in _TWO_BITS]
     if is_ragged(dim) and narrow:
         yield refuse(op, dim, f"sorts {narrow[0]} along it, beside which XLA sorts nothing else")
+    elif is_ragged(dim) and _shows_ties(op):
+        yield refuse(op, dim, "sorts it with no order of ties, which changes with its size")
     elif is_ragged(dim):
         yield use(op, dim, "sorted", "sorted")
+
+
+def _shows_ties(op: Op) -> bool:
+    """Return whether the order of ties is left to XLA and can be seen: by an operand that is no
+    key, or by zeros of both signs and NaNs.
+    """
+    if op.params["is_stable"]:
+        return False
+    count = op.params["num_keys"]
+    keys, others = op.eqn.invars[:count], op.eqn.invars[count:]
+    inexact = any(jnp.issubdtype(atom.aval.dtype, np.inexact) for atom in keys)
+    return inexact or bool(others)
 
 
 # XLA for CPUs sorts these wrongly, and does not compile a sort of them with other operands (jax
@@ -72,21 +86,21 @@ def _top(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     dims = op.ins[0]
 
     def by_value(x: jax.Array) -> list[jax.Array]:
-        last = last_in_order(x.dtype)
+        last, here = last_in_order(x.dtype), walk.within()
         if not is_low(x.dtype):
-            masked = walk.keep(x, dims, [axis], last)
+            masked = here.keep(x, dims, [axis], last)
             return walk.bind(op, [masked], k=count)
 
         # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so
         # the padding is put in as bits. Bits have no derivative: the values are taken by index.
         bits = as_bits(lax.stop_gradient(x))
-        bits = walk.keep(bits, dims, [axis], last.view(bits.dtype))
+        bits = here.keep(bits, dims, [axis], last.view(bits.dtype))
         masked = lax.bitcast_convert_type(bits, x.dtype)
         _, places = walk.bind(op, [masked], k=count)
         return [jnp.take_along_axis(x, places, axis), places]
 
     def by_keys(x: jax.Array) -> list[jax.Array]:
-        keys = walk.keep(ordered_keys(lax.stop_gradient(x)), dims, [axis], 0)
+        keys = walk.within().keep(ordered_keys(lax.stop_gradient(x)), dims, [axis], 0)
         _, places = lax.top_k(keys, count, axis=axis)
         return [jnp.take_along_axis(x, places, axis), places]
 

@@ -2,22 +2,27 @@
 
 The theorem is the definition of an identity: a fold over the valid elements and any number of
 identities equals the fold over the valid elements, for each association that XLA may choose.
+
+Collectives over the named axis of a `vmap` (`jax.lax.psum(x, "batch")`) are reductions over an
+ordinary axis of the array, once `vmap` has mapped it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import jax
 import numpy as np
 
 from ..._jax.programs.jaxprs import is_literal, open_jaxpr, variables
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, Values
-from ..carriers.arg_extreme import ArgExtreme
+from ..carriers.extremes import ArgExtreme
 from ..carriers.folds import Fold, Prefix
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
+from ..partitioner_fixes import partition_safe
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
 
@@ -170,9 +175,43 @@ def _reduce(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.run(program, values)
 
 
+def _over_mapped(monoid: Monoid) -> Rule:
+    def uses(op: Op) -> Iterator[Use]:
+        axes = op.params["axes"]
+        if (
+            len(op.ins) != 1
+            or op.params["axis_index_groups"] is not None
+            or not all(isinstance(axis, int) for axis in axes)
+        ):
+            dims = ragged_dims(chain.from_iterable(op.ins))
+            yield refuse(op, dims, "reduces over an axis of a mesh, or in groups")
+            return
+        dims = ragged_dims(op.ins[0][axis] for axis in axes)
+        if dims:
+            reduced = use(op, dims, "reduced", monoid=monoid)
+            yield from refuse_unordered(op, dims, monoid) or [reduced]
+
+    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+        x = values[0]
+        axes = tuple(op.params["axes"])
+        x = walk.keep(x, op.ins[0], axes, monoid.identity(x.dtype))
+
+        def reduced(x: jax.Array) -> Values:
+            return [monoid.fold(x, axes=axes)]
+
+        if walk.is_spread:
+            return partition_safe(reduced)(x)
+        return reduced(x)
+
+    return Rule(uses, pad, Fold(monoid))
+
+
 RULES: dict[str, Rule] = {
     **{name: _reduction(MONOIDS[monoid]) for name, monoid in REDUCTIONS.items()},
     **{name: _reduction(MONOIDS[monoid], name, ArgExtreme) for name, monoid in PLACES.items()},
     "reduce": Rule(_reduce_uses, _reduce),
     **{name: _cumulative(MONOIDS[monoid]) for name, monoid in CUMULATIVE.items()},
+    "psum": _over_mapped(MONOIDS["add"]),
+    "pmax": _over_mapped(MONOIDS["max"]),
+    "pmin": _over_mapped(MONOIDS["min"]),
 }

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
-from ..carriers.gather import Gather
+from ..carriers.positions import Gather
 from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
 from ..refusal import Refused

@@ -32,11 +32,10 @@ import numpy as np
 
 from ..._owners import Owner, owner_of, place_of
 from ..dims import Dim, is_symbolic, symbolic_class
-from ..position_dtypes import exact_position_dtypes, patched_sizes
 from ..refusal import AsksForSize, Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .executed_code import observe_code
-from .mapped_sizes import named_sizes
+from .jax_sizes import exact_position_dtypes, named_sizes, patched_sizes
 
 _QUESTIONS = {
     "__eq__": "compares the size {0} with {1}",

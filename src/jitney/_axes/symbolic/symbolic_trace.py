@@ -23,8 +23,7 @@ from ..unified.sized_function import Avals, SizedFunction
 from ..unified.unify_traces import expand_closed, unify
 from .dim_hooks import SizeUses, hooked_dims
 from .graph import at
-from .narrow_sizes import narrow_sizes
-from .range_ends import range_ends
+from .range_ends import narrow_sizes, range_ends
 from .size_errors import explain_size_error, first_line, place
 
 Shape = tuple[Dim, ...]

@@ -25,8 +25,8 @@ from ..._jax.compile_cache import cache
 from ..._jax.compile_cache.entries import damaged_entries
 from ..._jax.settings import x64_is_on
 from ..._version import __version__
-from ..cache.contents import entries
-from . import faults, gpus, limits, measured
+from ..cache.command import entries
+from . import checks, gpus
 from .checks import Check
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -35,22 +35,22 @@ _PACKAGES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "zstandard")
 
 def carry_out(given: argparse.Namespace) -> int:
     """Run all checks, print them as a table or as JSON, and return the exit status."""
-    checks = list(_checks(measure=not given.no_measure))
+    found = list(_checks(measure=not given.no_measure))
     if given.json:
         sys.stdout.write(
-            json.dumps({"checks": [check.to_dict() for check in checks]}, indent=1) + "\n"
+            json.dumps({"checks": [check.to_dict() for check in found]}, indent=1) + "\n"
         )
     else:
-        sys.stdout.write(_format_checks(checks))
-    return int(any(check.state == "fail" for check in checks))
+        sys.stdout.write(_format_checks(found))
+    return int(any(check.state == "fail" for check in found))
 
 
 def _checks(*, measure: bool) -> Iterator[Check]:
     yield _versions()
     yield _devices()
     here = Host()
-    yield limits.threads(here)
-    yield limits.memory(here)
+    yield checks.threads(here)
+    yield checks.memory(here)
     yield _cache()
     yield Check(
         "float64",
@@ -58,9 +58,9 @@ def _checks(*, measure: bool) -> Iterator[Check]:
     )
     yield Check("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") or "not set")
     yield gpus.gpus(gpus.installed())
-    yield faults.fusion()
+    yield checks.fusion()
     if measure:
-        yield from measured.measurements()
+        yield from checks.measurements()
 
 
 def _format_checks(checks: list[Check]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from ..._body.trace_log import TraceInputs
+from ..._body.function import TraceInputs
 from ..._errors import shortlist
 from ..._jax.compile_cache import cache
 from ..._program.core import CompiledFunction

@@ -13,7 +13,7 @@ Behaviour of JAX, read in its source and tried with 0.10.2 and 0.12.0.1:
 - No public way excludes one compile, and the flag is not thread-local: `pause_cache` switches the
   whole process.
 - Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney
-  has its own limit (`limit.py`). Both count entries only; the autotuning files of GPUs are not
+  has its own limit (`folder.py`). Both count entries only; the autotuning files of GPUs are not
   counted.
 - A failed read or write is a warning, not an error. An entry truncated by a kill costs one warning
   (`entries.py` deletes it then), and so does one that another process is writing at that moment:
@@ -41,8 +41,7 @@ from ..._errors import CacheWarning, OptionError, format_error
 from ..._extent import read_bytes
 from ..._public import public_in
 from .entries import NAME, FolderObserver
-from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path
-from .limit import trim
+from .folder import ANOTHER, Refusal, limited_by_jax, prepare, printable_path, trim
 
 _FOLDER: Final = "jax_compilation_cache_dir"
 _FLAG: Final = "jax_enable_compilation_cache"

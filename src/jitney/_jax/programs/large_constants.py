@@ -17,7 +17,7 @@ from typing import Final
 import jax
 import numpy as np
 
-from ..array_bytes import bytes_of
+from ..arrays import bytes_of
 from ..trees import canonicalize_dtype, tree_flatten, tree_unflatten
 from ..typed import AnyJaxpr, Aval, JaxprEqn, Jitted
 from .evaluation import CallStack, evaluate_jaxpr, without_calls

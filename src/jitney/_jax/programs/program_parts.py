@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from ..array_bytes import bytes_of
+from ..arrays import bytes_of
 from ..trees import attribute, extended, issubdtype, words_of_keys
 from .jaxprs import is_literal, open_jaxpr, programs
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,6 +45,8 @@ _NEAR = 1.6
 # A core that something else takes for a while doubles what threads take: a way that takes less than
 # so many times the quickest is tried in a second call.
 _DISTURBED = 1.9
+# Threads that take so many times what their program takes with one worker had one core, probably.
+_ONE_CORE = 0.8
 # Where the first width takes so many times the whole, as on a GPU, 1 would take far more.
 _HOPELESS = 16
 # Ways that take less than so many times the best are compared with it on a whole call.
@@ -140,6 +142,8 @@ class Search:
         self._lost_before: set[RunWay] = set()
         # Of the programs that were tried.
         self._compiles: list[float] = []
+        # Ways whose program has run all elements.
+        self._programs: set[RunWay] = set()
         self._notes: list[str] = []
 
     def has_tried(self, way: RunWay) -> bool:
@@ -155,6 +159,10 @@ class Search:
         """Return the way to try next, if the whole takes so many seconds; None if no way is
         left.
         """
+        return next(iter(self.next_ways(whole)), None)
+
+    def next_ways(self, whole: float) -> list[RunWay]:
+        """Return the ways that were not tried, the next one first."""
         start = self._start
         first = self._seconds(start, whole) * self.size
         is_hopeless = _HOPELESS * whole < first < math.inf
@@ -167,7 +175,7 @@ class Search:
             *map(self._open, (*joined, *self._around(whole))),
             *([] if self.again(whole) else self._over_devices(whole)),
         ]
-        return next((way for way in left if way is not None and way not in self._rates), None)
+        return [*dict.fromkeys(way for way in left if way is not None and way not in self._rates)]
 
     def again(self, whole: float) -> RunWay | None:
         """Return the way to try once more, if the whole takes so many seconds; None if no way is
@@ -180,6 +188,30 @@ class Search:
         near = {way: self._next_to(way, best) for way in self._once}
         left = [way for way in near if near[way] <= _DISTURBED * best < math.inf]
         return min(left, key=lambda way: near[way], default=None)
+
+    def had_one_core(self, whole: float) -> RunWay | None:
+        """Return threads whose only trial was disturbed, probably, and which may be the best; None
+        if there are none.
+
+        They were hardly quicker than their program with one worker, where threads of another width
+        gained by far more; with as much gain they would be quicker than all others.
+        """
+        alone = {
+            way: self._rates.get(replace(way, carrier=""), math.inf)
+            for way in self._rates
+            if way.carrier == "threads"
+        }
+        # Seconds in threads by those with one worker.
+        shares = {
+            way: self._rates[way] / rate
+            for way, rate in alone.items()
+            if max(rate, self._rates[way]) < math.inf
+        }
+        share = min(shares.values(), default=1.0)
+        best = min(whole / self.size, self.quickest)
+        left = [way for way in self._once if shares.get(way, 0.0) > _ONE_CORE]
+        left = [way for way in left if alone[way] * share < best]
+        return min(left, key=lambda way: alone[way], default=None)
 
     def first_elements(self, way: RunWay) -> int | None:
         """Return the elements of the only trial of a way; None if it had none, or two."""
@@ -288,6 +320,8 @@ class Search:
         if compile_seconds is not None:
             self._once[way] = elements
             self._compiles.append(compile_seconds)
+            if elements == self.size:
+                self._programs.add(way)
         again = "" if before is None else "again "
         self._notes.append(f"{way} {again}{rate * self.size * 1e3:.3g}")
 
@@ -306,13 +340,14 @@ class Search:
             self.drop(way, "no quicker")
             return
         self._lost_before.add(way)
+        self._programs.add(way)
         self._once.pop(way, None)
         self._lost[way] = self._rates[way]
         self._rates[way] = seconds / self.size
 
-    def has_lost(self, way: RunWay) -> bool:
-        """Return whether a way has run one call, and was no quicker."""
-        return way in self._lost_before
+    def compiles(self, ways: Iterable[RunWay]) -> int:
+        """Return how many of some ways are still to be compiled for a call of all elements."""
+        return len({*ways} - {WHOLE, *self._programs})
 
     def has_second_chance(self) -> bool:
         """Return whether ways have lost one call, and let them have another: the call may have been

@@ -11,8 +11,14 @@ from .search import RunWay, Search
 BRIEF, ONE = 8, 16
 # A way is timed so often, or more often where that is cheap.
 TIMES, OFTEN = 3, 10
+# A way that takes so many times the best is not timed a third time.
+SLOWER = 1.5
 # Seconds of a slice, and those from which a call is long: its ways run once.
 WORK, LONG = 0.005, 0.25
+
+# A way that is quicker than the whole by this factor needs no further turn of the whole beside it,
+# and a long call none at all.
+CLEARLY = 0.8
 
 
 def rounds(calls: CallsOfSize) -> int:
@@ -35,20 +41,27 @@ def trial_cost(
     whole: float,
     spread: Spread,
     way: RunWay,
-    end: float,
+    search: Search,
 ) -> float:
-    """Return the seconds of a trial on some elements, and of the comparison at the `end`, without
+    """Return the seconds of a trial on some elements, and of the comparison at the end, without
     their compiles.
+
+    The first run is expected to take as long as the whole. What is slower than the best so far by
+    more than a factor has no further runs.
     """
     share = spread.count / spread.size
     ways = 2 if way.carrier == "threads" and way.width is not None else 1
     # The first run of threads has no compile in it.
     long = ways if way.carrier else 2
     runs = long if whole > LONG else TIMES + ways
-    return runs * whole * share + end
+    again = min(whole, SLOWER * search.quickest * search.size)
+    return (whole + (runs - 1) * again) * share + end_cost(whole, search)
 
 
 def end_cost(whole: float, search: Search) -> float:
     """Return the seconds of the comparison at the end, of the whole and of the best way by then."""
     best = min(whole, search.quickest * search.size)
-    return whole if whole > LONG else TIMES * (whole + best)
+    if whole > LONG:
+        return whole
+    # Where the best is clearly quicker, the whole has one turn.
+    return (1 if best <= CLEARLY * whole else TIMES) * whole + TIMES * best

@@ -30,10 +30,12 @@ from ..runners.worker_calls import Unsplit
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory
-from .search import START, WHOLE, RunWay, Search
+from .search import WHOLE, RunWay, Search
 from .trial_costs import (
+    CLEARLY,
     LONG,
     OFTEN,
+    SLOWER,
     TIMES,
     WORK,
     end_cost,
@@ -49,14 +51,13 @@ if TYPE_CHECKING:
 # all of a call that is brief.
 _SLICE = 16
 # A way is timed more often for so many seconds; or until it has run for long, or for so many calls
-# of the whole, or is so many times slower than the best.
-_SETTLED, _WHOLES, _SLOWER = 0.01, 2, 1.5
+# of the whole, or is slower than the best by a factor.
+_SETTLED, _WHOLES = 0.01, 2
 # It runs once more, though slower, as its first run starts threads and takes new memory, unless it
 # is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
-# A way that is not quicker than the whole by this factor is not taken; by the second, a long call
-# needs no whole beside it.
-_GAIN, _CLEARLY = 0.95, 0.8
+# A way that is not quicker than the whole by this factor is not taken.
+_GAIN = 0.95
 _FAILED = (FAILURE, RuntimeError, ValueError, AxisError)
 """Exceptions of a trial: a failed check, too little memory, an axis that cannot be cut."""
 
@@ -110,12 +111,13 @@ class Trials:
         usual = calls.times.usual or 0.0
         stays = search.best(_GAIN * usual) == WHOLE
 
-        # One more way, if it can pay. A second trial needs no compile, and can where a new way
-        # cannot.
-        given_up, due = "", 0.0
-        for way in filter(None, (search.next_way(usual), search.again(usual))):
+        # One more way, if it can pay; where one cannot, another may, which needs fewer compiles. A
+        # second trial needs none.
+        given_up, due = "", math.inf
+        ways = [search.had_one_core(usual), *search.next_ways(usual), search.again(usual)]
+        for way in filter(None, ways):
             spread = self._spread(calls, axis, way, search)
-            cost = trial_cost(whole, spread, way, end_cost(whole, search))
+            cost = trial_cost(whole, spread, way, search)
             compiles = 1 if spread.is_whole else 2
             compiles -= search.has_tried(way)
             if search.affords(
@@ -134,7 +136,7 @@ class Trials:
                     arrays,
                 )
             given_up = given_up or f"as {way} could not be repaid in time"
-            due = due or search.due(compiles, cost)
+            due = min(due, search.due(compiles, cost))
         # Nothing is lost by going on later.
         if given_up and stays:
             self._calls.put_off(
@@ -363,8 +365,9 @@ class Trials:
             why = why if runs else f"{way}: {failure}; {told}"
         is_left = search.best(_GAIN * whole) != WHOLE or search.has_second_chance()
         cost = end_cost(whole, search)
+        compiles = search.compiles([search.best(_GAIN * whole)])
         goes_on = is_left and search.affords(
-            1,
+            compiles,
             cost,
             whole,
             calls.times.taken,
@@ -372,7 +375,7 @@ class Trials:
         if not is_left:
             self._calls.fall(calls, WHOLE, why)
         elif not goes_on:
-            due = search.due(1, cost)
+            due = search.due(compiles, cost)
             told = "as one more call to decide could not be repaid in time"
             self._calls.put_off(
                 calls,
@@ -395,14 +398,8 @@ class Trials:
         """
         whole, taken = calls.times.least or 0.0, calls.times.taken
         ways = search.finalists(usual)
-        is_compiled = is_brief(calls, START)
-        left = [
-            way
-            for way in ways
-            if not (search.has_lost(way) or (is_compiled and (way.carrier or not search.threads)))
-        ]
         while len(ways) > 1 and not search.affords(
-            len({*left} & {*ways}),
+            search.compiles(ways),
             (len(ways) - 1) * end_cost(whole, search),
             whole,
             taken,
@@ -421,7 +418,8 @@ class Trials:
         which of the ways failed, and how.
 
         The seconds are medians: the least would be those of the turn that found memory which
-        another way had just freed, and a caller's calls do not.
+        another way had just freed, and a caller's calls do not. A whole that is clearly slower has
+        one turn, and the lesser of its seconds and the usual ones.
         """
         least = calls.times.least or 0.0
         is_long = least > LONG
@@ -436,14 +434,21 @@ class Trials:
             except _FAILED as error:
                 failed[way] = type(error).__name__
         quickest = min((seconds for _, seconds in runs.values()), default=math.inf)
-        is_clear = is_long and quickest <= _CLEARLY * least
+        is_clear = is_long and quickest <= CLEARLY * least
         if not runs or (is_clear and self._entry.options.auto != EXACT):
             return runs, failed
 
-        runs[WHOLE] = self._timed(WHOLE, arrays)
-        turns[WHOLE] = [runs[WHOLE][1]]
+        theirs, whole = self._timed(WHOLE, arrays)
+        usual = calls.times.usual or math.inf
+        turns[WHOLE] = [whole]
+        runs[WHOLE] = theirs, whole
+        in_turn = [*runs]
+        if quickest <= CLEARLY * min(whole, usual):
+            # More turns would change nothing, except among several ways.
+            runs[WHOLE] = theirs, min(whole, usual)
+            in_turn = [*turns][:-1] if len(turns) > 2 else []
         for _ in range(0 if is_long else rounds(calls)):
-            for way in [*runs]:
+            for way in filter(runs.__contains__, in_turn):
                 try:
                     out, again = self._timed(way, arrays)
                 except _FAILED as error:
@@ -473,7 +478,7 @@ def _least(
             and two that take clearly longer no third.
     """
     while not times or sum(times) < limit:
-        slower = _MUCH if len(times) == 1 else _SLOWER
+        slower = _MUCH if len(times) == 1 else SLOWER
         if times and min(times) > slower * known:
             break
         if len(times) >= (OFTEN if sum(times) < _SETTLED else TIMES):

@@ -29,7 +29,8 @@ from ..._stages.sharding import no_mesh
 from ..._view.layout import aval_parts
 from ..runners.captured_calls import Capture, capture_of
 from . import lots
-from .groups import BlockProgram, RowGroup, RowGroups
+from .group import BlockProgram, RowGroup
+from .groups import RowGroups
 
 if TYPE_CHECKING:
     from .columns import Column

@@ -22,10 +22,12 @@ from ..._jax.trees import Tracer, issubdtype, tree_flatten
 from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import ArrayHint, Hint
 from ..._signature.paths import root_of
+from ..._values.array_likes import a_kind, means_more, numbers_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from .ragged import PaddedRows, Ragged, Rows
+from .row_numbers import in_row, number_of
 from .visits import RowVisit, element
 
 _ARRAYS = (jax.Array, np.ndarray, Tracer, jax.ShapeDtypeStruct)
@@ -149,18 +151,21 @@ class Column:
         if self.kind == "shared" or isinstance(self.values, (jax.Array, Tracer)):
             return
         arrays = self.arrays
-        if isinstance(arrays[0], np.ndarray) and aval_parts(arrays[0])[1] != arrays[0].dtype:
-            paths = [self.path] * len(arrays)
-            demand_whole_numbers_fit(
-                where,
-                paths,
-                arrays,
-            )
-            demand_floats_fit(
-                where,
-                paths,
-                arrays,
-            )
+        # Rows of 64 bits may stand among others of 32.
+        if isinstance(arrays, NumPyRows) and not _is_narrowed(arrays[0]):
+            return
+        if not any(issubclass(kind, np.ndarray) for kind in set(map(type, arrays))):
+            return
+        for row, array in enumerate(arrays):
+            if not _is_narrowed(array):
+                continue
+            try:
+                demand_whole_numbers_fit(where, [self.path], [array])
+                demand_floats_fit(where, [self.path], [array])
+            except ContractError as error:
+                if not isinstance(self.values, list):
+                    raise
+                raise in_row(where, row, error) from None
 
     def alone(self, array: object) -> Column:
         """The same column of one row, which has this array."""
@@ -383,7 +388,8 @@ def each_row(
         if other != structure:
             raise ContractError(
                 where,
-                f"row {i} of {name!r} has another structure than row 0: {other} and {structure}.",
+                f"row {number_of(i)} of {name!r} has another structure than row {number_of(0)}:"
+                f" {other} and {structure}.",
                 "All rows share the programs of their buckets, so they differ in arrays alone.",
                 "pass rows of one structure, with equal static fields.",
                 code="J221",
@@ -403,7 +409,8 @@ def of_leaves(
     if differs is not None:
         raise ContractError(
             where,
-            f"row {differs} of {name!r} holds {column[differs]!r}, and row 0 {column[0]!r}.",
+            f"row {number_of(differs)} of {name!r} holds {column[differs]!r},"
+            f" and row {number_of(0)} {column[0]!r}.",
             "All rows share the programs of their buckets, so they differ in arrays alone.",
             "pass numbers that differ as arrays.",
             code="J221",
@@ -448,7 +455,7 @@ def donated_row(
                 continue
             if not array.is_deleted():
                 continue
-            which = f"of row {row} " if len(column.arrays) > 1 else ""
+            which = f"of row {number_of(row)} " if len(column.arrays) > 1 else ""
             return DonationError(
                 where,
                 f"the buffer {which}of {column.path!r} has been donated to an earlier call.",
@@ -481,10 +488,20 @@ def demand_arrays(
             fix = "leave that row out, here and of all other arguments, or pass an array."
         raise ContractError(
             where,
-            f"row {i} of {name!r} is a {type(rows[i]).__name__}.",
+            f"row {number_of(i)} of {name!r} is a {type(rows[i]).__name__}.",
             "A list for an array is a list of rows, each of which is an array.",
             fix,
             code="J221",
+        )
+    for kind in filter(means_more, types):
+        i = next(i for i, row in enumerate(rows) if type(row) is kind)
+        raise ContractError(
+            where,
+            f"row {number_of(i)} of {name!r} is {a_kind(rows[i])}, which is more than its numbers.",
+            "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit would be"
+            " lost.",
+            f"{numbers_of(rows[i], 'row')}.",
+            code="J213",
         )
     arrays = cast("list[Array]", rows)
     # NumPy's arrays are never weakly typed.
@@ -502,12 +519,17 @@ def demand_arrays(
         fix = f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}]."
         raise ContractError(
             where,
-            f"row {at} of {name!r} is {kinds[at]}, and row 0 {kinds[0]}.",
+            f"row {number_of(at)} of {name!r} is {kinds[at]}, and row {number_of(0)} {kinds[0]}.",
             "All rows of an argument have one dtype and one rank.",
             f"pass rows of {len(shape)} axes, as `row.reshape(...)` gives." if is_rank else fix,
             code="J221",
         )
     return arrays
+
+
+def _is_narrowed(array: object) -> bool:
+    """Return whether JAX has an array of NumPy's in fewer bits."""
+    return isinstance(array, np.ndarray) and aval_parts(array)[1] != array.dtype
 
 
 def _kind(row: object) -> str:

@@ -1,43 +1,32 @@
-"""Rows of one bucket, which one program runs.
-
-Rows of sizes 0 and 1, and above the largest bucket, run at exact size: a group for each size.
-"""
+"""The groups of the rows of one entry: which group a row is in, by its sizes."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import jax
-import numpy as np
 
 from ..._axes import Refused
 from ..._errors import AxisError, ContractError
 from ..._jax.typed import Array, Jitted, NumPyArray
-from ..._jax.xla.memory import counted_bytes
 from ..._view.layout import MAX_ENTRIES, aval_parts
-from ..._view.named_axes import named_axes, refuse_two_sizes, shape_at, sizes_of
+from ..._view.named_axes import named_axes, refuse_two_sizes, sizes_of
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..compiled_calls import CompiledCalls
-from ..runners.captured_calls import CapturedArray
 from ..runners.padded_calls import PaddedCalls
 from ..runners.padding_recipes import PaddingRecipe, RefusedSize, warn_refusal
+from .group import Axes, Member, RowGroup, Shapes
 from .lots import Lot, lots_of
+from .row_forms import shapes_at
+from .row_numbers import in_row
 from .size_patterns import SizePattern, size_pattern
+from .size_tables import SizeTables
 
 if TYPE_CHECKING:
     from .columns import Column
-
-Axes = tuple[int, ...]
-"""Positions in the result of a row."""
-Shapes = tuple[tuple[int, ...], ...]
-"""Shapes of the arrays of one row."""
-_MOST_BYTES = 1 << 26
 
 
 class RowPadding(PaddedCalls):
@@ -62,96 +51,6 @@ class RowPadding(PaddedCalls):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class BlockProgram:
-    """Program of so many rows.
-
-    Args:
-        jitted: JAX's function, which takes the captured arrays first.
-        captured: What rows have captured.
-    """
-
-    jitted: Jitted
-    captured: tuple[jax.Array, ...] = ()
-
-    def __call__(self, *given: object) -> object:
-        return self.jitted(*self.captured, *given)
-
-    def lower(self, *given: object) -> jax.stages.Lowered:
-        """Return JAX's lowered program."""
-        return self.jitted.lower(*self.captured, *given)
-
-    def trace(self, *given: object) -> jax.stages.Traced:
-        """Return JAX's traced program, with the captured arrays as constants: it is for a file."""
-        if not self.captured:
-            return self.jitted.trace(*given)
-        function: Callable[..., object] = vars(self.jitted)["__wrapped__"]
-        return jax.jit(partial(function, *self.captured)).trace(*given)
-
-    def bytes(self, *given: object) -> int:
-        """Bytes of a run by the compiler's count, without those of the captured arrays."""
-        taken = counted_bytes(self.lower(*given).compile())
-        return taken - sum(copy.nbytes for copy in self.captured)
-
-
-@dataclass
-class RowGroup:
-    """Rows of one bucket.
-
-    Args:
-        key: The bucket of each padded axis; of rows at exact size, their shapes.
-        recipe: How each row is padded; None if they run at exact size.
-        shapes: Shapes of the arrays of a row in the program.
-        programs: How many rows at a time -> their program.
-        captured: What they have captured.
-    """
-
-    key: Hashable
-    recipe: PaddingRecipe | None
-    shapes: Shapes
-    programs: dict[int, BlockProgram] = field(default_factory=dict[int, BlockProgram])
-    captured: tuple[CapturedArray, ...] = ()
-    # The program has run-time checks of Equinox, whose errors are waited for; or effects, which no
-    # row may have twice.
-    has_checks: bool = False
-    has_effects: bool = False
-    # How many rows a program may take, so that it keeps to `memory`.
-    limit: int | None = None
-
-    def elements(self, columns: Sequence[Column]) -> int:
-        """Elements that a row of the program has, of arrays that rows have their own of."""
-        return sum(
-            math.prod(shape)
-            for column, shape in zip(columns, self.shapes, strict=True)
-            if column.kind != "shared"
-        )
-
-    def most(self, columns: Sequence[Column]) -> int:
-        """How many rows a program takes at most, so that their arrays take 64 MiB or less."""
-        row = sum(
-            math.prod(shape) * aval_parts(column.arrays[0])[1].itemsize
-            for column, shape in zip(columns, self.shapes, strict=True)
-            if column.kind != "shared"
-        )
-        most = max(1, _MOST_BYTES // max(1, row))
-        return most if self.limit is None else min(most, self.limit)
-
-
-@dataclass(frozen=True)
-class Member:
-    """Rows of one set of shapes.
-
-    Args:
-        group: Their group.
-        sizes: The true size of each padded axis.
-        numbers: Numbers that Python computes from the sizes, if the program takes any.
-    """
-
-    group: RowGroup
-    sizes: Mapping[str, int]
-    numbers: Sequence[Array] = ()
-
-
 class RowGroups:
     """Groups of the rows of one entry.
 
@@ -171,6 +70,7 @@ class RowGroups:
         # By the shapes of the arrays of all rows, and the sizes of all axes of all arrays that rows
         # have their own of.
         self.members: dict[Hashable, dict[tuple[int, ...], Member]] = {}
+        self._tables = SizeTables()
         self._patterns: dict[Hashable, SizePattern | None] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
@@ -221,6 +121,7 @@ class RowGroups:
             rows,
             lambda: self.members.get(fixed, {}),
             lambda sizes, row: self._learn(columns, fixed, sizes, row),
+            lambda dims: self._tables.lots(dims, rows, fixed, self.members.get(fixed, {})),
         )
 
     def _learn(
@@ -289,22 +190,21 @@ class RowGroups:
         arrays = [column.abstract(row) for column in columns]
         try:
             view = entry.plan_call(arrays, jit=False).view
+            named = named_axes(view)
+            for name, _ in entry.options.pad:
+                refuse_two_sizes(
+                    entry.core.where,
+                    name,
+                    view,
+                    named,
+                )
         except ContractError as error:
-            where = f"{entry.core.where}: "
-            named = str(error).replace(where, f"{where}row {row}: ", 1)
-            raise ContractError(named, code=error.code) from None
+            raise in_row(entry.core.where, row, error) from None
 
-        named = named_axes(view)
         known = sizes_of(view, named)
         sizes: dict[str, int] = {}
         key: list[object] = []
         for name, bucket in entry.options.pad:
-            refuse_two_sizes(
-                entry.core.where,
-                name,
-                view,
-                named,
-            )
             if name in known:
                 sizes[name] = known[name]
                 key.append(bucket.range(known[name]) or known[name])
@@ -433,61 +333,10 @@ class RowGroups:
     ) -> Shapes:
         """Shapes of the arrays at other sizes of the padded axes: equal for all rows of a group."""
         try:
-            return _shapes_at(view, sizes)
+            return shapes_at(view, sizes)
         except Refused as refusal:
             self.padding.refuse(refusal)
             raise
-
-
-def form_of(entry: CompiledCalls, columns: Sequence[Column]) -> Hashable:
-    """Return what the arrays of a call have in common with those of calls that differ along padded
-    axes alone.
-    """
-    kinds = [(column.kind, *aval_parts(column.arrays[0])[1:]) for column in columns]
-    try:
-        view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
-        known = sizes_of(view, named_axes(view))
-        shapes = _shapes_at(view, {name: 2 for name, _ in entry.options.pad if name in known})
-    # The call raises it, with the row at fault.
-    except (ContractError, Refused):
-        return signature_of(columns)
-    return tuple(kinds), shapes
-
-
-def signature_of(columns: Sequence[Column]) -> Hashable:
-    """Return what does not differ between the rows of a call."""
-    return tuple(column.signature() for column in columns)
-
-
-def _shapes_at(view: View, sizes: Mapping[str, int]) -> Shapes:
-    """Shapes of the arrays at other sizes of the padded axes.
-
-    Raises:
-        Refused: The size of another axis has no whole number there.
-    """
-    named = named_axes(view)
-    known = sizes_of(view, named)
-    return tuple(
-        shape_at(leaf, axes, known, sizes) for leaf, axes in zip(view.leaves, named, strict=True)
-    )
-
-
-def count_lengths(
-    entry: CompiledCalls,
-    columns: Sequence[Column],
-    count: int,
-) -> dict[str, Counter[int]]:
-    """Padded axis -> how many rows have each length."""
-    view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
-    rows = np.arange(count)
-    counts = {name: Counter[int]() for name, _ in entry.options.pad}
-    for column, axes in zip(columns, named_axes(view), strict=True):
-        dims = column.dims(rows)
-        for axis in axes:
-            if axis.size in counts and dims and not counts[axis.size]:
-                sizes, times = np.unique(dims[axis.axis], return_counts=True)
-                counts[axis.size] = Counter(dict(zip(sizes.tolist(), times.tolist(), strict=True)))
-    return counts
 
 
 def replace_sizes(counts: TrueSizes, sizes: Mapping[str, int]) -> TrueSizes:

@@ -17,8 +17,9 @@ from ..._jax.trees import Tracer, device_put, extended, issubdtype, tree_unflatt
 from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
-from .groups import Axes
+from .group import Axes
 from .ragged import PaddedRows
+from .row_numbers import number_of
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ def demand_like_results(
     """
     first, kinds = structures[0], _kinds(leaves[0])
     for structure, others, row in zip(structures, leaves, rows, strict=True):
-        other = _kinds(others)
+        other, begin, at = _kinds(others), number_of(rows[0]), number_of(row)
         if structure != first and _form(structure, others) != _form(first, leaves[0]):
-            what = f"rows {rows[0]} and {row} have results of unlike structures or other values"
+            what = f"rows {begin} and {at} have results of unlike structures or other values"
         elif other != kinds:
             what = (
-                f"the result of row {rows[0]} has arrays of {_in_words(kinds)}, and that of row"
-                f" {row} of {_in_words(other)}"
+                f"the result of row {begin} has arrays of {_in_words(kinds)}, and that of row"
+                f" {at} of {_in_words(other)}"
             )
         else:
             continue

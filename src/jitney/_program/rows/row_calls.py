@@ -45,15 +45,8 @@ from .columns import (
     donated_row,
     row_arguments,
 )
-from .groups import (
-    Axes,
-    BlockProgram,
-    RowGroup,
-    RowGroups,
-    count_lengths,
-    form_of,
-    signature_of,
-)
+from .group import Axes, BlockProgram, RowGroup
+from .groups import RowGroups
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
 from .lots import Lot, cheap_rows, count_sizes, known_rungs_of
 from .result_form import axes_near
@@ -65,6 +58,7 @@ from .results import (
     varying,
     whole_results,
 )
+from .row_forms import count_lengths, form_of, signature_of
 from .verified_rows import verify_rows, verify_sums
 
 _Ran = tuple[list[Array], Hashable]
@@ -299,12 +293,8 @@ class RowCall:
                 verify_sums(self, lots)
             else:
                 verify_rows(self, parts)
-        for name, (sizes, elements) in count_sizes(lots).items():
-            core.counters.count_rows(
-                name,
-                sizes,
-                elements,
-            )
+        for name, counted in count_sizes(lots).items():
+            core.counters.count_rows(name, *counted)
         return whole
 
     def _whole(self, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
@@ -473,7 +463,7 @@ class RowCall:
         counts = true_sizes(lot, np.zeros(rung, np.int64))
         given += [] if counts is None else [counts]
         given += [np.int32(rung)] if self.core.options.accumulate else []
-        with self.learning(lot.members[0].sizes, group):
+        with self.learning(lot.present[0].sizes, group):
             program = self._programs.program(group, given, rung)
             return None if program is None else (program, given)
         return None
@@ -525,7 +515,7 @@ class RowCall:
         now, and they are to be put into groups once more.
         """
         group, given = lot.group, self._given(lot, at, room)
-        known = lot.members[int(lot.member_of[at[0]])].sizes
+        known = lot.member(at[0]).sizes
         try:
             with self.learning(known, group):
                 program = group.programs.get(len(at))

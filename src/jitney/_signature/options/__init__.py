@@ -5,12 +5,15 @@ into what is stored, and back; `read.py` reads all keywords of a decoration.
 """
 
 from ..._extent import AUTO as AUTO
+from .plan_lines import USUAL_ERROR as USUAL_ERROR
 from .read import falls_back as falls_back
 from .read import read_options as read_options
 from .readers import fail as fail
 from .readers import read_shard as read_shard
+from .spellings import Names as Names
 from .table import NAMES as NAMES
 from .table import OPTIONS as OPTIONS
+from .table import OptionKeywords as OptionKeywords
 from .table import Options as Options
 from .values import DEFAULT as DEFAULT
 from .values import EVERY as EVERY

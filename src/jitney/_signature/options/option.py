@@ -2,8 +2,8 @@
 
     pad: tuple[tuple[str, Bucket], ...] = option(default=(), read=read_pad, plain=())
 
-The reader, the text in reports, plain runs, the calls under an outer transform and the tolerance of
-`verify` follow from it.
+The reader, the text in reports, plain runs, the calls under an outer transform, the tolerance of
+`verify`, the line of a plan and the row of the documentation follow from it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from ..._errors import Where
 T = TypeVar("T")
 Change = tuple[str, tuple[str, ...]]
 """A change that an option makes to a program: its name, and the named axes that it acts on."""
+Decision = tuple[str, bool, str]
+"""A line of a plan: its subject, whether it was taken, and the reason."""
+EQUAL, ROUNDED = "the same to the bit", "up to rounding"
+"""Comparison with the results of `jax.jit`, for most options."""
 KEY = "option"
 """Where the metadata of a field hold its `OptionSpec`."""
 
@@ -42,6 +46,10 @@ class OptionSpec:
             such calls have a program of their own.
         rounds: Whether results may differ by rounding, as those of sums in another order.
         changes: Takes all options, and returns what this one may change in a program.
+        says: Takes all options, and returns the lines of a plan that follow from them alone. Other
+            lines are those of stages, and of `_report/option_lines.py`.
+        use: What the option is for, in the table of the documentation; "" without a row.
+        numbers: How results compare with those of `jax.jit`, there.
     """
 
     read: Callable[[Where | str, str, object], object] | None
@@ -50,6 +58,9 @@ class OptionSpec:
     nested: Callable[..., object]
     rounds: bool
     changes: Callable[..., Iterable[Change]]
+    says: Callable[..., Iterable[Decision]]
+    use: str
+    numbers: str
 
 
 def option(
@@ -62,6 +73,9 @@ def option(
     nested: Callable[..., object] | None = None,
     rounds: bool = False,
     changes: Callable[..., Iterable[Change]] | None = None,
+    says: Callable[..., Iterable[Decision]] | None = None,
+    use: str = "",
+    numbers: str | None = None,
 ) -> T:
     """Make the field of an option.
 
@@ -75,6 +89,9 @@ def option(
         nested: Returns whether a value acts differently under an outer transform; never, if None.
         rounds: Whether results may differ by rounding.
         changes: Returns what the option may change in a program; nothing, if None.
+        says: Returns its lines of a plan; none, if None.
+        use: What it is for.
+        numbers: How results compare with those of `jax.jit`; as `rounds` says, if None.
     """
     described = OptionSpec(
         _with_name(read) if read is not None else read_as,
@@ -83,6 +100,9 @@ def option(
         nested or _never,
         rounds,
         changes or _nothing,
+        says or _nothing,
+        use,
+        numbers or (ROUNDED if rounds else EQUAL),
     )
     return field(default=default, metadata={KEY: described})
 
@@ -109,5 +129,5 @@ def _never(_: object) -> bool:
     return False
 
 
-def _nothing(_: object) -> Iterable[Change]:
+def _nothing(_: object) -> tuple[()]:
     return ()

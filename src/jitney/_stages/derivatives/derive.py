@@ -23,8 +23,7 @@ from ..._signature.hints import AnyHint
 from ..._signature.options import VmapAxis
 from ..._signature.paths import root_of
 from .arguments import COTANGENT, TANGENT, DerivedCall
-from .directions import Directional
-from .gradients import Gradient
+from .gradients import Directional, Gradient
 from .jacobians import Jacobian
 from .options import DerivativeOptions, What
 

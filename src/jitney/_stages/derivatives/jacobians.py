@@ -14,7 +14,7 @@ from ... import _sparsity
 from ..._axes import Refused, ranges_at_hand
 from ..._errors import DerivativeError, Where, shortlist
 from ..._host.own_time import OWN_TIME
-from ..._jax.sparse_arrays import bcoo
+from ..._jax.arrays import bcoo
 from ..._jax.trees import (
     keystr,
     tree_flatten,

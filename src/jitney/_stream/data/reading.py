@@ -19,7 +19,7 @@ import numpy as np
 import xxhash
 
 from ..._errors import DataError
-from ..._jax.array_bytes import bytes_of
+from ..._jax.arrays import bytes_of
 from ..._jax.settings import x64_is_on
 from ..._jax.typed import DType, NumPyArray
 from ..._view.fitting import WHOLE, demand_whole_numbers_fit
