@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from ._few import times
 from ._qr import product, triangularise
 
 Scalar = Float[Array, ""]
@@ -32,10 +33,11 @@ class Hat(eqx.Module):
     g: Vector
     R: Matrix
     c: Vector
+    few: bool = eqx.field(static=True, default=False)  # see `Setup.few`
 
     def times(self, s: Vector) -> Vector:
         """R s."""
-        return product(self.R, s)
+        return times(self.R, s) if self.few else product(self.R, s)
 
 
 class Step(eqx.Module):
@@ -60,7 +62,9 @@ def rescaled(v: Vector, dv: Vector, scale: Vector) -> Vector:
     return jnp.where(dv != 0, v / scale, v)
 
 
-def hat(x: Vector, g: Vector, R: Matrix, c: Vector, scale: Vector, bounds: Bounds) -> Hat:
+def hat(
+    x: Vector, g: Vector, R: Matrix, c: Vector, scale: Vector, bounds: Bounds, few: bool = False
+) -> Hat:
     """Scale the local model by `scale` and by the root of the distances, and add the curvature
     diag(g dv scale).
     """
@@ -70,7 +74,7 @@ def hat(x: Vector, g: Vector, R: Matrix, c: Vector, scale: Vector, bounds: Bound
     triangle = triangularise(
         jnp.concatenate([R * d, curvature]).T, jnp.concatenate([c, jnp.zeros_like(c)])
     )
-    return Hat(d, d * g, triangle[:, :-1], triangle[:, -1])
+    return Hat(d, d * g, triangle[:, :-1], triangle[:, -1], few)
 
 
 def stride_to_bounds(x: Vector, s: Vector, bounds: Bounds) -> tuple[Scalar, Bool[Array, "k"]]:

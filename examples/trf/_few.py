@@ -1,8 +1,10 @@
-"""Steps of few parameters in a batch, Gauss-Newton's and damped ones, number by number.
+"""Steps of few parameters in a batch, Gauss-Newton's and damped ones, and products with a triangle,
+number by number.
 
 In a batch a number is an array with one number a fit, and XLA fuses any expression of those into
-one kernel that runs along the fits; an array of k numbers a fit it takes k at a time. One fit runs
-as fast without.
+one kernel that runs along the fits; an array of k numbers a fit it takes k at a time. Sums along a
+short axis it hands to a library, which takes 47 us for three of three numbers in a thousand fits.
+One fit runs as fast without, or faster.
 """
 
 from typing import NamedTuple
@@ -76,6 +78,26 @@ def damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scala
         z.append((p[i] - _dot([rows[j][i - j - 1] for j in range(i)], z)) * inverse)
     bend = _dot(pivots, [one * one for one in z])
     return jnp.stack(p), jnp.sqrt(_squares(p)), jnp.sqrt(bend)
+
+
+def times(R: Matrix, s: Vector) -> Vector:
+    """R s, of a triangle."""
+    return jnp.stack([_dot(list(row[i:]), list(s[i:])) for i, row in enumerate(R)])
+
+
+def gradient(R: Matrix, c: Vector) -> Vector:
+    """R^T c, of a triangle."""
+    return jnp.stack([_dot(column, list(c)) for column in _columns(R)])
+
+
+def lengths(R: Matrix) -> Vector:
+    """Lengths of a triangle's columns."""
+    return jnp.sqrt(jnp.stack([_squares(column) for column in _columns(R)]))
+
+
+def _columns(R: Matrix) -> list[Numbers]:
+    """Columns, down to the diagonal."""
+    return [list(R[: j + 1, j]) for j in range(R.shape[1])]
 
 
 def _inverse(rows: list[Numbers], pivots: Numbers) -> list[Numbers]:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 from ._blocks import by_blocks, may_cut
 from ._curve import Residual
 from ._fail import fail
+from ._few import FEW, gradient, lengths
 from ._losses import each_reweighed, reweigh, rho_of
 from ._qr import WIDE, product, triangularise
 
@@ -35,6 +36,10 @@ class Setup:
     scale_by_jac: bool
     records: int | None  # length of the history, if one is kept
     blocks: bool = True  # many points are evaluated block by block; not in a batch
+
+    def few(self, k: int) -> bool:
+        """Tell whether so many parameters of a batch are taken number by number (`_few.py`)."""
+        return k <= FEW and not self.blocks
 
 
 class Controls(eqx.Module):
@@ -71,6 +76,7 @@ class Model(eqx.Module):
 
     cost: Float[Array, ""]
     triangle: Float[Array, "k k+1"]
+    few: bool = eqx.field(static=True, default=False)  # see `Setup.few`
 
     @property
     def R(self) -> Float[Array, "k k"]:
@@ -85,12 +91,12 @@ class Model(eqx.Module):
     @property
     def lengths(self) -> Float[Array, "k"]:
         """Lengths of the Jacobian's columns, which are those of its triangle."""
-        return jnp.linalg.norm(self.R, axis=0)
+        return lengths(self.R) if self.few else jnp.linalg.norm(self.R, axis=0)
 
     @property
     def g(self) -> Float[Array, "k"]:
         """Gradient of the cost, J^T r = R^T Q^T r."""
-        return product(self.R.T, self.c)
+        return gradient(self.R, self.c) if self.few else product(self.R.T, self.c)
 
     def finite(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
         """Tell whether cost and derivatives can be used, by the optimality here: a number of the
@@ -194,4 +200,4 @@ def model_at(setup: Setup, x: Float[Array, "k"], data: Data) -> Model:
             return Model(*found)
     f, columns = lax.stop_gradient(residuals_and_columns(setup, x, data))
     cost, f, columns = weighted(setup, f, columns, data)
-    return Model(cost, triangularise(columns, f))
+    return Model(cost, triangularise(columns, f), setup.few(x.size))

@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from types import NoneType
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -220,22 +219,39 @@ def _called(
             )
         return *made.fit(x0, data), None, data
     names = _mappable(request, data)
-    own = Data(
-        lower=True,
-        upper=True,
-        x_scale=False,
-        controls=False,
-        mask=data.mask is not None and data.mask.ndim == 2,
-        args=tuple(name in request.mapped for name in names),
-        kwargs={name: name in request.mapped for name in data.kwargs},
-    )
-    mapped, shared = eqx.partition(data, own)
+    mapped, shared = _parted(data, [name in request.mapped for name in names], request.mapped)
     return *made.fit_batch(x0, mapped, shared), mapped, shared
 
 
-def _mappable(request: Request, data: Data) -> list[str]:
+def _parted(data: Data, are_own: list[bool], names: tuple[str, ...]) -> tuple[Data, Data]:
+    """Data of each fit, and of all; `eqx.combine` puts them together."""
+    mask = data.mask
+    own_mask, mask = (mask, None) if mask is not None and mask.ndim == 2 else (None, mask)
+    args = list(map(_on_its_side, data.args, are_own))
+    kwargs = {name: _on_its_side(data.kwargs[name], name in names) for name in data.kwargs}
+    own, shared = (
+        {
+            "args": tuple(arg[i] for arg in args),
+            "kwargs": {name: both[i] for name, both in kwargs.items()},
+        }
+        for i in range(2)
+    )
+    return (
+        data._replace(x_scale=None, controls=None, mask=own_mask, **own),
+        data._replace(lower=None, upper=None, mask=mask, **shared),
+    )
+
+
+def _on_its_side(value: Any, is_own: bool) -> tuple[Any, Any]:
+    """The value and what is in its place on the other side, the first for a value of each fit."""
+    # `jax.tree.map` takes as long as all else here
+    nothing = None if _is_plain(type(value)) else jax.tree.map(lambda _: None, value)
+    return (value, nothing) if is_own else (nothing, value)
+
+
+def _mappable(request: Request, data: Data) -> tuple[str, ...]:
     """Names of the positional arguments in `args`, among which are those that `mapped` names."""
-    names = argument_names(request.fun, len(data.args))
+    names = _names(request.fun, len(data.args))
     for name in request.mapped:
         if name not in names and name not in data.kwargs:
             called = ", ".join(name for name in (*names, *data.kwargs) if name)
@@ -245,6 +261,12 @@ def _mappable(request: Request, data: Data) -> list[str]:
                 "name arguments that are passed in `args` or `kwargs`.",
             )
     return names
+
+
+@lru_cache(maxsize=256)
+def _names(fun: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """What `argument_names` gives. The function has been hashed: a program is kept for it."""
+    return tuple(argument_names(fun, count))
 
 
 def _named(fun: Callable[..., Any], data: Data) -> dict[str, Any]:

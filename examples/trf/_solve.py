@@ -105,7 +105,8 @@ def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None, model: An
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
     scale = jnp.asarray(np.ones(x.size)) if data.x_scale is None else data.x_scale
     if model is None:
-        model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
+        triangle = jnp.asarray(np.eye(x.size, x.size + 1))
+        model = Model(jnp.full((), jnp.inf), triangle, setup.few(x.size))
     zero, one = jnp.zeros(()), jnp.ones(())
     blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
     return State(x, model, scale, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
@@ -129,18 +130,18 @@ def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
 
 def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Trial:
     """Step, and evaluate the model there."""
-    step = proposed(state, bounds, points(setup, state.x, data), not setup.blocks)
+    step = proposed(state, bounds, points(setup, state.x, data))
     return Trial(step, model_at(setup, step.x, data))
 
 
-def proposed(state: State, bounds: Bounds | None, count: Scalar, batch: bool = False) -> Proposal:
-    """Solve the subproblem, for this number of residuals; of one fit or mapped over a batch."""
+def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
+    """Solve the subproblem, for this number of residuals."""
     model, scale = state.model, state.scale
     if bounds is None:
-        local = Hat(scale, scale * model.g, model.R * scale, model.c)
+        local = Hat(scale, scale * model.g, model.R * scale, model.c, model.few)
     else:
-        local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count, batch)
+        local = hat(state.x, model.g, model.R, model.c, scale, bounds, model.few)
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count, model.few)
     return proposal_of(state, local, p, alpha, bounds)
 
 

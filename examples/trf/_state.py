@@ -55,6 +55,7 @@ class Carry(eqx.Module):
     scale: Vector
     numbers: Float[Array, "7"]
     records: Records | None
+    few: bool = eqx.field(static=True)  # see `Setup.few`
 
     @classmethod
     def of(cls, state: State) -> "Carry":
@@ -68,9 +69,11 @@ class Carry(eqx.Module):
             state.njev,
             state.status,
         )
-        return cls(state.x, state.model.triangle, state.scale, jnp.stack(numbers), state.records)
+        model, stacked = state.model, jnp.stack(numbers)
+        return cls(state.x, model.triangle, state.scale, stacked, state.records, model.few)
 
     def state(self) -> State:
         """Take it apart."""
         cost, *numbers = self.numbers
-        return State(self.x, Model(cost, self.triangle), self.scale, *numbers, self.records)
+        model = Model(cost, self.triangle, self.few)
+        return State(self.x, model, self.scale, *numbers, self.records)

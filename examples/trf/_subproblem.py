@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from ._few import FEW, Newton, damped, newton
+from ._few import Newton, damped, newton
 from ._losses import EPS
 from ._qr import back_substitute, product, solved
 
@@ -44,7 +44,7 @@ class Secular(NamedTuple):
 
 
 def solve_subproblem(
-    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar, batch: bool = False
+    R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar, few: bool = False
 ) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
@@ -54,11 +54,10 @@ def solve_subproblem(
         radius: Radius of the region, in the scaled parameters.
         alpha: Guess for the multiplier, from the last radius; 0 for none.
         points: Number of residuals, for the rank test.
-        batch: This is mapped over fits.
+        few: Take it number by number, see `_few.py`.
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    few = batch and c.size <= FEW
     p, full_rank, length, steepest, bend = (newton if few else _newton)(R, c, points)
     fits = full_rank & (length <= radius)
     upper, lower = _ratios([steepest, (length - radius) * length], [radius, bend**2])

@@ -18,6 +18,8 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney._axes import Refused, demand, trace
+from jitney._axes.dims import evaluate
+from jitney._axes.unified.fitted_dims import fit_dim
 
 KEY = jax.random.wrap_key_data(np.uint32([0, 7]))
 RANGES = {"d0": (5, 8)}
@@ -85,6 +87,50 @@ def test_python_that_looks_at_sizes_is_padded(name):
     program = padded(UNIFIED[name])
     assert check(program, UNIFIED[name]) == []
     assert "traced at sizes" in str(program.plan(data(8)))
+
+
+CLIPPED = {
+    "the first": lambda x: x[: min(len(x), 22)],
+    "the last": lambda x: x[max(len(x) - 22, 0) :],
+    "fewer than all": lambda x: x[: min(len(x) - 2, 22)] * min(len(x) - 2, 22),
+    "the largest": lambda x: jax.lax.top_k(x, min(22, len(x)))[0],
+    "at least": lambda x: jnp.pad(x, (0, max(0, 22 - len(x)))),
+    "one or the last": lambda x: jnp.sin(x.at[min(len(x), 22) - 1].set(1.0)),
+    "a window": lambda x: jnp.sin(x)[: min(len(x), 22)] * np.hanning(min(len(x), 22)),
+    "turns": lambda x: jax.lax.fori_loop(0, min(len(x), 22), lambda i, c: c + x[i], jnp.float32(0)),
+    "twice": lambda x: x[: min(len(x), 22)] + jnp.sin(x)[: min(len(x), 22)] * jnp.sum(x),
+}
+
+
+@pytest.mark.core("the first", "the largest")
+@pytest.mark.parametrize("first", [30, 18])
+@pytest.mark.parametrize("name", CLIPPED)
+def test_a_size_up_to_a_number_is_one_program(name, first):
+    """On both sides of the number; JAX writes no slice where the whole array is kept."""
+    program = padded(CLIPPED[name], (16, 32))
+    assert check(program, CLIPPED[name], (first, 21, 22, 23, 27, 32)) == []
+    assert program.stats.compiles <= 1
+
+
+FITTED = {
+    "not n // 5 + 14": ((30, 17, 32), lambda n: min(n, 20)),
+    "fewer": ((30, 17, 32), lambda n: min(n - 1, 18)),
+    "not n // 2 - 2": ((8, 5, 7), lambda n: max(n - 6, 0)),
+    "not 10 - n // 3": ((30, 17, 32), lambda n: max(22 - n, 0)),
+    "at least": ((30, 17, 32), lambda n: max(n, 21)),
+    "two thirds": ((31, 17, 32), lambda n: 2 * n // 3),
+    "half": ((30, 17, 32), lambda n: n // 2),
+    "half of a few": ((5, 8, 7), lambda n: n // 2),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_of_several_expressions_the_simplest_is_taken(name):
+    """It is right at all sizes, not just at those that were tried."""
+    sizes, of = FITTED[name]
+    (n,) = jax.export.symbolic_shape("n", constraints=["n >= 2", "n <= 64"])
+    found = fit_dim([of(size) for size in sizes], [{"n": size} for size in sizes], {"n": n})
+    assert [evaluate(found, {"n": k}) for k in range(2, 65)] == [of(k) for k in range(2, 65)]
 
 
 def test_a_middle_element_of_few_sizes_is_padded():

@@ -64,6 +64,21 @@ def test_a_size_that_is_another_program_is_caught(name):
     assert f.stats.compiles == 2
 
 
+LATER = {"one_size": 18, "table": 18, "turns": 18, "third": 14, "root": 22}
+
+
+@pytest.mark.filterwarnings("ignore::jitney.errors.PaddingWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_behind_a_refused_one_share_the_program(name):
+    """One size that differs takes no other out of the bucket's program."""
+    fn, plain, alike, other = CASES[name]
+    f = optimize(pad={"n": [32]}, cache=False)(fn)
+    for n in (alike[0], other, LATER[name], alike[0], other):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), plain(x))
+    assert f.stats.compiles == 2
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_warning_says_at_which_size(name):
     """The reason is another program at that size."""

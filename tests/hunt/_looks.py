@@ -27,6 +27,36 @@ RECIPES = [
         """,
         exact="bits",
     ),
+    # No longer or no shorter than a number.
+    *lines(
+        """
+        {x}[: min(len({x}), 12)]
+        {x}[: min(len({x}) + 3, 20)]
+        {x}[max(0, len({x}) - 9) :]
+        {x}[: max(1, min(len({x}) - 2, 7))]
+        {x}[min(len({x}) - 1, 10)]
+        {v}[: min(len({v}), 24)] * min(len({v}), 24)
+        {v}[min(3, len({v}) - 1) : min(18, len({v}))]
+        lax.dynamic_slice({v}, (max(len({v}) - 6, 0),), (min(len({v}), 6),))
+        {v} - {v}[max(len({v}) - 13, 0)]
+        """,
+        exact="bits",
+    ),
+    *lines(
+        """
+        jnp.pad({v}, (0, max(0, 12 - len({v}))))
+        jnp.pad({v}, (0, max(len({v}), 14) - len({v})))
+        jnp.zeros(max(len({v}), 11), {v}.dtype).at[: len({v})].set({v})
+        {v}.at[min(len({v}), 15) - 1].set({v}[0])
+        lax.top_k({v}, min(5, len({v})))[0]
+        jnp.sort({v})[: min(len({v}), 13)]
+        lax.fori_loop(0, min(len({v}), 9), lambda k, c: c + {v}[k], {v}[0])
+        jnp.mean({v}[: min(len({v}), 16)]) * float(f"{min(len({v}), 16)}")
+        {v}[: min(len({v}), 10)] * np.hanning(min(len({v}), 10)).astype(np.float32)
+        """,
+        "num",
+        exact="close",
+    ),
     # Longer and shorter ones.
     *lines(
         """

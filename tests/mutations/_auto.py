@@ -228,8 +228,8 @@ MUTATIONS = [
     Mutation(
         "auto acts under a transform",
         "src/jitney/_program/runners/whole_calls.py",
-        "if jit_is_off() or self._is_in_trace(arrays):",
-        "if jit_is_off():",
+        'nothing is divided or measured there."""\n        return self.run_whole(arrays)',
+        'nothing is divided or measured there."""\n        return self.run_outermost(arrays)',
         (
             f"{_CALLS}under_transforms_it_is_whole",
             f"{_CALLS}under_transforms_it_is_whole_after_the_choice_too",

@@ -162,8 +162,8 @@ STREAMS = [
     Mutation(
         "memory of a chunk is used again though a derivative holds it",
         "src/jitney/_stream/stream_run.py",
-        "self.reader.memory.is_used_again = False",
-        "self.reader.memory.is_used_again = True",
+        "self.reader.memory.keep_chunks()",
+        "pass",
         (f"{_CHUNK_MEMORY}a_derivative_around_a_stream_has_each_chunk",),
     ),
     Mutation(

@@ -1,10 +1,13 @@
-"""Damped steps of few parameters, which batches take number by number."""
+"""Steps of few parameters, which batches take number by number, and their data."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
-from examples.trf._few import FEW, damped
+from examples.trf._few import FEW, damped, gradient, lengths, times
+from examples.trf._problem import Data
+from examples.trf._run import _parted
 from examples.trf._subproblem import _damped
 
 FITS = 20
@@ -62,3 +65,37 @@ def test_a_damped_step_squares_no_condition_number():
         whole = np.vstack([triangle[i, :, :-1], root[i] * np.eye(2)])
         p = np.linalg.lstsq(whole, -np.array([1.0, 1.0, 0.0, 0.0]), rcond=0)[0]
         np.testing.assert_allclose(found[i], p, rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 3, FEW])
+def test_products_with_a_triangle_are_numpys(k):
+    """R s, R^T c and the lengths of the columns."""
+    triangle = triangles(k)
+    R, s = triangle[..., :-1], triangle[..., -1]
+    with jax.enable_x64(True):
+        found = [jax.vmap(times)(R, s), jax.vmap(gradient)(R, s), jax.vmap(lengths)(R)]
+    wanted = [np.einsum("nij,nj->ni", R, s), np.einsum("nij,ni->nj", R, s)]
+    sizes = [np.einsum("nij,nj->ni", abs(R), abs(s)), np.einsum("nij,ni->nj", abs(R), abs(s))]
+    for one, other, size in zip(found, wanted, sizes, strict=False):
+        assert np.all(abs(np.asarray(one) - other) <= 1e-14 * size)
+    np.testing.assert_allclose(found[2], np.linalg.norm(R, axis=1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("names", [(), ("y",), ("t", "y"), ("held", "sigma")])
+def test_data_of_each_fit_are_parted_as_by_equinox(names):
+    """Arrays, trees of them and what is fixed, by position and by name, with and without masks."""
+    tree = {"a": np.arange(3.0), "b": (None, "fixed", 2)}
+    args, order = (np.ones(2), np.zeros((2, 2)), None, tree), ("t", "y", "sigma", "held")
+    for mask in (None, np.ones(2, bool), np.ones((2, 2), bool)):
+        data = Data(np.zeros(1), None, None, np.ones(5), mask, args, {"y": tree, "z": 1.0})
+        own = Data(
+            lower=True,
+            upper=True,
+            x_scale=False,
+            controls=False,
+            mask=np.ndim(mask) == 2,
+            args=tuple(name in names for name in order),
+            kwargs={name: name in names for name in data.kwargs},
+        )
+        found = _parted(data, [name in names for name in order], names)
+        assert eqx.tree_equal(found, eqx.partition(data, own))

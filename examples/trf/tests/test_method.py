@@ -201,7 +201,7 @@ def test_the_subproblem_of_a_batch_is_exact(k, condition):
     c, radius = rng.normal(size=(5, k)), np.geomspace(1e-6, 0.3, 5)
 
     def one(*of):
-        return solve_subproblem(*of, jnp.zeros(()), jnp.asarray(50.0), batch=True)
+        return solve_subproblem(*of, jnp.zeros(()), jnp.asarray(50.0), few=True)
 
     with jax.enable_x64(True):
         p, alpha = map(np.asarray, jax.jit(jax.vmap(one))(R, c, radius))
@@ -221,9 +221,7 @@ def test_the_subproblem_of_a_singular_batch_is_exact():
     c = np.array([[1.0, -2.0, 0.5], [1.0, 0.0, -1.0]])
 
     def one(R, c):
-        return solve_subproblem(
-            R, c, jnp.asarray(0.1), jnp.zeros(()), jnp.asarray(50.0), batch=True
-        )
+        return solve_subproblem(R, c, jnp.asarray(0.1), jnp.zeros(()), jnp.asarray(50.0), few=True)
 
     with jax.enable_x64(True):
         p, alpha = map(np.asarray, jax.jit(jax.vmap(one))(R, c))

@@ -1,4 +1,8 @@
-"""Decorated functions: where one is defined, its options, arguments, contract and counters."""
+"""Decorated functions: where one is defined, its options, arguments, contract and counters.
+
+The log of its traces is for reports: sizes, and the abstract arrays of the calls. It keeps no array
+alive.
+"""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from .._errors import plural
 from .._host.own_time import OWN_TIME
-from .._jax.typed import Array
+from .._jax.typed import Array, NumPyArray
 from .._public import public_in
 from .._text.shown import Shown
 from .cause import Cause
@@ -45,6 +46,8 @@ Locals = dict[str, Any]
 """Local variables of the frame of a call."""
 # Number of causes of retraces that are remembered.
 _KEPT = 100
+# Counts of rows that are added up at once.
+_PARTS = 256
 # Number of remedies in a table.
 _SHOWN = 10
 
@@ -253,6 +256,9 @@ class Counters:
     )
     warned: set[str] = field(default_factory=set[str])
     row_sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
+    row_parts: dict[str, list[tuple[NumPyArray, NumPyArray]]] = field(
+        default_factory=dict[str, "list[tuple[NumPyArray, NumPyArray]]"]
+    )
     row_elements: dict[str, int] = field(default_factory=dict[str, int])
     tallies: dict[_SizesOfAxes, CallTally] = field(
         default_factory=dict["_SizesOfAxes", "CallTally"]
@@ -322,6 +328,10 @@ class Counters:
     def sizes(self) -> dict[str, Counter[int]]:
         """Axis -> its true sizes, each with its number of calls or rows."""
         out = {name: Counter(seen) for name, seen in self.row_sizes.items()}
+        for name, parts in [*self.row_parts.items()]:
+            sizes, times = _joined(parts)
+            seen = dict(zip(sizes.tolist(), times.tolist(), strict=True))
+            out.setdefault(name, Counter()).update(seen)
         for axes, tally in [*self.tallies.items()]:
             for name, size, _ in axes:
                 out.setdefault(name, Counter())[size] += tally.calls
@@ -336,10 +346,29 @@ class Counters:
                 out[name] = out.get(name, 0) + high * tally.calls
         return out
 
-    def count_rows(self, axis: str, sizes: Counter[int], elements: int) -> None:
-        """Count rows of unlike lengths: their sizes, and the elements that programs take for
-        them.
+    def count_rows(
+        self,
+        axis: str,
+        sizes: NumPyArray,
+        times: NumPyArray,
+        elements: int,
+    ) -> None:
+        """Count rows of unlike lengths. They are added up when they are read.
+
+        Args:
+            axis: The axis.
+            sizes: Sizes of rows along it.
+            times: How many rows have each.
+            elements: How many elements programs take for all of them.
         """
+        parts = self.row_parts.setdefault(axis, [])
+        parts.append((sizes, times))
+        if len(parts) >= _PARTS:
+            self.row_parts[axis] = [_joined(parts)]
+        self.row_elements[axis] = self.row_elements.get(axis, 0) + elements
+
+    def add_sizes(self, axis: str, sizes: Counter[int], elements: int) -> None:
+        """Add what other counters have of an axis."""
         self.row_sizes.setdefault(axis, Counter()).update(sizes)
         self.row_elements[axis] = self.row_elements.get(axis, 0) + elements
 
@@ -369,6 +398,15 @@ class Counters:
         )
 
 
+def _joined(parts: Sequence[tuple[NumPyArray, NumPyArray]]) -> tuple[NumPyArray, NumPyArray]:
+    """Sizes of rows, each once, and how many rows have each."""
+    sizes, times = map(np.concatenate, zip(*parts, strict=True))
+    distinct, which = np.unique(sizes, return_inverse=True)
+    counts = np.zeros(len(distinct), np.int64)
+    np.add.at(counts, which, times)
+    return distinct, counts
+
+
 def total(several: Sequence[Counters]) -> Stats:
     """Statistics of several programs together."""
     whole = Counters("")
@@ -390,7 +428,7 @@ def total(several: Sequence[Counters]) -> Stats:
             whole.seconds[event] += seconds
         rows = each.rows
         for axis, seen in each.sizes.items():
-            whole.count_rows(axis, seen, rows[axis])
+            whole.add_sizes(axis, seen, rows[axis])
         whole.sentences += each.sentences
     # Remedies stay lazy: proving them traces the bodies.
     advise = [each.stats().advise for each in several]

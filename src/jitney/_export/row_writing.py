@@ -156,7 +156,7 @@ class RowWriter:
         symbols = {f"d{i}": axis.name for i, axis in enumerate(filled)}
         ranges = {axis.name: [axis.low, axis.high] for axis in filled}
         told: ProgramEntry = {
-            "sizes": {**lot.members[0].sizes, **ranges},
+            "sizes": {**lot.present[0].sizes, **ranges},
             "symbols": {symbol: [name, *ranges[name]] for symbol, name in symbols.items()},
             "arrays": self._arrays(int(lot.rows[0]), symbols),
             "results": [array_entry(aval, "") for aval in traced.jaxpr.out_avals],
@@ -188,7 +188,7 @@ class RowWriter:
                     [member.sizes[name] for name in axes],
                     [data_of(np.asarray(number)) for number in member.numbers],
                 ]
-                for member in lot.members
+                for member in lot.present
             ]
         return {
             "rows": rung,

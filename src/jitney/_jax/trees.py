@@ -1,5 +1,5 @@
-"""JAX's functions of pytrees and dtypes, with the types that JAX leaves out. They are the same
-function objects, so a call costs nothing extra.
+"""JAX's functions of pytrees and dtypes, with the types that JAX leaves out, and what JAX has no
+function for. JAX's own are the same function objects, so a call costs nothing extra.
 """
 
 from __future__ import annotations
@@ -107,8 +107,13 @@ Structure: Any = jax.tree_util.PyTreeDef
 
 
 def aux_data(structure: Hashable) -> list[Any]:
-    """Return the auxiliary data of each node that has any, inner nodes first. That of a named tuple
-    is its class.
+    """Return the static data of a tree structure: keys of dicts, static fields of modules, and
+    other auxiliary data of each node that has any, inner nodes first. That of a named tuple is its
+    class.
+
+    JAX's public functions show it node by node, which a call with a new module would pay for at
+    each node. The pickled state of a `PyTreeDef` has all nodes at once, in a tenth of the time, but
+    its form is not documented (jax 0.10.0 to 0.12): a test compares the two ways.
     """
     known: Any = structure
     # The state of a node is (kind, arity, auxiliary data, registered class, leaves, nodes).

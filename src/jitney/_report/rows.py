@@ -83,8 +83,8 @@ def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
     if len(lots) > _SHOWN:
         shown.append(f"and {len(lots) - _SHOWN} more")
     padding = ", ".join(
-        f"{name} {elements / max(1, sum(n * k for n, k in sizes.items())) - 1:.0%}"
-        for name, (sizes, elements) in count_sizes(lots).items()
+        f"{name} {elements / max(1, int(sizes @ times)) - 1:.0%}"
+        for name, (sizes, times, elements) in count_sizes(lots).items()
     )
     spare = f", {plural(computed - call.count, 'row')} in vain" if computed > call.count else ""
     return (
@@ -96,7 +96,7 @@ def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
 
 def _bucket(lot: Lot) -> str:
     if lot.group.recipe is None:
-        sizes = lot.members[0].sizes
+        sizes = lot.present[0].sizes
         return " ".join(f"{name}={size} exact" for name, size in sizes.items())
     return " ".join(f"{axis.name}={axis.low}-{axis.high}" for axis in lot.group.recipe.fill.axes)
 

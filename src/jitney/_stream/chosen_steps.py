@@ -260,12 +260,10 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     """
     plan = steps.schedule
     write = _FunctionExporter(steps.entry.core.name)
-    leaves = steps.stage.view.leaves
-    avals = {n: leaf.abstract() for n, leaf in zip(plan.takes, leaves, strict=True)}
 
     # Abstract values go through the passes as arrays do in `StreamRun.__call__`; nothing is
     # computed.
-    values = {n: x for n, x in avals.items() if n not in plan.streamed}
+    values = steps.unstreamed()
     rest = steps.total % steps.size
     start = jax.ShapeDtypeStruct((), np.int32)
     kept: dict[int, object] = {}
@@ -276,7 +274,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
             kept = {**kept, **turn.stored_carries(state)}
             replayed = [kept] if turn.replays else []
             for length in filter(None, (steps.size, rest)):
-                chunk = {n: _chunk(plan, n, length) for n in plan.streamed}
+                chunk = {n: plan.chunk(n, length) for n in plan.streamed}
                 state_after, _ = write.add(
                     steps.step[p],
                     values,
@@ -290,7 +288,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
                     raise NotDeterministic("what it carries from chunk to chunk changes its type")
             values = {**values, **turn.final_values(write.add(steps.join[p], state))}
             for n in turn.collects:
-                values[n] = jax.ShapeDtypeStruct(plan.shapes[n], plan.dtypes[n])
+                values[n] = plan.whole(n)
         write.add(steps.end, values)
 
     data = {"schedule": plan.to_data(), "program": steps.program, "parts": write.forms}
@@ -300,12 +298,6 @@ def _parts(steps: CompiledSteps) -> TracedParts:
         steps.outcome.treedef,
         steps.outcome.rest,
     )
-
-
-def _chunk(plan: PassSchedule, n: int, length: int) -> jax.ShapeDtypeStruct:
-    """Abstract value of a chunk with `length` elements of the axis."""
-    shape, axis = plan.shapes[n], plan.axes[n]
-    return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), plan.dtypes[n])
 
 
 def _has_same_types(first: object, second: object) -> bool:

@@ -129,6 +129,15 @@ class PassSchedule:
         """Context in which 64-bit values of the program keep their dtype."""
         return jax.enable_x64(True) if self.is_wide else nullcontext()  # noqa: FBT003
 
+    def chunk(self, n: int, length: int) -> jax.ShapeDtypeStruct:
+        """Return the abstract value of a chunk with `length` elements of the axis."""
+        shape, axis = self.shapes[n], self.axes[n]
+        return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), self.dtypes[n])
+
+    def whole(self, n: int) -> jax.ShapeDtypeStruct:
+        """Return the abstract value of all chunks together."""
+        return jax.ShapeDtypeStruct(self.shapes[n], self.dtypes[n])
+
     def to_data(self) -> list[object]:
         """The schedule as JSON data; `read` is the inverse."""
         axes = sorted(self.axes.items())

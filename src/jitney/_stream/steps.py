@@ -114,6 +114,12 @@ class StreamProgram:
             pieces.append((start + divided, rest))
         return pieces
 
+    def unstreamed(self) -> dict[int, jax.ShapeDtypeStruct]:
+        """Return the abstract values of the arguments that do not have the axis, by number."""
+        arguments = zip(self.schedule.takes, self.stage.view.leaves, strict=True)
+        streamed = self.schedule.streamed
+        return {n: leaf.abstract() for n, leaf in arguments if n not in streamed}
+
     def place_value(
         self,
         n: int,
@@ -250,11 +256,9 @@ class CompiledSteps(StreamProgram):
             return self._bytes()
 
     def _bytes(self) -> int:
-        takes, streamed = self.passes.flat.takes, self.passes.streamed
-        avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
-        values = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
+        values = {n: self._lying(n, x) for n, x in self.unstreamed().items()}
         values.update({n: _abstract(x) for n, x in self.captured.items()})
-        chunk = {n: self._chunk_aval(n, x) for n, x in avals.items() if n in streamed}
+        chunk = {n: self._chunk_aval(n) for n in self.schedule.streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
         kept: StoredCarries = {}
@@ -280,8 +284,7 @@ class CompiledSteps(StreamProgram):
 
             kept.update(self.work.stored_carries(pass_, state))
             for n in pass_.collects:
-                shape, dtype = self.schedule.shapes[n], self.passes.flat.dtypes[n]
-                values[n] = jax.ShapeDtypeStruct(shape, dtype)
+                values[n] = self.schedule.whole(n)
             known = KnownValues(dict(values))
             self.work.finish(pass_, known, jax.eval_shape(self.join[p], state))
             values.update(known.values)
@@ -292,14 +295,9 @@ class CompiledSteps(StreamProgram):
         following = sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
         return most + boundaries + following
 
-    def _chunk_aval(
-        self,
-        n: int,
-        aval: jax.ShapeDtypeStruct,
-    ) -> jax.ShapeDtypeStruct:
-        axis = self.passes.axis(n)
-        shape = (*aval.shape[:axis], self.size, *aval.shape[axis + 1 :])
-        return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
+    def _chunk_aval(self, n: int) -> jax.ShapeDtypeStruct:
+        chunk = self.schedule.chunk(n, self.size)
+        return self._lying(n, chunk, self.schedule.axes[n])
 
     def _lying(
         self,

@@ -215,7 +215,7 @@ class StreamRun:
                         )
                         if is_nested_trace(jax.tree.leaves((state, outs))):
                             # The derivative of an outer transform holds the chunk.
-                            self.reader.memory.is_used_again = False
+                            self.reader.memory.keep_chunks()
                         # Dispatch is asynchronous: wait for the step before, so that at most two
                         # chunks are on the device, and its memory may be written again.
                         jax.block_until_ready(before)

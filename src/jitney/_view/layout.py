@@ -140,7 +140,12 @@ class Layout:
         self.wider: Layout | None = None
         """The layout that this one is among `holding` of."""
         # Most functions that are called twice alike are called many times.
-        self.called_again = False
+        self._called_again = False
+
+    def is_called_again(self) -> bool:
+        """Return whether this was asked before, and note that it is asked."""
+        before, self._called_again = self._called_again, True
+        return before
 
     def with_held(self, held: Mapping[int, str], leaves: Sequence[object]) -> Layout:
         """Layout of the same calls with these numbers static too, each with its reason.

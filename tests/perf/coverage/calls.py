@@ -353,53 +353,36 @@ def _ctc(name: str) -> Call:
     return call
 
 
+def _losses(names: str, of: Callable[[Any, Any, Any], tuple[Any, ...]]) -> dict[str, Call]:
+    """Losses of these names, of the arguments that are made of the points."""
+
+    def loss_of(name: str) -> Call:
+        return lambda k, t, y: getattr(losses, name)(*of(k, t, y))
+
+    return {name: loss_of(name) for name in names.split()}
+
+
 LOSSES: dict[str, Call] = {
-    **{
-        name: lambda k, t, y, name=name: getattr(losses, name)(_score(k, t), y)
-        for name in [
-            "cosine_distance",
-            "cosine_similarity",
-            "huber_loss",
-            "l2_loss",
-            "log_cosh",
-            "squared_error",
-            "ranking_softmax_loss",
-        ]
-    },
-    **{
-        name: lambda k, t, y, name=name: getattr(losses, name)(_score(k, t), _sign(y))
-        for name in ("hinge_loss", "perceptron_loss")
-    },
-    **{
-        name: lambda k, t, y, name=name: getattr(losses, name)(
-            _score(k, t), _class(y).astype(t.dtype)
-        )
-        for name in [
-            "binary_dice_loss",
-            "sigmoid_binary_cross_entropy",
-            "sigmoid_focal_loss",
-            "sparsemax_loss",
-        ]
-    },
-    **{
-        name: lambda k, t, y, name=name: getattr(losses, name)(_pairs(k, t), _hot(y))
-        for name in [
-            "dice_loss",
-            "multiclass_generalized_dice_loss",
-            "poly_loss_cross_entropy",
-            "safe_softmax_cross_entropy",
-            "softmax_cross_entropy",
-        ]
-    },
-    **{
-        name: lambda k, t, y, name=name: getattr(losses, name)(_pairs(k, t), _class(y))
-        for name in [
-            "multiclass_hinge_loss",
-            "multiclass_perceptron_loss",
-            "multiclass_sparsemax_loss",
-            "softmax_cross_entropy_with_integer_labels",
-        ]
-    },
+    **_losses(
+        "cosine_distance cosine_similarity huber_loss l2_loss log_cosh squared_error"
+        " ranking_softmax_loss",
+        lambda k, t, y: (_score(k, t), y),
+    ),
+    **_losses("hinge_loss perceptron_loss", lambda k, t, y: (_score(k, t), _sign(y))),
+    **_losses(
+        "binary_dice_loss sigmoid_binary_cross_entropy sigmoid_focal_loss sparsemax_loss",
+        lambda k, t, y: (_score(k, t), _class(y).astype(t.dtype)),
+    ),
+    **_losses(
+        "dice_loss multiclass_generalized_dice_loss poly_loss_cross_entropy"
+        " safe_softmax_cross_entropy softmax_cross_entropy",
+        lambda k, t, y: (_pairs(k, t), _hot(y)),
+    ),
+    **_losses(
+        "multiclass_hinge_loss multiclass_perceptron_loss multiclass_sparsemax_loss"
+        " softmax_cross_entropy_with_integer_labels",
+        lambda k, t, y: (_pairs(k, t), _class(y)),
+    ),
     **{
         f"{name}{title}": lambda k, t, y, name=name, of=of: getattr(losses, name)(*of(k, t, y))
         for name in ("convex_kl_divergence", "generalized_kl_divergence", "kl_divergence")

@@ -54,6 +54,31 @@ def learnt(f, *args):
     return out
 
 
+def compile_slowly(machine, seconds, *ways):
+    """Have these ways compile in so many seconds, all but the whole if none is named; others take
+    100.
+    """
+    compile_, machine.compiling = machine.compile, 100.0
+
+    def slow_compile(way, elements):
+        is_slow = str(way) in ways if ways else str(way) != "whole"
+        machine.compiling = seconds if is_slow else 100.0
+        compile_(way, elements)
+
+    machine.compile = slow_compile
+
+
+def mislead(machine):
+    """Have slices of a call run quicker by chunks of 64 than the call itself does."""
+    run = machine.run
+
+    def misleading(way, elements):
+        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
+        run(way, elements)
+
+    machine.run = misleading
+
+
 def test_arrays_of_a_call_are_let_go(machine):
     """While it learns, and after."""
     f = optimize(**AUTO)(residual)
@@ -276,14 +301,9 @@ def test_a_value_changes_once_at_most(machine, mark):
 @pytest.mark.rest
 def test_a_value_does_not_change_while_a_search_is_given_up_for_now(machine, mark):
     """The whole answers until the choice falls at last."""
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     answers = [mark(f(W, ROWS), ROWS) for _ in range(300)]
     fell = answers.index(1)
     assert fell > 60
@@ -311,13 +331,8 @@ def test_the_call_that_decides_has_the_result_of_the_choice(machine, monkeypatch
 def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
     """A slice may be misleading: the last comparison is of the call."""
     machine.rates = {"64 at a time": 0.1}
-    f, run = optimize(**AUTO)(residual), machine.run
-
-    def misleading(way, elements):
-        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
-        run(way, elements)
-
-    machine.run = misleading
+    f = optimize(**AUTO)(residual)
+    mislead(machine)
     learnt(f, W, LONG)
     assert auto_line(f, W, LONG).startswith("whole: 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; ")
 
@@ -325,13 +340,8 @@ def test_the_whole_stays_if_the_call_itself_is_no_quicker(machine):
 def test_what_is_left_is_tried_where_the_best_on_slices_is_no_quicker_in_the_call(machine):
     """The next call goes on with the second best, and with the best on slices once more."""
     machine.rates = {**FAST_64}
-    f, run = optimize(**AUTO)(residual), machine.run
-
-    def misleading(way, elements):
-        machine.rates["64 at a time"] = 0.1 if elements < len(LONG) else 1.0
-        run(way, elements)
-
-    machine.run = misleading
+    f = optimize(**AUTO)(residual)
+    mislead(machine)
     learnt(f, W, LONG)
     told = auto_line(f, W, LONG)
     each = "whole in threads: 3.2e+05 ms, 64 at a time 6.4e+05 ms, whole 6.4e+05 ms; "
@@ -418,15 +428,9 @@ def test_a_search_that_is_put_off_traces_nothing(machine, monkeypatch):
         return is_changed(calls, of_size, arrays)
 
     monkeypatch.setattr(AutoCalls, "is_changed", slow_trace)
-    machine.compiling = 100.0
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compile = slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     calls = 0
     while calls < 400 and (calls < 9 or "learns" in auto_line(f, W, ROWS)):
         f(W, ROWS)
@@ -437,13 +441,8 @@ def test_a_search_that_is_put_off_traces_nothing(machine, monkeypatch):
 
 def test_what_could_not_be_repaid_is_given_up(machine):
     """Compiles of chunks that take ten times as long as the first."""
-    f, run = optimize(**AUTO)(residual), machine.compile
-
-    def slow_compile(way, elements):
-        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    f = optimize(**AUTO)(residual)
+    compile_slowly(machine, 1000.0)
     for _ in range(MANY):
         f(W, ROWS)
     assert machine.tried == ["64 at a time in threads"]
@@ -454,14 +453,9 @@ def test_what_could_not_be_repaid_is_given_up(machine):
 
 def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
     """What was spent is spent."""
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = FAST_64
-
-    def slow_compile(way, elements):
-        machine.compiling = 1000.0 if str(way) != "whole" else 100.0
-        run(way, elements)
-
-    machine.compiling, machine.compile = 100.0, slow_compile
+    compile_slowly(machine, 1000.0)
     learnt(f, W, ROWS)
     assert auto_line(f, W, ROWS).startswith("64 at a time: ")
     assert "given up" in auto_line(f, W, ROWS)
@@ -469,15 +463,9 @@ def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
 
 def test_a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_long(machine):
     """As all that it will have spent: nothing was gained so far, so the whole answers meanwhile."""
-    machine.compiling = 100.0
-    f, run = optimize(**AUTO)(residual), machine.compile
+    f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
-
-    def slow_compile(way, elements):
-        machine.compiling = 1500.0 if str(way) == "64 at a time in threads" else 100.0
-        run(way, elements)
-
-    machine.compile = slow_compile
+    compile_slowly(machine, 1500.0, "64 at a time in threads")
     for _ in range(60):
         f(W, ROWS)
     assert machine.tried == ["64 at a time in threads"]

@@ -2,6 +2,7 @@
 
     66, 70, 82 at n = 67, 71, 83    n - 1
     33, 35, 41                      floordiv(n, 2)
+    67, 70, 70                      min(n, 70)
 
 An expression is a guess. It is right at the sizes it was made from; the witness decides at each
 other size.
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 
 import numpy as np
+from jax import core
 
 from ..dims import Dim, evaluate
 
@@ -20,6 +22,8 @@ Sample = Mapping[str, int]
 """Symbol -> a known size."""
 
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32, 64)
+# Numbers that are added to a size in code as it is mostly written.
+_NEAR = 2
 
 
 def fit_dim(
@@ -55,19 +59,23 @@ def _candidates(
     dims: Mapping[str, Dim],
 ) -> Iterator[Dim]:
     varying = [name for name in dims if len({sample[name] for sample in samples}) > 1]
-    # Sums of symbols first, then n // 2, then a product more, then halves: n * (n + 1) // 2.
+    sizes = {name: [sample[name] for sample in samples] for name in varying}
+    # Sums of symbols first, then min(n, 9), n // 2, a product more, halves: n * (n + 1) // 2.
     yield from _polynomial(values, samples, dims, [(name,) for name in varying])
     for name in varying:
+        yield from _clipped(values, sizes[name], dims[name], most=_NEAR)
+    for name in varying:
         # Three numbers are always fitted by a square too, of which JAX can tell less.
-        sizes = [sample[name] for sample in samples]
-        yield from _quotients(values, sizes, dims[name], most=1)
+        yield from _quotients(values, sizes[name], dims[name], most=1)
     for pair in combinations_with_replacement(varying, 2):
         for monomials in ([pair], [*((name,) for name in varying), pair]):
             yield from _polynomial(values, samples, dims, monomials)
             for dim in _polynomial([2 * each for each in values], samples, dims, monomials):
                 yield dim // 2
     for name in varying:
-        yield from _quotients(values, [sample[name] for sample in samples], dims[name])
+        yield from _quotients(values, sizes[name], dims[name], near=_NEAR)
+        yield from _clipped(values, sizes[name], dims[name])
+        yield from _quotients(values, sizes[name], dims[name])
 
 
 def _polynomial(
@@ -113,9 +121,10 @@ def _quotients(
     sizes: Sequence[int],
     dim: Dim,
     most: int | None = None,
+    near: int | None = None,
 ) -> Iterator[Dim]:
     """Quotients by a small number, rounded down or up: of multiples of the size, and multiples of
-    these, by at most this factor.
+    these, by at most the factor `most`, and a number of at most `near`.
     """
     (low, least), *_, (high, largest) = sorted(
         zip(
@@ -131,5 +140,22 @@ def _quotients(
             continue
         for shift in (0, divisor - 1, 1, -1, divisor // 2):
             for inner, outer in ((1, factor), (factor, 1)):
-                first = outer * ((inner * sizes[0] + shift) // divisor)
-                yield outer * ((inner * dim + shift) // divisor) + (values[0] - first)
+                more = values[0] - outer * ((inner * sizes[0] + shift) // divisor)
+                if near is None or abs(more) <= near:
+                    yield outer * ((inner * dim + shift) // divisor) + more
+
+
+def _clipped(
+    values: Sequence[int],
+    sizes: Sequence[int],
+    dim: Dim,
+    most: int | None = None,
+) -> Iterator[Dim]:
+    """min(n + a, c), max(n + a, c) and the same of a - n, with a of at most `most` or c = 0."""
+    least, *_, last = sorted(zip(sizes, values, strict=True))
+    up, down = (core.min_dim, max(values)), (core.max_dim, min(values))
+    for factor, (low, high) in ((1, (up, down)), (-1, (down, up))):
+        for (size, value), (clip, end) in ((least, low), (last, high)):
+            more = value - factor * size
+            if most is None or abs(more) <= most or end == 0:
+                yield clip(factor * dim + more, end)

@@ -28,6 +28,7 @@ from .number_of_size import number_of_size
 _PROMISES = ("indices_are_sorted", "unique_indices")
 _SIZES = frozenset(
     (
+        "k",
         "length",
         "limit_indices",
         "new_sizes",

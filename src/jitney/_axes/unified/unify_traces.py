@@ -15,7 +15,8 @@ packages, whose implementation is a function that JAX traces when it compiles th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
@@ -121,15 +122,10 @@ class Unifier:
         jaxprs = [jaxpr for jaxpr, _ in opened]
         bodies = [jaxpr.eqns if self.numbers.is_one else _live(jaxpr) for jaxpr in jaxprs]
         lengths = [
-            tuple(map(len, (eqns, jaxpr.invars, jaxpr.constvars, jaxpr.outvars)))
-            for eqns, jaxpr in zip(
-                bodies,
-                jaxprs,
-                strict=True,
-            )
+            tuple(map(len, (jaxpr.invars, jaxpr.constvars, jaxpr.outvars))) for jaxpr in jaxprs
         ]
         if not is_same(lengths):
-            raise Differs("does as many operations as its size says, or others at each size")
+            raise Differs("does other operations at each size")
 
         known = _Slots(self)
         # A constant has the line of the operation that reads it first.
@@ -150,10 +146,8 @@ class Unifier:
         ):
             known.define(invars, value)
 
-        for eqns in zip(
-            *bodies,
-            strict=True,
-        ):
+        for row in list(_side_by_side(bodies)):
+            eqns = known.with_whole_slices(row)
             self.at = source_of(eqns[0]) or self.at
             same = ([eqn.primitive.name for eqn in eqns], [len(eqn.invars) for eqn in eqns])
             if not all(map(is_same, same)) or not is_same(len(eqn.outvars) for eqn in eqns):
@@ -262,8 +256,9 @@ class _Slots:
 
     def __init__(self, unifier: Unifier):
         self._unifier = unifier
-        # In each trace a variable has the same slot as in the others.
-        self._slots: list[dict[Value, int]] = [{} for _ in unifier.numbers.samples]
+        # In each trace a variable has the same slot as in the others; one that is its own whole
+        # slice has two.
+        self._slots: list[dict[Value, set[int]]] = [{} for _ in unifier.numbers.samples]
         self._known: Values = []
 
     def define(
@@ -276,8 +271,29 @@ class _Slots:
             same,
             strict=True,
         ):
-            slots[variable] = len(self._known)
+            slots.setdefault(variable, set()).add(len(self._known))
         self._known.append(value)
+
+    def with_whole_slices(self, row: Sequence[JaxprEqn | None]) -> list[JaxprEqn]:
+        """Operations side by side, with a slice of the whole array where JAX has left it out."""
+        given = next(eqn for eqn in row if eqn is not None)
+        slots = self._slots[row.index(given)]
+        return [eqn or self._whole_slice(given, slots, i) for i, eqn in enumerate(row)]
+
+    def _whole_slice(
+        self,
+        given: JaxprEqn,
+        slots: Mapping[Value, set[int]],
+        trace: int,
+    ) -> JaxprEqn:
+        """A slice of the whole array in one trace, from the slice in another and its slots."""
+        (places,) = (slots[atom] for atom in given.invars)
+        same = [variable for variable, own in self._slots[trace].items() if own & places]
+        if len(same) != 1:
+            raise Differs("reads other values at each size")
+        shape = same[0].aval.shape
+        whole = {**given.params, "start_indices": (0,) * len(shape), "limit_indices": shape}
+        return given.replace(invars=same, outvars=same, params=whole)
 
     def read(self, atoms: Sequence[Value]) -> Value:
         if all(map(is_literal, atoms)):
@@ -292,9 +308,10 @@ class _Slots:
                 strict=True,
             )
         ]
-        if not is_same(places):
+        same = set[int].intersection(*places)
+        if not same:
             raise Differs("reads other values at each size")
-        return self._known[places[0]]
+        return self._known[min(same)]
 
 
 @contextmanager
@@ -317,3 +334,24 @@ def _asking_JAX(what: str) -> Generator[None]:
 def _live(jaxpr: Value) -> list[JaxprEqn]:
     """The equations that a result or an effect depends on, in order."""
     return [eqn for eqn, _ in live_equations(jaxpr, jaxpr.outvars)[0]]
+
+
+def _side_by_side(bodies: Sequence[Sequence[JaxprEqn]]) -> Iterator[Sequence[JaxprEqn | None]]:
+    """The operations of several traces in step; None where one has no slice and others have, as
+    JAX writes no `slice` of a whole array.
+
+        size 20   c = mul a a                        None
+        size 30   c = mul a a    d = slice[limit_indices=(25,)] c
+    """
+    rest = [deque(body) for body in bodies]
+    while any(rest):
+        row = [body[0] if body else None for body in rest]
+        slices = [eqn is not None and eqn.primitive.name == "slice" for eqn in row]
+        if any(slices):
+            row = [eqn if is_slice else None for eqn, is_slice in zip(row, slices, strict=True)]
+        elif None in row:
+            raise Differs("does as many operations as its size says, or others at each size")
+        for body, eqn in zip(rest, row, strict=True):
+            if eqn is not None:
+                body.popleft()
+        yield row

@@ -65,6 +65,10 @@ class AutoCalls(WholeCalls):
         sharded = self.entry.sharded
         return super().run_within(arrays) if sharded is None else sharded(*arrays)
 
+    def run_without_jit(self, arrays: Sequence[Array]) -> object:
+        sharded = self.entry.sharded
+        return super().run_without_jit(arrays) if sharded is None else sharded(*arrays)
+
     def run_outermost(self, arrays: Sequence[Array]) -> object:
         if self._has_mesh():
             return self.run_way(WHOLE, arrays)

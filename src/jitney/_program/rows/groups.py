@@ -23,6 +23,7 @@ from .lots import Lot, lots_of
 from .row_forms import shapes_at
 from .row_numbers import in_row
 from .size_patterns import SizePattern, size_pattern
+from .size_tables import SizeTables
 
 if TYPE_CHECKING:
     from .columns import Column
@@ -69,6 +70,7 @@ class RowGroups:
         # By the shapes of the arrays of all rows, and the sizes of all axes of all arrays that rows
         # have their own of.
         self.members: dict[Hashable, dict[tuple[int, ...], Member]] = {}
+        self._tables = SizeTables()
         self._patterns: dict[Hashable, SizePattern | None] = {}
         self.groups: dict[Hashable, RowGroup] = {}
 
@@ -119,6 +121,7 @@ class RowGroups:
             rows,
             lambda: self.members.get(fixed, {}),
             lambda sizes, row: self._learn(columns, fixed, sizes, row),
+            lambda dims: self._tables.lots(dims, rows, fixed, self.members.get(fixed, {})),
         )
 
     def _learn(

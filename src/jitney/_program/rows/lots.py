@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +36,9 @@ class Lot:
 
     Args:
         rows: Numbers of the rows.
-        members: Members of the group.
+        members: Members of the group, those of these rows and maybe others.
         member_of: Which member each row is.
+        sizes: Axis -> true sizes of the members.
     """
 
     def __init__(
@@ -44,15 +46,22 @@ class Lot:
         rows: NumPyArray,
         members: Sequence[Member],
         member_of: NumPyArray,
+        sizes: Mapping[str, NumPyArray] | None = None,
     ):
         self.group = members[0].group
         self.rows = rows
         self.members = members
         self.member_of = member_of
-        self._sizes = {
-            name: np.array([member.sizes[name] for member in members], np.int32)
-            for name in members[0].sizes
-        }
+        self._sizes = sizes_of_members(members) if sizes is None else sizes
+
+    @cached_property
+    def present(self) -> list[Member]:
+        """The members that its rows are."""
+        return [self.members[i] for i in np.unique(self.member_of).tolist()]
+
+    def member(self, place: int) -> Member:
+        """The member that the row at a place is."""
+        return self.members[int(self.member_of[place])]
 
     def sizes(self, at: NumPyArray) -> dict[str, NumPyArray]:
         """Axis -> the true sizes of the rows at these places."""
@@ -69,13 +78,27 @@ class Lot:
         """Numbers that Python computes from the sizes, of the rows at these places."""
         if not self.members[0].numbers:
             return []
-        columns = zip(*(member.numbers for member in self.members), strict=True)
-        return [np.stack(column)[self.member_of[at]] for column in columns]
+        own, which = np.unique(self.member_of[at], return_inverse=True)
+        columns = zip(*(self.members[i].numbers for i in own.tolist()), strict=True)
+        return [np.stack(column)[which] for column in columns]
 
     def times(self) -> dict[str, tuple[NumPyArray, NumPyArray]]:
-        """Axis -> the sizes of its members, and how many rows each has."""
+        """Axis -> the sizes of its rows, and how many have each."""
         counts = np.bincount(self.member_of, minlength=len(self.members))
-        return {name: (sizes, counts) for name, sizes in self._sizes.items()}
+        own = np.flatnonzero(counts)
+        return {name: (sizes[own], counts[own]) for name, sizes in self._sizes.items()}
+
+
+def sizes_of_members(members: Sequence[Member]) -> dict[str, NumPyArray]:
+    """Axis -> the true size of each member."""
+    return {
+        name: np.array([member.sizes[name] for member in members], np.int32)
+        for name in members[0].sizes
+    }
+
+
+def _nothing(_dims: Sequence[NumPyArray]) -> None:
+    """Know nothing."""
 
 
 def lots_of(
@@ -83,6 +106,7 @@ def lots_of(
     rows: NumPyArray,
     known: Callable[[], Mapping[tuple[int, ...], Member]],
     learn: Callable[[tuple[int, ...], int], Member],
+    warm: Callable[[Sequence[NumPyArray]], list[Lot] | None] = _nothing,
 ) -> list[Lot]:
     """Put rows into the lots of their groups.
 
@@ -92,8 +116,13 @@ def lots_of(
         known: Returns what is known of rows by their sizes, along all axes that rows have their own
             of.
         learn: Finds out what rows of these sizes are; takes the first of them too.
+        warm: Returns the lots of rows of these sizes, if it knows all of them.
     """
-    distinct, which = _distinct([dim for column in columns for dim in column.dims(rows)], rows)
+    dims = [dim for column in columns for dim in column.dims(rows)]
+    found = warm(dims)
+    if found is not None:
+        return found
+    distinct, which = _distinct(dims, rows)
     members = list(filter(None, map(known().get, distinct)))
     if len(members) < len(distinct):
         # What is learned of one size may change what is known of another.
@@ -106,7 +135,7 @@ def lots_of(
     lot_of = np.array(list(map(numbers.__getitem__, groups)))
     lots: list[Lot] = []
     place = np.empty(len(members), np.int64)
-    for number, at in enumerate(_places(lot_of[which], len(numbers))):
+    for number, at in enumerate(places_of(lot_of[which], len(numbers))):
         own = np.flatnonzero(lot_of == number)
         place[own] = np.arange(len(own))
         of_lot = [members[i] for i in own.tolist()]
@@ -120,12 +149,12 @@ def lots_of(
     return lots
 
 
-def _places(lots: NumPyArray, count: int) -> list[NumPyArray]:
-    """Of each lot the places where its number stands, in ascending order."""
+def places_of(lots: NumPyArray, count: int) -> list[NumPyArray]:
+    """Return the places of each lot, where its number stands, in ascending order."""
     # NumPy sorts 16 bits by their digits.
     dtype = np.uint16 if count <= np.iinfo(np.uint16).max else np.int64
     order = np.argsort(lots.astype(dtype), kind="stable")
-    ends = np.cumsum(np.bincount(lots))
+    ends = np.cumsum(np.bincount(lots, minlength=count))
     return np.split(order, ends[:-1])
 
 
@@ -243,8 +272,10 @@ def cheap_rows(lots: Sequence[Lot], columns: Sequence[Column]) -> list[int]:
     return [whole // _CHEAP // len(lots) // size for size in sizes]
 
 
-def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
-    """Axis -> how many rows have each size, and how many elements programs take for them."""
+def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[NumPyArray, NumPyArray, int]]:
+    """Axis -> sizes of rows, how many rows have each, and how many elements programs take for all;
+    a size may be there twice.
+    """
     found = defaultdict[str, list[tuple[NumPyArray, NumPyArray]]](list)
     elements = Counter[str]()
     for lot in lots:
@@ -253,18 +284,8 @@ def count_sizes(lots: Iterable[Lot]) -> dict[str, tuple[Counter[int], int]]:
             found[name].append((sizes, times))
             taken = times * padded.get(name, sizes)
             elements[name] += int(taken.sum())
-    return {name: (_histogram(each), elements[name]) for name, each in found.items()}
-
-
-def _histogram(parts: Sequence[tuple[NumPyArray, NumPyArray]]) -> Counter[int]:
-    """How many rows have each size, which several members may have."""
-    found: dict[int, int] = {}
-    for sizes, times in parts:
-        own = dict(zip(sizes.tolist(), times.tolist(), strict=True))
-        # Members of one lot may have one size too, as they may differ along another axis.
-        if len(own) == len(sizes) and found.keys().isdisjoint(own):
-            found.update(own)
-            continue
-        for size, count in zip(sizes.tolist(), times.tolist(), strict=True):
-            found[size] = found.get(size, 0) + count
-    return Counter(found)
+    counted: dict[str, tuple[NumPyArray, NumPyArray, int]] = {}
+    for name, each in found.items():
+        sizes, times = map(np.concatenate, zip(*each, strict=True))
+        counted[name] = sizes, times, elements[name]
+    return counted

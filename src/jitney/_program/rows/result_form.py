@@ -64,7 +64,7 @@ def _traced_cuts(call: RowCall, lot: Lot) -> Sequence[Cut] | None:
         out = jax.eval_shape(entry.jitted, *arrays)
         return [()] * len(tree_flatten(out)[0])
     if recipe.key not in entry.cuts:
-        with call.learning(lot.members[0].sizes, lot.group):
+        with call.learning(lot.present[0].sizes, lot.group):
             entry.lower((*recipe.abstract(arrays), recipe.counts.abstract()), "trace")
             return entry.cuts[recipe.key]
         return None

@@ -293,12 +293,8 @@ class RowCall:
                 verify_sums(self, lots)
             else:
                 verify_rows(self, parts)
-        for name, (sizes, elements) in count_sizes(lots).items():
-            core.counters.count_rows(
-                name,
-                sizes,
-                elements,
-            )
+        for name, counted in count_sizes(lots).items():
+            core.counters.count_rows(name, *counted)
         return whole
 
     def _whole(self, parts: Sequence[Part]) -> tuple[Hashable, list[Gathered]]:
@@ -467,7 +463,7 @@ class RowCall:
         counts = true_sizes(lot, np.zeros(rung, np.int64))
         given += [] if counts is None else [counts]
         given += [np.int32(rung)] if self.core.options.accumulate else []
-        with self.learning(lot.members[0].sizes, group):
+        with self.learning(lot.present[0].sizes, group):
             program = self._programs.program(group, given, rung)
             return None if program is None else (program, given)
         return None
@@ -519,7 +515,7 @@ class RowCall:
         now, and they are to be put into groups once more.
         """
         group, given = lot.group, self._given(lot, at, room)
-        known = lot.members[int(lot.member_of[at[0]])].sizes
+        known = lot.member(at[0]).sizes
         try:
             with self.learning(known, group):
                 program = group.programs.get(len(at))

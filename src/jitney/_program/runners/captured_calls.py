@@ -38,7 +38,7 @@ from ..._stages import Jit
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.true_sizes import split_counts
 from .captured_names import name_of_captured
-from .in_trace import InTrace
+from .in_trace import PlacedCalls
 
 
 @dataclass(frozen=True)
@@ -73,26 +73,24 @@ class Capture:
     arrays: tuple[CapturedArray, ...]
 
 
-class CapturedCalls:
+class CapturedCalls(PlacedCalls[object]):
     """Runs the calls of a body that captures large arrays."""
 
     def __init__(self, body: CallPlanner, jitted: Jitted):
+        super().__init__()
         # No reference to the body: it holds this runner, and a cycle would keep the arrays.
         self._core, self._pool = body.core, body.captured_copies
         self._compile = Jit.of(body.request).compile
         self._placement = body.placement(jitted)
         self.jitted = jitted
-        self._is_in_trace = InTrace()
         # Key of a trace -> its program, and what it takes after the arrays of a call.
         self._programs: dict[Hashable, tuple[Jitted, Capture]] = {}
 
-    def __call__(self, *arrays: object) -> object:
-        # Inside a trace the constants belong to the outer program.
-        if self._is_in_trace(arrays):
-            return self.jitted(*arrays)
-        return self.run_outermost(*arrays)
+    def run_within(self, arrays: Sequence[object]) -> object:
+        """Run a call inside a trace: the constants belong to the outer program."""
+        return self.jitted(*arrays)
 
-    def run_outermost(self, *arrays: object) -> object:
+    def run_outermost(self, arrays: Sequence[object]) -> object:
         """Run a call that stands in no trace."""
         key = _key(arrays)
         program, capture = self._programs.get(key) or self._capture(key, arrays)

@@ -31,7 +31,7 @@ from ..._signature.options import Options
 from ..._stages import Jit
 from ..._verify import is_verified
 from .captured_calls import CapturedCalls, captured_calls
-from .in_trace import InTrace
+from .in_trace import PlacedCalls
 
 Run = Callable[..., Any]
 """A runner of calls: flat arrays in, the user's result out."""
@@ -59,10 +59,11 @@ def stays_in_thread(options: Options) -> bool:
     return not (options.cache and facts().enabled)
 
 
-class CheckedCalls:
+class CheckedCalls(PlacedCalls[object]):
     """Runs the calls of a body whose programs hold run-time checks of Equinox."""
 
     def __init__(self, body: CallPlanner, jitted: Jitted):
+        super().__init__()
         self.body = body
         self.jitted = jitted
         self.table = CheckTable()
@@ -71,28 +72,31 @@ class CheckedCalls:
         self._flagged: Any = Jit.of(body.request).compile(
             with_number(body, jitted, self.table, at_once=self._at_once)
         )
-        # Runs calls that stand in no trace, which is asked here once.
-        self._outermost: Any = self._flagged
+        # Runs calls that stand in no trace, which is asked once.
+        self._outermost: Any = None
         if body.captures:
             self._flagged = captured_calls(body, self._flagged)
             self._outermost = self._flagged.run_outermost
-        self._is_in_trace = InTrace()
         # Over several devices Equinox runs the program.
         self._translating: Run | None = translating(body, jitted) if body.is_sharded else None
 
-    def __call__(self, *arrays: object) -> object:
+    def run_within(self, arrays: Sequence[object]) -> object:
+        """Run a call inside a trace: the checks stay callbacks, for the outer program."""
+        return (self._translating or self.jitted)(*arrays)
+
+    def run_outermost(self, arrays: Sequence[object]) -> object:
+        """Run a call that stands in no trace, with its number."""
         if self._translating is not None:
             return self._translating(*arrays)
-
-        # Inside a trace the checks stay callbacks, for the outer program.
-        if self._is_in_trace(arrays):
-            return self.jitted(*arrays)
         if not self.waits:
             OUTSTANDING.look()
 
         # Run the program with its number.
         try:
-            out, flag = self._outermost(*arrays)
+            if self._outermost is None:
+                out, flag = self._flagged(*arrays)
+            else:
+                out, flag = self._outermost(arrays)
             failed = self._number(flag) if self.waits else 0
         except Unflaggable:
             # The trace has met a check that cannot be data: Equinox runs all calls from now on.

@@ -122,7 +122,10 @@ class PaddedCalls(Buckets):
         if padded is _UNKNOWN:
             padded = self._first(key, arrays)
         if isinstance(padded, RefusedSize):
-            return self._refuse(padded.fill, padded.refusal, arrays, whole=whole)
+            # Other sizes of the bucket share its program.
+            self.known[key] = None
+            self._warn(padded.fill, padded.refusal, arrays)
+            return self._run(arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
 
@@ -290,10 +293,19 @@ class PaddedCalls(Buckets):
             known[key] = None if is_refused else recipe
         self.known = known
 
+        self._warn(fill, refusal, arrays)
+        return self._run(arrays, whole=whole)
+
+    def _warn(
+        self,
+        fill: Fill,
+        refusal: Refused,
+        arrays: Sequence[Array],
+    ) -> None:
+        """Warn that calls run at exact size, unless no other size has the bucket."""
         if not fill.is_single:
             view = self.entry.plan_call(arrays, jit=False).view
             warn_refusal(self.entry.core, fill.explained(view, refusal))
-        return self._run(arrays, whole=whole)
 
     def _cut(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -11,41 +11,40 @@ from typing import cast
 from ..._jax.equinox_checks import FAILURE
 from ..._jax.typed import Array
 from ..._signature.options import Options
-from ..._view.layout import jit_is_off
 from ..compiled_calls import CompiledCalls, SpecializedFunction
 from ..held_numbers import Redirected
-from .in_trace import InTrace
+from .in_trace import PlacedCalls
 from .wrappers import Run, around, runner_inside
 
 
-class WholeCalls(ABC):
+class WholeCalls(PlacedCalls[Array]):
     """Runs the calls of an entry, some of them whole.
 
     Args:
         entry: The entry, which holds this.
     """
 
+    asks_jit = True
+
     def __init__(self, entry: CompiledCalls):
+        super().__init__()
         self._entry = weakref.ref(entry)
-        self._is_in_trace = InTrace()
         # Runs whole calls, of programs that have or have not run-time checks.
         self._whole: tuple[bool, Run] | None = None
         # Options, and another function -> the entry of the same calls with them.
         self._entries: dict[Hashable, CompiledCalls] = {}
-
-    def __call__(self, *arrays: Array) -> object:
-        # The one place that asks. Whatever this runs, it runs under the answer.
-        if jit_is_off() or self._is_in_trace(arrays):
-            return self.run_within(arrays)
-        return self.run_outermost(arrays)
 
     @abstractmethod
     def run_outermost(self, arrays: Sequence[Array]) -> object:
         """Run a call that stands in no trace, with jit on."""
 
     def run_within(self, arrays: Sequence[Array]) -> object:
-        """Run a call inside a trace, or with jit off: nothing is divided or measured there."""
-        return self.entry.jitted(*arrays) if jit_is_off() else self.run_whole(arrays)
+        """Run a call inside a trace: nothing is divided or measured there."""
+        return self.run_whole(arrays)
+
+    def run_without_jit(self, arrays: Sequence[Array]) -> object:
+        """Run a call with jit off, undivided."""
+        return self.entry.jitted(*arrays)
 
     @property
     def entry(self) -> CompiledCalls:

@@ -150,8 +150,8 @@ class TakenFunction(SpecializedFunction[Specialization], ABC):
             return ((layout.only, take),)
 
         # Generating code pays from the second call of a layout on.
-        if layout.nested or not layout.called_again:
-            layout.called_again = True
+        is_called_again = layout.is_called_again()
+        if layout.nested or not is_called_again:
             return None
         # The entry depends on what objects hold, which is compared at each call.
         if entry.reads is not None:

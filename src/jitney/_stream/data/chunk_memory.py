@@ -22,16 +22,20 @@ class ChunkMemory:
     Memory that was used before has its pages already, and is in the processor's caches if a chunk
     is small.
 
-    Attributes:
+    Args:
         is_used_again: Whether the memory of a chunk may be overwritten when the step after it is
             done. An outer transform keeps chunks for the derivative, so it is false there.
     """
 
     def __init__(self, *, is_used_again: bool):
-        self.is_used_again = is_used_again
+        self._is_used_again = is_used_again
         self._turn = 0
         self._blocks: dict[tuple[int, int], NumPyArray] = {}
         self._piece = np.empty(0, np.uint8)
+
+    def keep_chunks(self) -> None:
+        """Overwrite no chunk from now on: somebody holds them."""
+        self._is_used_again = False
 
     def next_chunk(self) -> None:
         """Go on to the memory of the chunk before the last one."""
@@ -48,8 +52,8 @@ class ChunkMemory:
         size = math.prod(shape) * dtype.itemsize
         place = source, self._turn
         block = self._blocks.get(place)
-        if block is None or len(block) < size or not self.is_used_again:
-            block = self._blocks[place] = _aligned(size, is_used_again=self.is_used_again)
+        if block is None or len(block) < size or not self._is_used_again:
+            block = self._blocks[place] = _aligned(size, is_used_again=self._is_used_again)
         return block[:size].view(dtype).reshape(shape)
 
     def piece(

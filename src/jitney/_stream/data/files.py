@@ -133,8 +133,7 @@ class FileSource:
         self.stamp = stamp
         self.name = name
         self._place = str(path)
-        self.stays_open = True
-        """False among so many files that a process may not have all of them open."""
+        self._stays_open = True
         self._file: Descriptor | None = None
         self.shape = tuple(array.shape)
         self.dtype = array.dtype
@@ -215,9 +214,13 @@ class FileSource:
             # Another file may have been in its place just now, and be gone again.
             if _metadata(os.fstat(file.number)) not in self.stamp.files:
                 raise self._change_error()
-            if self.stays_open:
+            if self._stays_open:
                 self._file = file
         return file
+
+    def close_after_each_read(self) -> None:
+        """Do not stay open: among so many files that a process may not have all of them open."""
+        self._stays_open = False
 
     def _check(self) -> None:
         try:

@@ -184,9 +184,10 @@ class ConcatenatedSource:
                     code="J218",
                 )
         self.parts = parts
-        for part in parts:
-            if isinstance(part, FileSource):
-                part.stays_open = len(parts) <= _MOST_OPEN
+        if len(parts) > _MOST_OPEN:
+            for part in parts:
+                if isinstance(part, FileSource):
+                    part.close_after_each_read()
         self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
 
