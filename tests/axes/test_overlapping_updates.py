@@ -109,6 +109,11 @@ def test_the_line_is_named():
         pushed_behind(np.ones(9, np.float32))
 
 
+def steps(x):
+    """Positions, each of them twice."""
+    return lax.iota(np.int32, x.shape[0]) // 2
+
+
 HIDDEN = {
     "loop of one turn": lambda y: lax.fori_loop(0, 1, lambda _, y: pushed(y, AT), y[::-1]),
     "scan of one turn": lambda y: lax.scan(lambda y, _: (pushed(y, AT), None), y[::-1], None, 1)[0],
@@ -159,6 +164,11 @@ PADDED = {
     "one element": lambda x: (y := x[::-1]).at[0].set(y[1]),
     "by zeros": lambda x: x[::-1].at[1:].set(jnp.zeros(len(x) - 1, x.dtype)),
     "of what is not moved": lambda x: (y := x - x.mean()).at[1:].set(2 * y[:-1]),
+    "of what is sorted": lambda x: (y := jnp.sort(x[::-1] % 0.3)).at[1:].set(y[:-1]),
+    "of what is counted": lambda x: (y := jnp.zeros(len(x)).at[steps(x)].add(x)).at[1:].set(y[:-1]),
+    "of a loop": lambda x: (
+        (y := lax.scan(lambda c, e: (c + e, c), 0.0, x[::-1])[1]).at[:-1].add(y[1:])
+    ),
     "in a loop of three turns": lambda x: lax.fori_loop(0, 3, lambda _, y: pushed(y, AT), x[::-1]),
     "in a loop that arrays end": lambda x: lax.while_loop(
         lambda y: y.sum() > 1, lambda y: pushed(y, AT) / 2, x[::-1]
@@ -171,11 +181,13 @@ PADDED = {
 
 @pytest.mark.parametrize("fn", PADDED.values(), ids=PADDED)
 def test_other_updates_are_padded(fn):
-    """Those of arguments, of single elements, by other arrays."""
+    """Those of arguments, of single elements, by other arrays, of arrays that lie in memory."""
 
     def update(x: Float[Array, "n"]):
         return fn(x)
 
     x = np.linspace(0.1, 1.0, 21, dtype=np.float32)
     program = jitney.optimize(pad={"n": "pow2"})(update)
-    np.testing.assert_allclose(program(x), one_by_one(update, x), rtol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PaddingWarning)
+        np.testing.assert_allclose(program(x), one_by_one(update, x), rtol=1e-6)

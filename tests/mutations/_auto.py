@@ -109,8 +109,8 @@ MUTATIONS = [
     Mutation(
         "all threads that gain little have a second trial at once",
         f"{_SOURCE}/search.py",
-        "if alone[way] * share < best]",
-        "if share < best]",
+        "< _MORE_CORES and alone[way] * share < best]",
+        "< _MORE_CORES]",
         (f"{_SEARCH}other_threads_had_both_cores_or_would_not_be_the_best",),
     ),
     Mutation(

@@ -205,6 +205,13 @@ CASES = [
         SUMS,
     ),
     Remedy(
+        f"{COLUMNS}:demand_arrays",
+        ".",
+        lambda: by_row(total)([ROWS[0], np.ma.array(ROWS[1], mask=ROWS[1] > 2), ROWS[2]]),
+        lambda: by_row(total)([ROWS[0], np.ma.array(ROWS[1], mask=ROWS[1] > 2).data, ROWS[2]]),
+        SUMS,
+    ),
+    Remedy(
         f"{COLUMNS}:demand_equal",
         "pass as many rows of each",
         lambda: by_row(scaled)(ROWS, ROWS[:2]),

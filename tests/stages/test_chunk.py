@@ -408,3 +408,25 @@ def test_a_branch_in_a_branch_that_reads_random_keys_runs_at_once(i):
 
     given = np.ones(8, np.float32), np.float32(i)
     np.testing.assert_array_equal(optimize(chunk={"n": 2})(f)(*given), jax.jit(f)(*given))
+
+
+def test_results_are_weakly_typed_where_those_of_plain_jax_are():
+    """What a loop collects of a carry that begins with a Python number: times bfloat16 it is
+    bfloat16.
+    """
+
+    def sums(x: Float[Array, "n"]):
+        total, before = jax.lax.scan(lambda c, v: (c + v, c), 0.0, x)
+        return before, total, jnp.where(total > 0, 1.0, 2.0), jnp.mean(x)
+
+    x = jnp.arange(11.0)
+    want = jax.jit(sums)(x)
+    streamed = optimize(sums).stream(np.asarray(x), chunk={"n": 4}, progress=False).result
+    assert [each.weak_type for each in streamed[1:]] == [each.weak_type for each in want[1:]]
+    assert streamed[2].weak_type
+    for f in (optimize(chunk={"n": 4})(sums), optimize(chunk={"n": 11})(sums)):
+        for mine, theirs in zip(f(x), want, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+            assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type)
+    pulled = jax.grad(lambda x: optimize(chunk={"n": 4})(sums)(x)[0].sum())(x)
+    np.testing.assert_array_equal(pulled, np.arange(10, -1, -1))

@@ -7,7 +7,8 @@ Padded, `a` is a gather. XLA for CPUs takes the gather, the slice and the update
 place, and reads elements that it has written (jaxlib 0.10.2, 0.12.0): `a[2]` three times. At exact
 size the same is a reversal, and right. The hazard needs one operation that moves elements from
 which both the array and the update are made, and a window of several elements. XLA makes one of
-equal operations, and undoes barriers and an array of its own for the update.
+equal operations, and undoes barriers and an array of its own for the update. What a loop
+over the axis, a sort along it or a scatter to as many positions has made lies in memory.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class _Moves:
         made_of, moved = _all_of((*operands, *inner))
         if _moves(eqn):
             moved |= self.bit(id(eqn) if held else (_text(eqn), made_of))
+        if _is_stored(eqn):
+            moved = 0
         return [_Value(made_of, moved)] * len(eqn.outvars)
 
     def _inside(self, eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
@@ -154,6 +157,23 @@ def _known(program: object, given: Iterable[bool]) -> list[bool]:
         return True
 
     return without_calls(program, given, results, constant=constant)
+
+
+def _is_stored(eqn: JaxprEqn) -> bool:
+    """Return whether results lie in memory before they are read: XLA takes no loop, sort or scatter
+    of several turns, elements or windows together with what follows.
+    """
+    name = eqn.primitive.name
+    if name == "scan":
+        return is_ragged(eqn.params["length"]) and not _is_inlined(eqn)
+    if name in SCATTERS or name == "scatter":
+        return any(map(_is_several, eqn.invars[1].aval.shape[:-1]))
+    return name == "sort" and _is_several(eqn.invars[0].aval.shape[eqn.params["dimension"]])
+
+
+def _is_several(size: Dim) -> bool:
+    """Return whether a size is one of a padded axis, which is not 1; what is made of it may be."""
+    return is_ragged(size) and str(size).isidentifier()
 
 
 def _moves(eqn: JaxprEqn) -> bool:

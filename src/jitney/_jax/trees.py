@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer as Tracer
+from jax.extend.core import primitives
 
 from .typed import DType
 
@@ -34,6 +35,7 @@ device_put: Callable[..., Any] = jax.device_put
 issubdtype: Callable[[Any, Any], bool] = getattr(jax.dtypes, "issubdtype")  # noqa: B009
 extended: Any = jax.dtypes.extended
 _usual: Any = object.__getattribute__
+_convert: Any = primitives.convert_element_type_p
 
 
 _WIDE = 8
@@ -46,6 +48,21 @@ def canonicalize_dtype(dtype: Any) -> Any:
     if isinstance(dtype, np.dtype) and dtype.itemsize < _WIDE:
         return dtype
     return jax.dtypes.canonicalize_dtype(dtype)
+
+
+def set_weak_type(x: Any, *, is_weak: bool) -> Any:
+    """Give a result the weak type that it has in the user's program.
+
+    Padded arrays and chunks are strongly typed, and so is whatever is computed from them.
+    """
+    if getattr(x, "weak_type", False) == is_weak or x.dtype != canonicalize_dtype(x.dtype):
+        return x
+    return _convert.bind(
+        x,
+        new_dtype=x.dtype,
+        weak_type=is_weak,
+        sharding=None,
+    )
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:

@@ -597,17 +597,19 @@ class Chunk(Stage):
             with jax.named_scope(f"chunk {cut.axis}"):
                 if self.derived:
                     derivative = partial(self.derivative, fn)
-                    return _axes.run_chunked_differentiable(
+                    results = _axes.run_chunked_differentiable(
                         cut.passes, derivative, arrays, self.size, cut.width
                     )
-                return _axes.run_chunked(
-                    cut.passes,
-                    arrays,
-                    self.at(cut.axis).size,
-                    cut.width,
-                    cut.devices,
-                    self.progress,
-                )
+                else:
+                    results = _axes.run_chunked(
+                        cut.passes,
+                        arrays,
+                        self.at(cut.axis).size,
+                        cut.width,
+                        cut.devices,
+                        self.progress,
+                    )
+                return cut.passes.weakly_typed(results)
 
         return chunked
 
@@ -654,7 +656,8 @@ def in_chunks(
     """Run a body in chunks of one width."""
 
     def whole(*arrays: Array) -> Sequence[Array]:
-        return _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
+        results = _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
+        return passes.weakly_typed(results)
 
     return whole
 

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import jax
-from jax.extend.core import primitives
 
 from .. import _axes
 from .._axes import Refused
-from .._jax.trees import canonicalize_dtype
-from .._jax.typed import Array, Aval
+from .._jax.trees import set_weak_type
+from .._jax.typed import Array
 from .._view.named_axes import in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known_sizes
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
-
-convert_element_type_p: Any = primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)
@@ -238,7 +235,7 @@ class Mask(Stage):
                     dict(zip(program.numbers, numbers, strict=True)),
                 )
             typed = zip(results, program.jaxpr.out_avals, strict=True)
-            return [_set_weak_type(x, aval) for x, aval in typed]
+            return [set_weak_type(x, is_weak=aval.weak_type) for x, aval in typed]
 
         return masked
 
@@ -311,19 +308,3 @@ def _split_numbers(
         )
         at += 1 + len(program.numbers)
     return along if at == count else None
-
-
-def _set_weak_type(x: Array, aval: Aval) -> Array:
-    """Give a result the weak type that it has at exact size.
-
-    Padded arrays are strongly typed, and so is whatever is computed from them.
-    """
-    is_weak = getattr(x, "weak_type", False)
-    if is_weak == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
-        return x
-    return convert_element_type_p.bind(
-        x,
-        new_dtype=x.dtype,
-        weak_type=aval.weak_type,
-        sharding=None,
-    )

@@ -355,7 +355,7 @@ class CompiledSteps(StreamProgram):
         emitted = {i: None for pass_ in self.passes.passes for i in pass_.emits}
         # No `devices`: the carries were reduced by `join`, so every device computes the same.
         on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)
-        return on_all.results(KnownValues(dict(values)), emitted)
+        return self.passes.weakly_typed(on_all.results(KnownValues(dict(values)), emitted))
 
 
 def suiting_steps(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from jax.core import Tracer
 from ..._jax.programs.large_constants import LARGE
 from ..._jax.programs.primitives import public_name
 from ..._jax.programs.ssa import Const, Ref, numbers_of
-from ..._jax.trees import canonicalize_dtype
+from ..._jax.trees import canonicalize_dtype, set_weak_type
 from ..dims import evaluate, size_per_element
 from ..interpreter import Numbers, Op, ragged_axes
 from ..refusal import Refused
@@ -32,6 +33,8 @@ from ..rule import Use, bytes_of
 from ..x64 import x64_scope
 from .cut_axis import carrier_of
 from .numbered import Node, NumberedProgram, has_state, is_accumulated
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,18 @@ class Passes:
     def loop(self, node: Node) -> LoopPasses | None:
         """The plan of a loop with passes in each iteration; None for another node."""
         return self.loops.get(node.makes[0]) if node.makes else None
+
+    def weakly_typed(self, results: Sequence[T]) -> list[T]:
+        """The results, with the weak types that they have at once; None stands for one that is
+        not there yet.
+        """
+        out: list[T] = []
+        for ref, x in zip(self.flat.gives, results, strict=True):
+            if x is None or isinstance(ref, Const):
+                out.append(x)
+            else:
+                out.append(set_weak_type(x, is_weak=self.flat.avals[ref].weak_type))
+        return out
 
     def held_bytes(self, size: int) -> int:
         """Bytes of the materialised values, for an axis of the given size."""
