@@ -103,7 +103,7 @@ CLIPPED = {
 }
 
 
-@pytest.mark.core("the first", "the largest")
+@pytest.mark.core("the first-*", "the largest-*")
 @pytest.mark.parametrize("first", [30, 18])
 @pytest.mark.parametrize("name", CLIPPED)
 def test_a_size_up_to_a_number_is_one_program(name, first):
