@@ -46,7 +46,11 @@ class Candidate:
     looks: Sequence[str] = ()
     is_expanded: bool = False
 
-    def witness(self, function: SizedFunction, sizes: Mapping[str, int]) -> Witness:
+    def witness(
+        self,
+        function: SizedFunction,
+        sizes: Mapping[str, int],
+    ) -> Witness:
         """Trace the function at known sizes, and compare the program with that.
 
         Raises:
@@ -106,7 +110,12 @@ class SymbolicProgram:
         """
         numbers = self.numbers
         if sizes != self.confirmed:
-            function = SizedFunction(fn, avals, self.ranges, self.choices)
+            function = SizedFunction(
+                fn,
+                avals,
+                self.ranges,
+                self.choices,
+            )
             candidate = Candidate(self.jaxpr, is_expanded=self.is_expanded)
             numbers = candidate.witness(function, sizes).numbers
         if numbers.keys() != self.numbers.keys():
@@ -179,7 +188,10 @@ def _is_within(
     return any(sizes[symbol] <= max(of_symbol) for symbol, of_symbol in ends.items())
 
 
-def _from_examples(function: SizedFunction, known: Mapping[str, int]) -> Candidate:
+def _from_examples(
+    function: SizedFunction,
+    known: Mapping[str, int],
+) -> Candidate:
     """The program with symbolic sizes from traces at a few known ones.
 
     Raises:
@@ -208,7 +220,10 @@ def _from_examples(function: SizedFunction, known: Mapping[str, int]) -> Candida
     raise last
 
 
-def _example(function: SizedFunction, sample: Mapping[str, int]) -> ClosedJaxpr:
+def _example(
+    function: SizedFunction,
+    sample: Mapping[str, int],
+) -> ClosedJaxpr:
     """The program at sizes that are not those of the call.
 
     Raises:
@@ -295,7 +310,10 @@ def _interpreted_vars(jaxpr: AnyJaxpr) -> Iterator[Var]:
                 yield from _interpreted_vars(inner)
 
 
-def _symbolic(function: SizedFunction, known: Mapping[str, int]) -> Candidate:
+def _symbolic(
+    function: SizedFunction,
+    known: Mapping[str, int],
+) -> Candidate:
     """The program with symbolic sizes from one trace with symbols.
 
     Raises:

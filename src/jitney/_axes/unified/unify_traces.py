@@ -293,7 +293,11 @@ class _Slots:
             raise Differs("reads other values at each size")
         shape = same[0].aval.shape
         whole = {**given.params, "start_indices": (0,) * len(shape), "limit_indices": shape}
-        return given.replace(invars=same, outvars=same, params=whole)
+        return given.replace(
+            invars=same,
+            outvars=same,
+            params=whole,
+        )
 
     def read(self, atoms: Sequence[Value]) -> Value:
         if all(map(is_literal, atoms)):

@@ -247,7 +247,13 @@ def row_arguments(
     """
     (axis,) = core.options.vmap
     finder = _RowFinder(core.where)
-    visit = RowVisit(core.where, axis, finder.rows, finder.stack, finder.shared)
+    visit = RowVisit(
+        core.where,
+        axis,
+        finder.rows,
+        finder.stack,
+        finder.shared,
+    )
     first = visit.arguments(core.contract, values)
     counts = finder.counts
     if not counts:

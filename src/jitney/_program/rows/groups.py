@@ -59,7 +59,11 @@ class RowGroups:
         form: What their arrays have in common (`form_of`).
     """
 
-    def __init__(self, entry: CompiledCalls, form: Hashable):
+    def __init__(
+        self,
+        entry: CompiledCalls,
+        form: Hashable,
+    ):
         self.entry = entry
         self.form = form
         self.padding = RowPadding(entry)
@@ -94,7 +98,10 @@ class RowGroups:
         """Forget what was found of the sizes of a group."""
         self._keep_members(lambda each: each.group is not group)
 
-    def _keep_members(self, is_kept: Callable[[Member], bool]) -> None:
+    def _keep_members(
+        self,
+        is_kept: Callable[[Member], bool],
+    ) -> None:
         self.members = {
             fixed: {sizes: each for sizes, each in known.items() if is_kept(each)}
             for fixed, known in self.members.items()
@@ -144,7 +151,11 @@ class RowGroups:
         self.members.setdefault(fixed, {})[sizes] = member
         return member
 
-    def _alike(self, fixed: Hashable, sizes: tuple[int, ...]) -> Member | None:
+    def _alike(
+        self,
+        fixed: Hashable,
+        sizes: tuple[int, ...],
+    ) -> Member | None:
         """Rows of new sizes, by another row of their bucket; None if the contract has to be
         looked at.
         """
@@ -168,7 +179,11 @@ class RowGroups:
         except Refused:
             return None
 
-    def _numbers(self, group: RowGroup, sizes: Mapping[str, int]) -> Sequence[Array]:
+    def _numbers(
+        self,
+        group: RowGroup,
+        sizes: Mapping[str, int],
+    ) -> Sequence[Array]:
         """Numbers that Python computes from the sizes of a row.
 
         Raises:
@@ -271,7 +286,10 @@ class RowGroups:
         self.leave_alone(sizes)
         warn_refusal(self.entry.core, refusal)
 
-    def leave_alone(self, sizes: Mapping[str, int]) -> None:
+    def leave_alone(
+        self,
+        sizes: Mapping[str, int],
+    ) -> None:
         """Run rows of these sizes at exact size from now on."""
         self._alone.add(tuple(sizes.items()))
         self._keep_members(lambda each: each.sizes != sizes)
@@ -291,7 +309,10 @@ class RowGroups:
         arrays = recipe.abstract([column.abstract(0) for column in columns])
         axes = recipe.fill.axes
         for others in ({a.name: a.high for a in axes}, {a.name: a.low for a in axes}):
-            counts = replace_sizes(recipe.counts, {**sizes, **others})
+            counts = replace_sizes(
+                recipe.counts,
+                {**sizes, **others},
+            )
             try:
                 entry.lower((*arrays, counts.abstract()), "trace")
             except Refused:
@@ -339,7 +360,10 @@ class RowGroups:
             raise
 
 
-def replace_sizes(counts: TrueSizes, sizes: Mapping[str, int]) -> TrueSizes:
+def replace_sizes(
+    counts: TrueSizes,
+    sizes: Mapping[str, int],
+) -> TrueSizes:
     """True sizes of another call of the same program."""
     return TrueSizes(
         counts.values,
