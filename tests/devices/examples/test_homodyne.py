@@ -65,7 +65,7 @@ def test_a_step_sends_nothing_and_the_end_what_is_sent_by_hand(data):
         new, state = jax.eval_shape(steps.begin[0], values)
         state, chunk = (
             steps.laid.shard_carry(state),
-            {n: steps._chunk_aval(n, x) for n, x in leaves.items() if n not in values},
+            {n: steps._chunk_aval(n) for n in leaves if n not in values},
         )
         ours = [
             steps.step[0].lower(values | new, state, chunk, np.int32(0)),
