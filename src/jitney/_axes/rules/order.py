@@ -35,14 +35,9 @@ def _sort_uses(op: Op) -> Iterator[Use]:
 
 def _shows_ties(op: Op) -> bool:
     """Return whether the order of ties is left to XLA and can be seen: by an operand that is no
-    key, or by zeros of both signs and NaNs.
+    key. Keys that tie are equal: zeros of both signs, NaNs (`jnp.median` sorts so in jax 0.12).
     """
-    if op.params["is_stable"]:
-        return False
-    count = op.params["num_keys"]
-    keys, others = op.eqn.invars[:count], op.eqn.invars[count:]
-    inexact = any(jnp.issubdtype(atom.aval.dtype, np.inexact) for atom in keys)
-    return inexact or bool(others)
+    return not op.params["is_stable"] and op.params["num_keys"] < len(op.eqn.invars)
 
 
 # XLA for CPUs sorts these wrongly, and does not compile a sort of them with other operands (jax
