@@ -225,15 +225,15 @@ MOVES = [
     ),
     Mutation(
         "reading beyond the end is off by one",
-        "src/jitney/_axes/rules/index.py",
+        "src/jitney/_axes/rules/positions.py",
         "beyond = column > last",
         "beyond = column > last + 1",
         (f"{_POSITIONS}what_is_read_beyond_the_end_is_filled_in_and_not_what_stands_there",),
     ),
     Mutation(
         "rows of padding are scattered",
-        "src/jitney/_axes/rules/index.py",
-        "indices = lax.select(inside, indices, _outside(indices))",
+        "src/jitney/_axes/rules/scatter.py",
+        "indices = lax.select(inside, indices, out_of_bounds(indices))",
         "indices = indices",
         (f"{_POSITIONS}as_many_positions_as_rows_into_as_many",),
     ),
