@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from jitney._diagnosis.nonfinite import locate, message, nonfinite
+from jitney._diagnosis.nonfinite.interpreter import locate
+from jitney._diagnosis.nonfinite.marked_values import has_nonfinite
+from jitney._diagnosis.nonfinite.message import message
 from jitney._errors import Where
 from tests._arrays import array, random_key
 from tests._examples import examples
@@ -23,7 +25,7 @@ X = array([-1.0, 0.0, 1.0])
 
 def found(fn, *args):
     """What `locate` says of a function whose result really is not finite."""
-    assert nonfinite(jax.tree.leaves(jax.jit(fn)(*args)))
+    assert has_nonfinite(jax.tree.leaves(jax.jit(fn)(*args)))
     finding = locate(jax.make_jaxpr(fn)(*args), jax.tree.leaves(args))
     assert finding is not None
     return finding
@@ -411,7 +413,7 @@ def test_the_message_says_where_what_and_how_to_mend_it():
 )
 def test_nonfinite_looks_at_floats_and_complex_only(leaves, bad):
     """Integers, keys, text and empty arrays cannot be bad."""
-    assert nonfinite(leaves) is bad
+    assert has_nonfinite(leaves) is bad
 
 
 @settings(max_examples=25, deadline=None)

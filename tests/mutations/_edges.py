@@ -158,7 +158,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a square root at zero is a divisor",
-        "src/jitney/_diagnosis/nonfinite.py",
+        "src/jitney/_diagnosis/nonfinite/message.py",
         'operands[1].made_by == "sqrt"',
         'operands[1].made_by == "rsqrt"',
         (

@@ -329,7 +329,7 @@ CASES = [
         HOST.sum(),
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:_ROOT",
+        "_diagnosis/nonfinite/message.py:_ROOT",
         "has no derivative at 0",
         lambda: optimize(debug_nans=True)(jax.grad(norm))(0 * X),
         lambda: optimize(debug_nans=True)(jax.grad(norm_masked))(0 * X),

@@ -215,7 +215,7 @@ CASES = [
         np.array([1.0, 0, 0]),
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:message",
+        "_diagnosis/nonfinite/message.py:message",
         "look for rounding at the edge of overflow or of a domain",
         lambda: compiled_in_full(leftover),
         lambda: compiled_in_full(leftover_in_domain),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src"
 _MAKERS = {  # functions whose result is a fix, or a part of one
-    "_diagnosis/nonfinite.py": ("_advice", "_FIXES", "_ROOT"),
+    "_diagnosis/nonfinite/message.py": ("_advice", "_FIXES", "_ROOT"),
     "_diagnosis/static_variety.py": ("_advice", "_advice_on_number"),
     "_diagnosis/tracer_errors.py": ("_fix", "_static", "_DATA", "_KEEP"),
     "_diagnosis/remedies.py": "all",

@@ -395,7 +395,7 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:refuse_nonfinite",
+        "_diagnosis/nonfinite/message.py:refuse_nonfinite",
         "or drop debug_nans=True",
         lambda: optimize(debug_nans=True, on_trace_error="eager")(untraceable)(X),
         lambda: optimize(debug_nans=True)(traceable)(X),

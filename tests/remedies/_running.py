@@ -26,7 +26,7 @@ TABLE = np.asarray(ROWS)
 DATA, KEEP, FIXES = (
     "_diagnosis/tracer_errors.py:_DATA",
     "_diagnosis/tracer_errors.py:_KEEP",
-    "_diagnosis/nonfinite.py:_FIXES",
+    "_diagnosis/nonfinite/message.py:_FIXES",
 )
 STEPS, STATE, VECTOR = (
     "_interface/scan_steps.py",
@@ -364,35 +364,35 @@ CASES = [
         np.maximum(HOST, 0) ** 1.5,
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:_advice",
+        "_diagnosis/nonfinite/message.py:_advice",
         "scale the inputs of … down",
         lambda: nans(lambda x: x * 3e38)(X),
         lambda: nans(lambda x: x * 1e3)(X),
         HOST * 1e3,
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:_advice",
+        "_diagnosis/nonfinite/message.py:_advice",
         "give … inputs it is defined for",
         lambda: nans(jnp.arctanh)(3 * X),
         lambda: nans(jnp.arctanh)(X / 10),
         np.arctanh(HOST / 10),
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:message",
+        "_diagnosis/nonfinite/message.py:message",
         "pass finite numbers",
         lambda: nans(lambda x: 2 * x)(X * np.nan),
         lambda: nans(lambda x: 2 * x)(X),
         2 * HOST,
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:message",
+        "_diagnosis/nonfinite/message.py:message",
         "mark failure by a flag or a finite number",
         lambda: nans(lambda x: jnp.where(x > 0, x, jnp.nan))(X),
         lambda: nans(lambda x: jnp.where(x > 0, x, -1.0))(X),
         np.where(HOST > 0, HOST, -1),
     ),
     Remedy(
-        "_diagnosis/nonfinite.py:message",
+        "_diagnosis/nonfinite/message.py:message",
         "or drop debug_nans=True",
         lambda: nans(lambda x: jnp.where(x > 0, x, jnp.nan))(X),
         lambda: optimize(lambda x: jnp.where(x > 0, x, jnp.nan))(X),

@@ -8,6 +8,6 @@ traces, `history.py` finds the nearest earlier call, `retraces.py` compares the 
     Cause("shape", "x", "n", old="3", new="4", remedy='pad={"n": "pow2"}')
 
 Apart from these: `needed_values.py` and `tracer_errors.py` (errors of JAX in the user's words),
-`nonfinite.py` (`debug_nans`), `jax_work.py` (`jitney.watch`), `static_variety.py` (static arguments
+`nonfinite/` (`debug_nans`), `jax_work.py` (`jitney.watch`), `static_variety.py` (static arguments
 with many values), `temporaries.py` (memory of compiled programs).
 """

@@ -35,7 +35,7 @@ import jax
 from .. import _verify
 from .._axes import Refused
 from .._body.function import FunctionInfo
-from .._diagnosis.nonfinite import refuse_nonfinite
+from .._diagnosis.nonfinite.message import refuse_nonfinite
 from .._host.switches import SETTINGS
 from .._signature.options import Options, falls_back, is_measured
 from .._values.attribute_reads import Statics

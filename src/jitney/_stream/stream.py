@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
 
-from .._diagnosis.nonfinite import refuse_nonfinite
+from .._diagnosis.nonfinite.message import refuse_nonfinite
 from .._errors import (
     AxisError,
     ContractError,

@@ -3,7 +3,7 @@
 An interpreter that changes nothing about a loop but what its body computes rebuilds it here. Those
 that change the carry do it themselves: a flag beside it (`_checks/flag_interpreter.py`), iterations
 of padding (`_axes/rules/control.py`), chunks (`_axes/chunks`), a stop at the first NaN
-(`_diagnosis/nonfinite.py`).
+(`_diagnosis/nonfinite/loops.py`).
 """
 
 from __future__ import annotations

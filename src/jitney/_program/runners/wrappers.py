@@ -17,7 +17,9 @@ from jax.core import Tracer
 from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
 from ..._checks import Unflaggable
-from ..._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
+from ..._diagnosis.nonfinite.interpreter import locate
+from ..._diagnosis.nonfinite.marked_values import has_nonfinite
+from ..._diagnosis.nonfinite.message import lanes_text, message
 from ..._errors import NonFiniteError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache as cache_disabled
@@ -187,7 +189,7 @@ def _finite(
         # The arguments may be numbers inside of an outer trace, so the results decide.
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             warn_missing_checks(body)
-        elif nonfinite(leaves):
+        elif has_nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             # Without a finding the infinities came in with the arguments.
             if finding is not None:
