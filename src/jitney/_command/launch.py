@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # Python 3.14 clears `__file__` of the main module before it shows an error.
 _HERE = __file__
+_ALONE = "_jitney_alone"
 _EXPLAINED = "TRACING CACHE MISS"
 _KEYED = "PERSISTENT COMPILATION CACHE MISS"
 _KINDS = {
@@ -121,7 +122,7 @@ class Recording:
             self.unexplained = _UNEXPLAINED
         else:
             config.update("jax_explain_cache_misses", True)  # noqa: FBT003 - JAX's own
-        self.lines = _import_by_path("findings/lines").watch_lines(jax)
+        self.lines = _import_alone("_command.findings.lines").watch_lines(jax)
 
     def stop(self) -> None:
         """Stop recording; the listeners stay registered, and do nothing."""
@@ -194,20 +195,16 @@ class Recording:
         return found
 
 
-def _import_by_path(name: str) -> Any:
-    """Import a file by its path, relative to this one.
+def _import_alone(name: str) -> Any:
+    """Import a module of jitney without the package, whose `__init__.py` would import JAX.
 
-    As a module of jitney it would import the package, and with it JAX.
+    A package of another name, without that file, has the same folder: so relative imports work.
     """
-    alone = f"_jitney_{name.rpartition('/')[2]}"
-    if alone not in sys.modules:
-        spec: Any = importlib.util.spec_from_file_location(
-            alone,
-            os.path.join(os.path.dirname(_HERE), f"{name}.py"),  # noqa: PTH118, PTH120
-        )
-        sys.modules[alone] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[alone])
-    return sys.modules[alone]
+    if _ALONE not in sys.modules:
+        package = ModuleType(_ALONE)
+        package.__path__ = [os.path.dirname(os.path.dirname(_HERE))]  # noqa: PTH120
+        sys.modules[_ALONE] = package
+    return importlib.import_module(f"{_ALONE}.{name}")
 
 
 class _LogFilter(logging.Filter):
@@ -316,7 +313,7 @@ def _watch_memory(budget: int) -> Sampler:
             f" {budget / 2**20:,.0f} MiB, at {file}:{line} ({function}).\n"
         )
 
-    sampler: Sampler = _import_by_path("../_host/memory_samples").Sampler(budget, over)
+    sampler: Sampler = _import_alone("_host.memory_samples").Sampler(budget, over)
     sampler.start()
     return sampler
 

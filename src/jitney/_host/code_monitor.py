@@ -1,8 +1,8 @@
 """`sys.monitoring`: a tool id that is free, callbacks by event, and all given back at the end.
 
-Python 3.12 and later tell up to six tools which code runs. Two parts of jitney listen by this
-module: the trace of a program that is stored, and the symbolic trace. A third is loaded by its
-path, without jitney, and has calls of its own (`_command/findings/lines.py`).
+Python 3.12 and later tell up to six tools which code runs. Three parts of jitney listen by this
+module: the trace of a program that is stored, the symbolic trace, and `python -m jitney run`, which
+loads it without jitney. So it imports nothing but the standard library.
 
     monitor = claim()                                   None: Python 3.11, or no id is free
     monitor.begin({"PY_START": start, "CALL": call}, everywhere=("PY_START",))
