@@ -1076,6 +1076,7 @@ NEVER = Case("boolean mask", lambda x: jnp.sum(x[x > 0]), V)
 CORE = {
     # each element alone, and what only has the axis in its shape
     "relu",
+    "Hessian's product with pooling",
     "keep the leading axis",
     "interleave",
     "divide by the size",
@@ -1163,6 +1164,7 @@ them to it.
 """
 
 PADDED_ALONE = {
+    "Hessian's product with pooling",
     "interleave",
     "draws behind another axis",
     "a key for each",

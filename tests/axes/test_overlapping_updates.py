@@ -124,6 +124,14 @@ HIDDEN = {
     "known branch": lambda y: lax.cond(True, lambda y: pushed(y, AT), lambda y: y, y[::-1]),
     "moved in a known branch": lambda y: pushed(lax.cond(True, jnp.flip, jnp.sort, y), AT),
     "moved twice alike": lambda y: y[::-1].at[1:].set(y[::-1][:-1]),
+    "a column": lambda y: pushed((2 * y)[:, None], AT)[:, 0],
+    "a column of an argument": lambda y: pushed(y[:, None], AT)[:, 0],
+    "equal columns": lambda y: (2 * y)[:, None].at[1:].set((2 * y)[:-1, None])[:, 0],
+    "pairs": lambda y: pushed(jnp.concatenate([y, y]).reshape(-1, 2), AT).sum(1),
+    "the sum of a column": lambda y: pushed((2 * y)[:, None].sum(1), AT),
+    "a column that is contracted": lambda y: pushed(jnp.exp(y)[:, None] @ y[:1], AT),
+    "sorted, then a column": lambda y: pushed(jnp.sort(y)[:, None], AT)[:, 0],
+    "interleaved": lambda y: shifted(jnp.stack([y, -y]).reshape(-1), AT),
     "in a loop": lambda y: lax.fori_loop(
         0, 3, lambda _, y: lax.fori_loop(0, 1, lambda _, y: shifted(y, AT), y[::-1]), y
     ),
@@ -162,8 +170,10 @@ PADDED = {
     "by the argument": lambda x: x[::-1].at[1:].set(x[:-1]),
     "of the argument": lambda x: x.at[1:].set(x[:-1]),
     "one element": lambda x: (y := x[::-1]).at[0].set(y[1]),
+    "of the whole": lambda x: lax.dynamic_update_slice(y := x[::-1], y[steps(x)], [AT]),
     "by zeros": lambda x: x[::-1].at[1:].set(jnp.zeros(len(x) - 1, x.dtype)),
     "of what is not moved": lambda x: (y := x - x.mean()).at[1:].set(2 * y[:-1]),
+    "of another in another shape": lambda x: x[:, None].at[1:].set(jnp.ones((len(x) - 1, 1)))[:, 0],
     "of what is sorted": lambda x: (y := jnp.sort(x[::-1] % 0.3)).at[1:].set(y[:-1]),
     "of what is counted": lambda x: (y := jnp.zeros(len(x)).at[steps(x)].add(x)).at[1:].set(y[:-1]),
     "of a loop": lambda x: (

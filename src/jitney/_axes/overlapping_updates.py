@@ -9,6 +9,13 @@ size the same is a reversal, and right. The hazard needs one operation that move
 which both the array and the update are made, and a window of several elements. XLA makes one of
 equal operations, and undoes barriers and an array of its own for the update. What a loop
 over the axis, a sort along it or a scatter to as many positions has made lies in memory.
+
+    a = x[:, None]
+    a.at[1:].set(a[:-1])
+
+The other hazard: XLA writes into an array that lies in memory in another shape (a bitcast), and
+does not see that the update reads the same memory. At exact size the start is a number, and
+nothing is written in place.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ from .dims import Dim, is_ragged
 from .monoids import SCATTERS
 
 _STILL = ("broadcast_in_dim", "dot_general", "iota", "squeeze", "transpose")
+_OF_EQUAL_RANK = ("concatenate", "dynamic_slice", "pad", "rev", "slice", "sort")
 _REDUCTIONS = ("reduce_", "arg", "cum")
 
 
@@ -38,20 +46,22 @@ def overlapping_updates(jaxpr: object) -> frozenset[int]:
 
 
 class _Value(NamedTuple):
-    """Arrays in memory that a value is made of, and operations that have moved its elements, as
-    bits of numbers.
+    """Arrays in memory that a value is made of, operations that have moved its elements, and arrays
+    in memory that it may be in another shape, as bits of numbers.
     """
 
     made_of: int = 0
     moved: int = 0
+    shaped: int = 0
 
 
 def _all_of(values: Iterable[_Value]) -> _Value:
-    made_of = moved = 0
+    made_of = moved = shaped = 0
     for value in values:
         made_of |= value.made_of
         moved |= value.moved
-    return _Value(made_of, moved)
+        shaped |= value.shaped
+    return _Value(made_of, moved, shaped)
 
 
 class _Moves:
@@ -62,6 +72,7 @@ class _Moves:
     def __init__(self, found: set[int]):
         self.found = found
         self.bits: dict[object, int] = {}
+        self.scalars = 0
 
     def bit(self, key: object) -> int:
         """The bit of an array or operation."""
@@ -69,7 +80,11 @@ class _Moves:
 
     def in_memory(self, jaxpr: object) -> list[_Value]:
         """Look at a program whose arguments lie in memory, and return its results."""
-        given = [_Value(self.bit(var)) for var in open_jaxpr(jaxpr)[0].invars]
+        given: list[_Value] = []
+        for var in open_jaxpr(jaxpr)[0].invars:
+            given.append(_Value(self.bit(var)))
+            if not var.aval.shape:
+                self.scalars |= self.bit(var)
         return self.follow(jaxpr, given)
 
     def follow(self, jaxpr: object, given: Sequence[_Value]) -> list[_Value]:
@@ -89,17 +104,25 @@ class _Moves:
         del at
         if _is_update(eqn):
             array, update = operands[0], operands[_place_of_update(eqn)]
-            if array.moved & update.moved:
+            reads = array.shaped & update.made_of & ~self.scalars
+            if array.moved & update.moved or reads:
                 self.found.add(id(eqn))
-            return [_Value(array.made_of | update.made_of, array.moved)]
+            return [_Value(array.made_of | update.made_of, array.moved, array.shaped)]
         held = programs(eqn.params)
         inner = self._inside(eqn, operands) if held else []
-        made_of, moved = _all_of((*operands, *inner))
+        made_of, moved, shaped = _all_of((*operands, *inner))
+        if held and eqn.primitive.name in ("scan", "while"):
+            shaped = _all_of(inner).shaped
         if _moves(eqn):
             moved |= self.bit(id(eqn) if held else (_text(eqn), made_of))
         if _is_stored(eqn):
-            moved = 0
-        return [_Value(made_of, moved)] * len(eqn.outvars)
+            moved = shaped = 0
+        elif not held and _shapes(eqn):
+            shaped = made_of
+        if eqn.primitive.name == "cond":
+            count = len(eqn.outvars)
+            return [_Value(made_of, moved, _all_of(inner[i::count]).shaped) for i in range(count)]
+        return [_Value(made_of, moved, shaped)] * len(eqn.outvars)
 
     def _inside(self, eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
         """Look at the programs that an operation holds. The arguments of a loop's body lie in
@@ -117,7 +140,9 @@ class _Moves:
             once = self.follow(eqn.params["jaxpr"], [*constants, *carry, *rows])
             again = [*constants, *once[: len(carry)], *rows]
             return [*once, *self.follow(eqn.params["jaxpr"], again)]
-        return [x for each in programs(eqn.params) for x in self.in_memory(each)]
+        made = [x for each in programs(eqn.params) for x in self.in_memory(each)]
+        # What a loop carries lies in memory.
+        return [x._replace(shaped=0) for x in made] if name in ("scan", "while") else made
 
 
 def _text(eqn: JaxprEqn) -> str:
@@ -193,6 +218,25 @@ def _moves(eqn: JaxprEqn) -> bool:
     return any((*before, *after))
 
 
+def _shapes(eqn: JaxprEqn) -> bool:
+    """Return whether what an operation makes may be what it reads, in another shape."""
+    name = eqn.primitive.name
+    if name in ARITHMETIC | LOGIC or name in _OF_EQUAL_RANK:
+        return False
+    after = [var.aval.shape for var in eqn.outvars]
+    read = eqn.invars[:1] if name == "gather" else eqn.invars
+    before = [atom.aval.shape for atom in read if any(map(is_ragged, atom.aval.shape))]
+    # The sum of several elements is another one; that of an axis of one element is the element.
+    if name.startswith(_REDUCTIONS):
+        axes = eqn.params.get("axes", ())
+        return bool(axes) and any(all(shape[axis] == 1 for axis in axes) for shape in before)
+    if name == "dot_general":
+        (left, _), _ = eqn.params["dimension_numbers"]
+        shape = eqn.invars[0].aval.shape
+        return all(not is_ragged(shape[axis]) and shape[axis] == 1 for axis in left)
+    return any(shape != of for shape in before for of in after)
+
+
 def _symbolic(shape: Sequence[Dim]) -> list[tuple[int, str]]:
     return [(axis, str(dim)) for axis, dim in enumerate(shape) if is_ragged(dim)]
 
@@ -203,7 +247,11 @@ def _is_update(eqn: JaxprEqn) -> bool:
     if name in SCATTERS or name == "scatter":
         windows = eqn.invars[1].aval.shape[:-1]
         return all(size == 1 for size in windows) and _has_several(eqn.invars[2].aval)
-    return name == "dynamic_update_slice" and _has_several(eqn.invars[1].aval)
+    if name != "dynamic_update_slice":
+        return False
+    array, update = eqn.invars[0].aval, eqn.invars[1].aval
+    # One of the whole array is the update itself.
+    return _has_several(update) and array.shape != update.shape
 
 
 def _has_several(update: Aval) -> bool:
