@@ -5,7 +5,7 @@ nothing is known.
 that of `eqx.filter_vmap`, and a call spends somewhat less time on the host. There is more: the plan
 lists what is mapped, the buffers of the old ensemble are donated, and every call is checked. Most
 people start with a loop over the members. Compared with that loop, a step is many times as
-fast. Ten lines by hand, whose calls take arrays alone, are as fast or up to a tenth faster.
+fast. Ten lines by hand, whose calls take arrays alone, are as fast.
 """
 
 # %% Imports

@@ -5,7 +5,7 @@ A survey grows by a point at a time, as in Bayesian optimisation, and each numbe
 a program of its own. With `pad` those from 65 to 128 share one: the Cholesky factor is that of the
 true points. The gain is compile time. Once everything is compiled, a padded call takes longer,
 since a factor of 128 points is more work than one of 70. Five masks by hand do the same: they are
-compiled in half the time, since nothing has to be proven, and a call takes about as long.
+compiled in 0.4 of the time, since nothing has to be proven, and a call is up to 7 % quicker.
 """
 
 # %% Imports

@@ -4,7 +4,7 @@ batch.
 The number of trajectories in a batch varies. The loss is written for one; `vmap` maps it and its
 gradient, and with `pad` 17 to 32 trajectories share one program. The gain is compile time, seconds
 for each number of trajectories. A warm call computes the padding too, and the gradient of each
-trajectory before it takes the mean; one mask by hand saves that, and proofs. jitney does not pad
+trajectory before it takes the mean: 1.3 times as long as with a mask by hand. jitney does not pad
 diffrax's loops along an axis that the loss itself names, and says so. Here the axis is mapped: each
 trajectory is alone, so nothing has to be proven.
 """

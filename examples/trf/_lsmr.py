@@ -43,10 +43,12 @@ class Numbers(NamedTuple):
     least: Scalar
     turns: Scalar
     done: Scalar
+    of_u: Scalar  # times u, of length 1
+    of_v: Scalar
 
 
 class State(NamedTuple):
-    """Vectors and numbers."""
+    """Vectors and numbers. To make u and v of length 1 would pass over each once more a turn."""
 
     u: Rows
     v: Vector
@@ -89,10 +91,11 @@ def lsmr(
 
 
 def _begun(transposed: Callable[[Rows], Vector], b: Rows, beta: Scalar) -> State:
-    u = _unit(b, beta)
-    v = transposed(u)
+    of_u = _over_length(beta)
+    v = transposed(b * of_u)
     alpha = jnp.linalg.norm(v)
-    v, zero, one = _unit(v, alpha), jnp.zeros_like(alpha), jnp.ones_like(alpha)
+    of_v = _over_length(alpha)
+    zero, one = jnp.zeros_like(alpha), jnp.ones_like(alpha)
     numbers = Numbers(
         alpha=alpha,
         alphabar=alpha,
@@ -113,8 +116,11 @@ def _begun(transposed: Callable[[Rows], Vector], b: Rows, beta: Scalar) -> State
         least=1e100 * one,
         turns=zero,
         done=(alpha * beta == 0).astype(alpha.dtype),
+        of_u=of_u,
+        of_v=of_v,
     )
-    return State(u, v, v, jnp.zeros_like(v), jnp.zeros_like(v), jnp.stack(numbers))
+    nothing = jnp.zeros_like(v)
+    return State(b, v, of_v * v, nothing, nothing, jnp.stack(numbers))
 
 
 def _turned(
@@ -125,12 +131,12 @@ def _turned(
     tolerances: tuple[Scalar | float, Scalar | float],
 ) -> State:
     old, (size, damp), (atol, btol) = Numbers(*state.numbers), given, tolerances
-    u = times(state.v) - old.alpha * state.u
+    u = old.of_v * times(state.v) - (old.alpha * old.of_u) * state.u
     beta = jnp.linalg.norm(u)
-    u = _unit(u, beta)
-    v = transposed(u) - beta * state.v
+    of_u = _over_length(beta)
+    v = of_u * transposed(u) - (beta * old.of_v) * state.v
     alpha = jnp.linalg.norm(v)
-    v = _unit(v, alpha)
+    of_v = _over_length(alpha)
 
     # B, over damp I, to R, and R^T to its own triangle
     chat, shat, alphahat = _rotation(old.alphabar, jnp.asarray(damp))
@@ -142,7 +148,9 @@ def _turned(
 
     hbar = state.h - _over(thetabar * rho, old.rho * old.rhobar) * state.hbar
     step = state.s + _over(zeta, rho * rhobar) * hbar
-    h = v - _over(thetanew, rho) * state.h
+    length = jnp.linalg.norm(step)
+    # 0 * length makes XLA write h last, over the old one: without it that is copied first
+    h = of_v * v - (_over(thetanew, rho) + 0.0 * length) * state.h
 
     # the norm of the residual
     betahat, betadd = c * chat * old.betadd, -s * chat * old.betadd
@@ -155,7 +163,7 @@ def _turned(
     residual = jnp.sqrt(lost + (betad - taud) ** 2 + betadd**2)
 
     squares = old.squares + beta**2
-    norm, length, gradient = jnp.sqrt(squares), jnp.linalg.norm(step), jnp.abs(zetabar)
+    norm, gradient = jnp.sqrt(squares), jnp.abs(zetabar)
     most = jnp.maximum(old.most, old.rhobar)
     least = jnp.where(old.turns > 0, jnp.minimum(old.least, old.rhobar), old.least)
     condition = jnp.maximum(most, pivot) / jnp.minimum(least, pivot)
@@ -186,13 +194,15 @@ def _turned(
         least,
         old.turns + 1,
         done.astype(alpha.dtype),
+        of_u,
+        of_v,
     )
     return State(u, v, h, hbar, step, jnp.stack(numbers))
 
 
-def _unit(vector: Array, length: Scalar) -> Array:
-    """A vector of length 1, or of zeros."""
-    return vector * jnp.where(length > 0, 1 / jnp.where(length > 0, length, 1.0), 0.0)
+def _over_length(length: Scalar) -> Scalar:
+    """1 / length, and 0 where it is."""
+    return _over(jnp.ones_like(length), length)
 
 
 def _over(a: Scalar, b: Scalar) -> Scalar:

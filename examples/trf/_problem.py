@@ -156,8 +156,8 @@ def _column(setup: Setup, parameters: list[Array], i: int, data: Data) -> Float[
     """Derivative with respect to one parameter of a curve.
 
     Parameters that come apart have no tangent but their own, so the others' terms are left out. A
-    unit vector for all of them would multiply those terms by zero: a third of the time at a million
-    points (`python -m examples.trf.options`).
+    unit vector for all of them would multiply those terms by zero: a quarter of the time at a
+    million points (`python -m examples.trf.options`).
     """
 
     def along(parameter: Array) -> Float[Array, "points"]:

@@ -24,7 +24,7 @@ from . import _check, _outcome
 from ._coleman_li import Bounds, active, distance, rescaled
 from ._fail import fail
 from ._held import Held, without_arrays
-from ._jit import COMPILER, lazy_derivatives, optimize
+from ._jit import lazy_derivatives, optimize
 from ._losses import reweigh, rho_of
 from ._lsmr import lsmr
 from ._problem import Controls, Data, Setup, residuals
@@ -205,7 +205,7 @@ def least_squares_large(
         by_jac, scale = (False, None) if x_scale is None else _check.scale(x_scale, start)
         counts = None if mask is None else _check.counted(mask, start)
         limit = 100 * start.size if max_nfev is None else max_nfev
-        controls = jnp.asarray(_check.controls(ftol, xtol, gtol, f_scale, limit))
+        controls = np.asarray(_check.controls(ftol, xtol, gtol, f_scale, limit))
         lower, upper = box or (None, None)
         data = Data(lower, upper, scale, controls, counts, tuple(args), kwargs)
         setup = Setup(fun, None, loss, box is not None, by_jac, None)
@@ -216,8 +216,8 @@ def run(setup: Setup, x0: np.ndarray, data: Data, inner: tuple[float, float, flo
     """Fit, and bring what was found to the host."""
     programs = _programs(setup)
     groups = programs.groups(x0, data) if setup.scale_by_jac else None
-    steer = Inner(*(jnp.asarray(float(number)) for number in inner))
-    packed, x, f, g, holds = jax.device_get(programs.fit(jnp.asarray(x0), data, steer, groups))
+    steer = Inner(*(np.asarray(float(number)) for number in inner))
+    packed, x, f, g, holds = jax.device_get(programs.fit(x0, data, steer, groups))
     cost, optimality, nfev, njev, status = packed.tolist()
     status = int(status)
     if status < 0:
@@ -284,7 +284,8 @@ def grouped(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.n
 def _programs(setup: Setup) -> LargePrograms:
     """Programs for a setup, made once."""
 
-    @optimize(compiler=COMPILER)
+    # without XLA's emitters by MLIR (`_jit.py`) passes over long vectors take twice as long
+    @optimize
     def fit(x0: Float[Array, "k"], data: Data, inner: Inner, groups: Groups | None) -> Any:
         return fitted(setup, x0, data, inner, groups)
 

@@ -23,6 +23,7 @@ V = [(("n",), F)]
 VV = [(("n",), F), (("n",), F)]
 M = [(("n", 3), F)]
 T = [((3, "n"), F)]
+EVEN = [((lambda n: 2 * n,), F)]
 SQUARE = [(("n", "n"), F)]
 SYSTEM = [(("n", "n"), F), (("n",), F)]
 SYSTEMS = [(("n", "n"), F), (("n", 2), F)]
@@ -279,7 +280,16 @@ POINTWISE = [
     ),
     Case("keep the leading axis", lambda x: x.reshape(-1, 3, 1), M),
     Case("merge behind the leading axis", lambda x: x.reshape(-1), M),
-    Case("split a multiple", lambda x: x.reshape(-1, 2).sum(1), [((lambda n: 2 * n,), F)]),
+    Case("interleave", lambda x: x.T.reshape(-1), M),
+    Case("interleave with itself", lambda x: (x + x.T * 2).reshape(-1), SQUARE),
+    Case("rows of its length", lambda x: x.reshape(2, -1) * x[:2, None], EVEN),
+    Case("as many rows as columns", lambda x: x.reshape(-1, 3), T),
+    Case(
+        "interleave in the middle",
+        lambda x: x.reshape(4, -1, 3).reshape(2, -1, 3)[:, 1:],
+        [((4, lambda n: n + 1, 3), F)],
+    ),
+    Case("split a multiple", lambda x: x.reshape(-1, 2).sum(1), EVEN),
     Case("a table", lambda table, i: table[i], [((4,), F), (("n",), I)]),
     Case("draws behind another axis", lambda x: x + jax.random.normal(KEY, x.shape), T),
     Case(
@@ -1029,7 +1039,6 @@ CASES = [
 ]
 
 REFUSED = [
-    Case("interleave", lambda x: x.T.reshape(-1), M),
     Case("fft", jnp.fft.fft, V),
     Case("singular vectors", lambda x: jnp.linalg.svd(x, full_matrices=False), M),
     Case("gradient of singular values", jax.grad(lambda x: jnp.sum(jnp.linalg.svdvals(x))), M),
@@ -1068,6 +1077,7 @@ CORE = {
     # each element alone, and what only has the axis in its shape
     "relu",
     "keep the leading axis",
+    "interleave",
     "divide by the size",
     "fft over another axis",
     "split over another axis",
@@ -1153,6 +1163,7 @@ them to it.
 """
 
 PADDED_ALONE = {
+    "interleave",
     "draws behind another axis",
     "a key for each",
     "a key folded for each",

@@ -103,7 +103,6 @@ def test_padded_equals_exact_in_float64(case):
 @pytest.mark.core(
     "fft",
     "singular vectors",
-    "interleave",
     "callback",
     "windows that begin with something",
     "a reduction of one's own",

@@ -148,6 +148,15 @@ def test_of_several_expressions_the_simplest_is_taken(name):
     assert [evaluate(found, {"n": k}) for k in range(2, 65)] == [of(k) for k in range(2, 65)]
 
 
+def test_a_binary_search_may_unroll_as_many_turns_as_it_has():
+    """Each size of a length of the search in one program; 4 and 5 turns are two programs."""
+
+    def places(x):
+        return jnp.searchsorted(jnp.sort(x), jnp.float32([-1, 0, 1]), method="scan_unrolled")
+
+    assert check(padded(places, (32,)), places, (16, 17, 23, 30)) == []
+
+
 def test_a_middle_element_of_few_sizes_is_padded():
     """Three sizes beside each other are also on a square, which says less than the quotient."""
 

@@ -208,6 +208,24 @@ def test_a_change_by_another_thread_while_a_call_decides_is_not_lost(monkeypatch
         assert f.stats.verified
 
 
+def test_a_call_that_began_before_a_change_runs_as_it_began():
+    """A setting changes between the look-up of a call and its run: it has no part of the new one,
+    and the way by which it was looked up serves no later call.
+    """
+    body = count_traces(fresh())
+    f = optimize(body)
+    f(-X), f(-X)
+    found = f._core.usual
+    with configured(debug_nans=True):
+        # As another thread leaves it, which has read the setting before the change.
+        f._core.usual = found
+        assert np.isnan(f(-X)).all()
+        assert body.traces == 1
+        with pytest.raises(NonFiniteError):
+            f(-X)
+    assert np.isnan(f(-X)).all()
+
+
 def test_a_function_that_calls_another_follows_the_setting_by_its_own_option():
     """With debug_nans=False it keeps its program, whatever the inner function does alone."""
     inner = optimize(fresh())

@@ -186,15 +186,15 @@ MUTATIONS = [
     Mutation(
         "auto runs callbacks once more",
         f"{_SOURCE}/cut_axes.py",
-        "    refuse_effects(body)\n    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
-        "    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
+        "effects_obstacle(body) or joint_rules_obstacle(_axes.joint_rules(body))\n    mapped",
+        "joint_rules_obstacle(_axes.joint_rules(body))\n    mapped",
         (f"{_CALLS}callbacks_are_called_once_each",),
     ),
     Mutation(
         "auto divides what is computed of all elements",
         f"{_SOURCE}/cut_axes.py",
-        "    refuse_joint_rules(_axes.joint_rules(body))\n    _, size",
-        "    _, size",
+        "effects_obstacle(body) or joint_rules_obstacle(_axes.joint_rules(body))\n    mapped",
+        "effects_obstacle(body)\n    mapped",
         (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_stays_whole",),
     ),
     Mutation(

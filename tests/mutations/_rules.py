@@ -165,11 +165,11 @@ REFUSALS = [
         (f"{_PADDED}what_cannot_be_proven_is_refused[callback]",),
     ),
     Mutation(
-        "a reshape interleaves the axis with another",
+        "a reshape that interleaves the axis counts the padding of another",
         "src/jitney/_axes/rules/shape.py",
-        "        if not _leading(group):",
-        "        if not _leading(group) and len(group[1]) > 1:",
-        (f"{_PADDED}what_cannot_be_proven_is_refused[interleave]",),
+        "count = lax.max(walk.count(dim), np.int32(1))",
+        "count = np.int32(evaluate(dim, walk.allocated))",
+        (f"{_PADDED}padded_equals_exact[interleave]",),
     ),
     Mutation(
         "other generators of random numbers are not refused",

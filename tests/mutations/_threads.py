@@ -42,7 +42,7 @@ MUTATIONS = [
     Mutation(
         "threads run LAPACK on any number of numbers",
         f"{_SOURCE}/worker_calls.py",
-        "            refuse_lapack(traced.jaxpr)\n",
+        "                or lapack_obstacle(traced.jaxpr)\n",
         "",
         (f"{_CALLS}lapack_on_many_numbers_is_refused",),
     ),
@@ -91,8 +91,8 @@ MUTATIONS = [
     Mutation(
         "workers divide what is computed of all elements",
         f"{_SOURCE}/worker_calls.py",
-        "            refuse_joint_rules(entry.joint_rules)\n",
-        "",
+        "joint_rules_obstacle(entry.joint_rules)",
+        "None",
         (f"{_CALLS}a_rule_for_vmap_that_sees_all_elements_is_not_split",),
     ),
 ]

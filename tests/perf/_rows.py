@@ -298,9 +298,9 @@ ROWS = (
         "docs/options/compiler.md",
         '`compiler="fast"`',
         "python -m examples.trf.options",
-        '{fit[@optimize(compiler="fast")][first]:.2f} s the first call,'
-        ' {fit[@optimize(compiler="fast")][ms]:.2f} ms a warm one',
-        "{fit[@optimize][first]:.2f} s and {fit[@optimize][ms]:.2f} ms without",
+        '{fit[@optimize(compiler="fast")][first]:.2f} s of CPU the first call,'
+        ' {fit[@optimize(compiler="fast")][ms]:.3f} ms a warm one',
+        "{fit[@optimize][first]:.2f} s and {fit[@optimize][ms]:.3f} ms without",
     ),
     Row(
         "debug-nans",

@@ -34,6 +34,11 @@ STEPS, STATE, VECTOR = (
     "_interface/state_vector.py",
 )
 OUTER = "_program/outer_transforms.py"
+UNSPLIT = "_program/runners/unsplit.py"
+# Enough systems of equations that threads which solve all at once may hang in LAPACK.
+SYSTEMS = np.eye(6, dtype=np.float32) + np.linspace(0, 0.1, 400 * 36, dtype=np.float32).reshape(
+    400, 6, 6
+)
 
 
 def total(x: Float[Array, "n"]):
@@ -42,6 +47,26 @@ def total(x: Float[Array, "n"]):
 
 def printed(x: Float[Array, "n"]):
     jax.debug.callback(lambda x: None, x)
+    return x
+
+
+def drawn(key):
+    return jax.random.normal(key, (3,))
+
+
+def keys_of(impl):
+    return jax.random.split(jax.random.key(7, impl=impl), 6)
+
+
+def drawn_in_threads(impl):
+    return optimize(vmap={"row": {"key": 0}}, workers=2)(drawn)(keys_of(impl))
+
+
+def first_solution(a: Float[Array, "n n"]) -> Float[Array, "n"]:
+    return jnp.linalg.solve(a, a[0])
+
+
+def silent(x: Float[Array, "n"]):
     return x
 
 
@@ -245,6 +270,27 @@ CASES = [
         lambda: optimize(vmap="row", workers="auto")(printed)(ROWS),
         TABLE,
         core=True,
+    ),
+    Remedy(
+        f"{UNSPLIT}:effects_obstacle",
+        "move that line out of the function",
+        lambda: optimize(vmap="row", workers=2)(printed)(ROWS),
+        lambda: optimize(vmap="row", workers=2)(silent)(ROWS),
+        TABLE,
+    ),
+    Remedy(
+        f"{UNSPLIT}:effects_obstacle",
+        'draw with keys of `jax.random.key(seed, impl="threefry2x32")`',
+        lambda: drawn_in_threads("rbg"),
+        lambda: drawn_in_threads("threefry2x32"),
+        lambda: np.asarray(jax.vmap(drawn)(keys_of("threefry2x32"))),
+    ),
+    Remedy(
+        f"{UNSPLIT}:lapack_obstacle",
+        "cut the axis into narrower chunks",
+        lambda: optimize(vmap="row", workers=2)(first_solution)(SYSTEMS),
+        lambda: optimize(vmap="row", workers=2, chunk={"row": 50})(first_solution)(SYSTEMS),
+        np.linalg.solve(SYSTEMS, SYSTEMS[:, 0, :, None])[..., 0],
     ),
     # Values that a trace does not have.
     Remedy(

@@ -10,13 +10,12 @@ from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
-from jax.extend.core import primitives
 
 from .._checks import split_code
 from .._errors import DerivativeError, ExportError
 from .._jax.equinox_checks import fail_with
 from .._jax.settings import x64_is_on
-from .._jax.trees import Tracer
+from .._jax.trees import Tracer, set_weak_type
 from .._jax.typed import Array
 from .._program.runners.filling import FILLING
 from .._serialized.padded_cuts import read as read_cuts
@@ -30,7 +29,6 @@ from .values import value_of
 T = TypeVar("T")
 Gradients = tuple[Array, ...]
 """Cotangents of the arguments of a program."""
-_convert = primitives.convert_element_type_p
 Run = Callable[[Taking], object]
 RunFlat = Callable[[Sequence[object]], Sequence[Array]]
 
@@ -120,9 +118,10 @@ def flat_runner(
 
     def flat(*arrays: Array) -> list[jax.Array]:
         out = call(*arrays)
+        # An exported program does not record weak types.
         # With checks there is one result more, the flag, which stays as it is.
         typed = [
-            _restore_weak_type(x) if is_weak else x
+            set_weak_type(x, is_weak=True) if is_weak else x
             for x, is_weak in zip(out, weak, strict=not checks)
         ]
         return [*typed, *out[len(weak) :]]
@@ -152,16 +151,6 @@ def flat_runner(
         return out
 
     return run
-
-
-def _restore_weak_type(x: jax.Array) -> jax.Array:
-    """Restore the weak type of a result: an exported program does not record it."""
-    return _convert.bind(
-        x,
-        new_dtype=x.dtype,
-        weak_type=True,
-        sharding=None,
-    )
 
 
 def guard_call(

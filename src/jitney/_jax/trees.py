@@ -50,16 +50,26 @@ def canonicalize_dtype(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def set_weak_type(x: Any, *, is_weak: bool) -> Any:
-    """Give a result the weak type that it has in the user's program.
+def set_weak_type(
+    x: Any,
+    *,
+    is_weak: bool,
+    dtype: object = None,
+) -> Any:
+    """Give a result the weak type, and the dtype if one is given, of the user's program.
 
-    Padded arrays and chunks are strongly typed, and so is whatever is computed from them.
+    Padded arrays and chunks are strongly typed, and so is whatever is computed from them; so are
+    stacked values, carries, and the results of exported programs.
     """
-    if getattr(x, "weak_type", False) == is_weak or x.dtype != canonicalize_dtype(x.dtype):
+    is_typed = getattr(x, "weak_type", False) == is_weak
+    if dtype is None:
+        dtype = x.dtype
+        is_typed = is_typed or dtype != canonicalize_dtype(dtype)
+    if is_typed and x.dtype == dtype:
         return x
     return _convert.bind(
         x,
-        new_dtype=x.dtype,
+        new_dtype=dtype,
         weak_type=is_weak,
         sharding=None,
     )

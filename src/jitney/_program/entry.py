@@ -53,7 +53,6 @@ from .runners.in_trace import is_inner
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
 from .runners.wrappers import Run, runner
-from .tracing import Retry
 
 if TYPE_CHECKING:
     from .._jax.typed import Array
@@ -184,31 +183,41 @@ class Specialization(LoweredCalls):
         """
         if jit_is_off():
             return self._run_without_jit(arrays)
-        options, settings = self.options, SETTINGS.now
-        if self.core.options.settled() != options:
-            # A setting changed between the look-up of this entry and now.
+        settings = SETTINGS.now
+        run, is_final = self._decide(arrays)
+        if self.core.options.settled() != self.options:
+            # A setting changed between the look-up of this entry and now. The call began before,
+            # and runs as it was looked up; whatever leads here is forgotten, so that the next call
+            # is looked up anew.
             self._owner().reset_decision()
-            raise Retry
+            return run(*arrays)
+        if is_final:
+            self._become("running", run)
+
+        # Another thread may have changed a setting meanwhile, and its reset came before.
+        if SETTINGS.now != settings:
+            self.reset_decision()
+        return run(*arrays)
+
+    def _decide(self, arrays: Sequence[object]) -> tuple[Run, bool]:
+        """Return the function that runs a call, and whether it runs all later ones."""
+        options = self.options
         if options.disabled is not None:
-            self._become(
-                "running", self.jitted if options.disabled == "jit" else self.run_without_jit
-            )
-            return self.run(*arrays)
+            return self.jitted if options.disabled == "jit" else self.run_without_jit, True
 
         padded = self.padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
 
         # Under an outer transform the options of outermost programs do not act
-        # (`outer_transforms.py`), so `run` is replaced only if the function pads: `PaddedCalls`
-        # asks about tracers at each call.
+        # (`outer_transforms.py`), so the runner stays only if the function pads: `PaddedCalls` asks
+        # about tracers at each call.
         if is_inner(self, arrays):
             warn_missing_checks(self)
             is_in_chunks = is_cut(self, cast("Sequence[Array]", arrays))
-            if padded is None and is_in_chunks:
-                return self.run_under_transform(arrays)
-            if padded is None:
-                return runner(self, arrays, self.jitted)(*arrays)
-            self._become("running", padded)
-            return self.run(*arrays)
+            if padded is not None:
+                return padded, True
+            if is_in_chunks:
+                return self.run_under_transform, False
+            return runner(self, arrays, self.jitted), False
 
         # The outermost program. Verification stands around whichever runner was chosen.
         run: Run
@@ -235,12 +244,7 @@ class Specialization(LoweredCalls):
                 pads,
                 partial(warn_missing_checks, self),
             )
-        self._become("running", run)
-
-        # Another thread may have changed a setting meanwhile, and its reset came before.
-        if SETTINGS.now != settings:
-            self.reset_decision()
-        return self.run(*arrays)
+        return run, True
 
     def _become(
         self,
@@ -308,7 +312,7 @@ class Specialization(LoweredCalls):
             self._within.share_traces(self)
         return self._within
 
-    def run_under_transform(self, arrays: Sequence[object]) -> object:
+    def run_under_transform(self, *arrays: object) -> object:
         """Run a call that an outer transform traces, cut into chunks; run it whole, with a warning,
         if its derivative cannot be cut.
         """

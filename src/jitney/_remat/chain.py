@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jax.extend.core import primitives
 
 from .._jax.programs.jaxprs import rebind
 from .._jax.programs.ssa import FlatProgram, Step
+from .._jax.trees import set_weak_type
 from .._jax.typed import Array, Aval, NumPyArray
 from .layers import Stack, canonical_form, is_number
 
 Arrays = Sequence[Array]
 LoopBody = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
 """One iteration of a scan: from carry and row to the next carry and outputs."""
-
-_convert = primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)
@@ -233,13 +231,5 @@ def with_weak_type(x: Array, aval: Aval) -> Array:
     """Give a value the weak type of an abstract value: what is stacked or carried is strongly
     typed.
     """
-    is_weak = getattr(x, "weak_type", False)
-    dtype = getattr(x, "dtype", None)
-    if getattr(aval, "weak_type", False) == is_weak and dtype == aval.dtype:
-        return x
-    return _convert.bind(
-        x,
-        new_dtype=aval.dtype,
-        weak_type=aval.weak_type,
-        sharding=None,
-    )
+    is_weak = bool(getattr(aval, "weak_type", False))
+    return set_weak_type(x, is_weak=is_weak, dtype=aval.dtype)

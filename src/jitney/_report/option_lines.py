@@ -22,7 +22,8 @@ from .._jax.xla.memory import text
 from .._program.auto.obstacles import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
-from .._program.runners.worker_calls import Unsplit, reason_of, refuse_part, split_of
+from .._program.runners.unsplit import Unsplit
+from .._program.runners.worker_calls import part_obstacle, reason_of, split_of
 from .._signature.options import USUAL_ERROR, Options, is_measured
 from .._verify import is_verified
 
@@ -214,17 +215,13 @@ def _workers_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLi
     """Return how the mapped axis is split over threads, if `workers` is given; traces the body."""
     if entry.options.workers is None:
         return []
-    taken = False
     try:
         split = split_of(entry, arrays)
-        refuse_part(entry, split, arrays)
-    except Unsplit as unsplit:
-        why = reason_of(entry, unsplit)
+        unsplit = split if isinstance(split, Unsplit) else part_obstacle(entry, split, arrays)
     except CAUGHT as error:
         return [untraced(error, "workers", "nothing says what it does besides computing")]
-    else:
-        taken, why = True, str(split)
-    return [PlanLine("workers", taken, why)]
+    why = str(split) if unsplit is None else reason_of(entry, unsplit)
+    return [PlanLine("workers", unsplit is None, why)]
 
 
 def _auto_line(entry: Specialization, arrays: Sequence[Array]) -> list[PlanLine]:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import jax
 import jax.export
-from jax.extend.core import primitives
 
 from .._checks import CheckTable, evaluate_flagged, with_checks
 from .._checks import Unflaggable as HasCallbacks
@@ -25,7 +24,7 @@ from .._jax.programs.large_constants import (
     taking_constants,
 )
 from .._jax.stand_ins import unflatten_stand_ins
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.trees import set_weak_type, tree_flatten, tree_unflatten
 from .._jax.typed import ClosedJaxpr, Jitted, PyTreeDef
 from .._jax.xla.exported import export, is_plain, program_of, results_of
 from .._record.unsure import NotDeterministic
@@ -34,7 +33,6 @@ from .._view.result import Mixed
 from .form import Rest
 from .mesh_layout import MeshLayout
 
-_convert = primitives.convert_element_type_p
 _EXPORT = (ValueError, TypeError, NotImplementedError)
 """Exceptions of `jax.export` for a program that it cannot write."""
 Messages = tuple[tuple[str, ...], ...]
@@ -74,12 +72,7 @@ def call_exported(
     # `jax.export` forgets weak types.
     number = out.pop() if checks else None
     for i in weak:
-        out[i] = _convert.bind(
-            out[i],
-            new_dtype=out[i].dtype,
-            weak_type=True,
-            sharding=None,
-        )
+        out[i] = set_weak_type(out[i], is_weak=True)
     return with_checks(out, number, checks)
 
 

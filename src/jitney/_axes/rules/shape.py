@@ -14,7 +14,7 @@ import numpy as np
 
 from ..._jax.typed import Values
 from ..carriers.positions import Gather
-from ..dims import Dim, evaluate, extent, is_ragged, is_symbolic, symbols
+from ..dims import Dim, evaluate, extent, is_countable, is_ragged, is_symbolic, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes, take
 from ..refusal import Refused
 from ..rule import (
@@ -84,9 +84,9 @@ def _number(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     raise Refused(op.place, "has a number of the size that no trace at a known size shows")
 
 
-# Reshape: axes are merged or split in groups of equal product, in row-major order. The symbolic
-# axis must be the slowest of its group: (n, 3) -> (3 n) leaves the padding last, (3, n) -> (3 n)
-# puts some of it behind each of the three rows.
+# Reshape: axes are merged or split in groups of equal product, in row-major order. Where the
+# symbolic axis is the slowest of its group, the padding stays last: (n, 3) -> (3 n). But (3, n) ->
+# (3 n) would put some of it behind each of the three rows, so its elements are gathered.
 
 Group = tuple[list[Dim], list[Dim]]
 """Axes before and after a reshape, with equal products of their sizes."""
@@ -159,15 +159,58 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "reshapes it in a way that is not understood")
         return
     for group in groups:
-        if not _leading(group):
-            dims = ragged_dims(group[0] + group[1])
-            yield refuse(op, dims, "interleaves it with another axis in a reshape")
+        if _leading(group):
+            continue
+        before, after = group
+        dims = ragged_dims(before + after)
+        if is_countable(_product(before), op.ranges):
+            yield use(op, dims, "gathered", "interleaved with another axis")
+        else:
+            yield refuse(op, dims, "interleaves it with more elements than 32 bits count")
 
 
 def _reshape(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     (x,) = values
-    shape = walk.shape(op.outs[0])
-    return [lax.reshape(x, shape, op.params.get("dimensions"))]
+    before, after = op.ins[0], op.outs[0]
+    shape = walk.shape(after)
+    groups = _groups(before, after)
+    if groups is None or all(map(_leading, groups)) or _is_full(walk, before):
+        return [lax.reshape(x, shape, op.params.get("dimensions"))]
+    x = lax.reshape(x, [_product(walk.shape(dims)) for dims, _ in groups])
+    for axis, group in enumerate(groups):
+        if not _leading(group):
+            x = take(x, _interleaved(walk, group), axis)
+    return [lax.reshape(x, shape)]
+
+
+def _is_full(walk: PaddedInterpreter, dims: Sequence[Dim]) -> bool:
+    return all(map(walk.is_full, ragged_dims(dims)))
+
+
+def _interleaved(walk: PaddedInterpreter, group: Group) -> jax.Array:
+    """Where the elements of a reshaped group of axes stand, among all that are allocated before.
+
+    An element has the same number at exact size before and after. At 2 of 4 valid columns:
+
+        a b - -   ->   a b c d - - - -   reads   0 1 4 5 ...
+        c d - -
+    """
+    before, after = group
+    shape = walk.shape(after)
+    number = jnp.zeros(shape, np.int32)
+    for axis, dim in enumerate(after):
+        position = lax.broadcasted_iota(np.int32, shape, axis)
+        number = number * walk.count(dim) + position
+    place = jnp.zeros(shape, np.int32)
+    step = 1
+    # From the last axis on: what is left is the number among the axes in front.
+    for dim in reversed(before[1:]):
+        count = lax.max(walk.count(dim), np.int32(1))
+        place = place + lax.rem(number, count) * np.int32(step)
+        number = lax.div(number, count)
+        step *= evaluate(dim, walk.allocated)
+    place = place + number * np.int32(step)
+    return lax.reshape(place, (_product(shape),))
 
 
 # Reverse, concatenate, pad, slice: elements change places along the axis.

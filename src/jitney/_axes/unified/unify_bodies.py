@@ -79,8 +79,10 @@ def _scan(
     _demand_carry(carry, inner.out_avals[: len(carry)])
     changed = unifier.params(
         eqns,
-        leaving=("jaxpr",),
+        leaving=("jaxpr", "unroll"),
     )
+    # How many turns XLA gets at once decides no result: a binary search may unroll all of them.
+    changed["unroll"] = min(eqn.params["unroll"] for eqn in eqns)
     return unifier.bind(
         eqns[0],
         operands,

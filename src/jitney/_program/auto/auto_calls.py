@@ -21,15 +21,9 @@ from ..._jax.typed import Array
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
+from ..runners.unsplit import Unsplit
 from ..runners.whole_calls import WholeCalls
-from ..runners.worker_calls import (
-    PartProgram,
-    Unsplit,
-    call_key,
-    mapped_axis,
-    refuse_part,
-    split_of,
-)
+from ..runners.worker_calls import PartProgram, call_key, mapped_axis, part_obstacle, split_of
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile
@@ -136,13 +130,13 @@ class AutoCalls(WholeCalls):
         """Return the calls of a size, with their choice where it is known."""
         entry, why = self.entry, ""
         size, dims = 0, (None,) * len(arrays)
-        try:
-            if cuts_mapped(entry):
-                axis, size, dims = mapped_axis(entry, arrays)
-                why = f"{axis}={size}" if size < 2 else ""
-            _refuse_places(arrays)
-        except Unsplit as unsplit:
-            why = unsplit.what
+        mapped = mapped_axis(entry, arrays) if cuts_mapped(entry) else None
+        if isinstance(mapped, Unsplit):
+            why = mapped.what
+        elif mapped is not None:
+            axis, size, dims = mapped
+            why = f"{axis}={size}" if size < 2 else ""
+        why = why or _place_obstacle(arrays)
         calls = CallsOfSize(arrays, dims, RecordFile(entry, arrays, dims, size))
         if why:
             calls.choice = AutoChoice(WHOLE, None, f"whole, since {why}")
@@ -194,11 +188,9 @@ class AutoCalls(WholeCalls):
         """Return why threads do not share a call of an entry with `workers`; "" if they do. Nothing
         is compiled.
         """
-        try:
-            refuse_part(entry, split_of(entry, arrays), arrays)
-        except Unsplit as unsplit:
-            return unsplit.what
-        return ""
+        split = split_of(entry, arrays)
+        why = split if isinstance(split, Unsplit) else part_obstacle(entry, split, arrays)
+        return "" if why is None else why.what
 
     def refused_program(self, way: RunWay, arrays: Sequence[Array]) -> str:
         """Return why threads do not share such a call; "" if they do, and then it is compiled."""
@@ -346,14 +338,11 @@ def _quick_key(array: Array) -> Hashable:
     return aval_parts(array)[:2]
 
 
-def _refuse_places(arrays: Sequence[Array]) -> None:
-    """Check that a call runs on one device of the only process.
-
-    Raises:
-        Unsplit: It does not.
-    """
+def _place_obstacle(arrays: Sequence[Array]) -> str:
+    """Return why a call does not run on one device of the only process; "" if it does."""
     if jax.process_count() > 1:
-        raise Unsplit("each of several processes would choose for itself")
+        return "each of several processes would choose for itself"
     devices = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
     if any(len(each) > 1 for each in devices):
-        raise Unsplit("its arrays lie on several devices")
+        return "its arrays lie on several devices"
+    return ""

@@ -28,13 +28,8 @@ from ..._stages.derivatives.decisions import decisions
 from ..._stages.derivatives.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls
 from ..runners.device_parts import DEVICES
-from ..runners.worker_calls import (
-    Unsplit,
-    element_of,
-    mapped_axis,
-    refuse_effects,
-    refuse_joint_rules,
-)
+from ..runners.unsplit import Unsplit, effects_obstacle, joint_rules_obstacle
+from ..runners.worker_calls import element_of, mapped_axis
 from .search import LONG_WIDTHS, WHOLE, WIDTHS, RunWay
 
 Dims = tuple[int | None, ...]
@@ -74,27 +69,29 @@ def cuts_mapped(entry: CompiledCalls) -> bool:
     return bool(options.vmap) and options.memory is None
 
 
-def axis_of(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
-    """Return what calls of these arrays are cut along.
-
-    Raises:
-        Unsplit: Nothing, or the program does something besides computing.
+def axis_of(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis | Unsplit:
+    """Return what calls of these arrays are cut along; or why along nothing, as where the program
+    does something besides computing.
     """
     if cuts_mapped(entry):
         return _mapped(entry, arrays)
     cut = None if entry.options.memory is None else _cut_of(entry, arrays)
+    if isinstance(cut, Unsplit):
+        return cut
     if is_jacobian(entry.core.fn()) and not entry.options.vmap:
         if cut is not None and cut.passes is not None:
-            raise Unsplit("`memory` cuts an axis, and the directions of the Jacobian too")
+            return Unsplit("`memory` cuts an axis, and the directions of the Jacobian too")
         return _directions(entry, arrays)
     return _chunks(entry, arrays, cut)
 
 
-def _mapped(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
+def _mapped(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis | Unsplit:
     body = element_of(entry, arrays)
-    refuse_effects(body)
-    refuse_joint_rules(_axes.joint_rules(body))
-    _, size, dims = mapped_axis(entry, arrays)
+    why = effects_obstacle(body) or joint_rules_obstacle(_axes.joint_rules(body))
+    mapped = why or mapped_axis(entry, arrays)
+    if isinstance(mapped, Unsplit):
+        return mapped
+    _, size, dims = mapped
     return CutAxis(
         WHOLE,
         size,
@@ -105,13 +102,15 @@ def _mapped(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
     )
 
 
-def _directions(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
+def _directions(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis | Unsplit:
     with entry.numbers(), decisions() as made:
-        refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*arrays))
-    _refuse_rules(entry, arrays)
+        body = jax.make_jaxpr(entry.run_inner_stages)(*arrays)
+    why = effects_obstacle(body) or _rules_obstacle(entry, arrays)
+    if why is not None:
+        return why
     last = made[-1]
     if last.directions < 2:
-        raise Unsplit(f"no directions to cut: {last.mode}")
+        return Unsplit(f"no directions to cut: {last.mode}")
     most = last.at_a_time or last.directions
     # The mode is the first word: "forward over reverse" of a Hessian.
     like = RunWay(kind="directions", axis=last.mode.split()[0])
@@ -124,29 +123,25 @@ def _directions(entry: CompiledCalls, arrays: Sequence[Array]) -> CutAxis:
     )
 
 
-def _refuse_rules(entry: CompiledCalls, arrays: Sequence[Array]) -> None:
-    """Check the function, whose rules for `jax.vmap` a trace of its Jacobian has applied.
-
-    Raises:
-        Unsplit: An operation sees all directions.
+def _rules_obstacle(entry: CompiledCalls, arrays: Sequence[Array]) -> Unsplit | None:
+    """Return the first operation that sees all directions, by a trace of the function itself: that
+    of its Jacobian has applied the rules for `jax.vmap`.
     """
     derived = entry.core.fn()
-    if isinstance(derived, Derived):
-        plain = entry.of(entry.core.of(derived.fn, replace(entry.core.options, memory=None)))
-        with entry.numbers():
-            refuse_joint_rules(_axes.joint_rules(jax.make_jaxpr(plain.run_inner_stages)(*arrays)))
+    if not isinstance(derived, Derived):
+        return None
+    plain = entry.of(entry.core.of(derived.fn, replace(entry.core.options, memory=None)))
+    with entry.numbers():
+        body = jax.make_jaxpr(plain.run_inner_stages)(*arrays)
+    return joint_rules_obstacle(_axes.joint_rules(body))
 
 
-def _cut_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Cut:
-    """Return how `memory` cuts calls.
-
-    Raises:
-        Unsplit: It has no axis to cut.
-    """
+def _cut_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Cut | Unsplit:
+    """Return how `memory` cuts calls, or why it has no axis to cut."""
     plan = entry.plan_call(arrays).plan
     chunk = plan.of(Chunk)
     if chunk is None:
-        raise Unsplit(plan.stage("chunk").why)
+        return Unsplit(plan.stage("chunk").why)
     with entry.numbers():
         return chunk.cut(entry.body_inside(plan, Chunk))
 
@@ -155,16 +150,17 @@ def _chunks(
     entry: CompiledCalls,
     arrays: Sequence[Array],
     cut: Cut | None,
-) -> CutAxis:
+) -> CutAxis | Unsplit:
     options = entry.options
     if cut is None:
-        raise Unsplit("nothing to cut")
+        return Unsplit("nothing to cut")
     mapped = {axis.name for axis in options.vmap}
     if cut.passes is None and cut.axis not in mapped:
-        raise Unsplit("all of it fits into `memory` at once")
+        return Unsplit("all of it fits into `memory` at once")
     body = element_of(entry, arrays) if mapped else jax.make_jaxpr(entry.run_inner_stages)(*arrays)
-    refuse_effects(body)
-    refuse_joint_rules(_axes.joint_rules(body))
+    why = effects_obstacle(body) or joint_rules_obstacle(_axes.joint_rules(body))
+    if why is not None:
+        return why
     widths = WIDTHS if cut.axis in mapped else LONG_WIDTHS
     like = RunWay(kind="memory", axis=cut.axis)
     return CutAxis(

@@ -26,7 +26,7 @@ from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED
 from ..runners.device_parts import cpu_devices
 from ..runners.parts import Spread
-from ..runners.worker_calls import Unsplit
+from ..runners.unsplit import Unsplit
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory
@@ -76,13 +76,13 @@ class Trials:
     def _entry(self) -> CompiledCalls:
         return self._calls.entry
 
-    def _begin(self, calls: CallsOfSize, arrays: Sequence[Array]) -> tuple[CutAxis, Search]:
-        """Return what is cut, and the search for a way.
-
-        Raises:
-            Unsplit: Nothing is, or the program does something besides computing.
-        """
+    def _begin(
+        self, calls: CallsOfSize, arrays: Sequence[Array]
+    ) -> tuple[CutAxis, Search] | Unsplit:
+        """Return what is cut, and the search for a way; or why nothing is cut."""
         axis = calls.axis or axis_of(self._entry, arrays)
+        if isinstance(axis, Unsplit):
+            return axis
         search = calls.search or Search(
             axis.size,
             axis.widths,
@@ -101,11 +101,11 @@ class Trials:
         """Run a call, and before it a slice of it in one more way; or let the choice fall."""
         jax.block_until_ready([*arrays])
         began = call_times.clock()
-        try:
-            axis, search = self._begin(calls, arrays)
-        except Unsplit as unsplit:
-            self._calls.fall(calls, WHOLE, unsplit.what)
+        begun = self._begin(calls, arrays)
+        if isinstance(begun, Unsplit):
+            self._calls.fall(calls, WHOLE, begun.what)
             return self._calls.run_way(WHOLE, arrays)
+        axis, search = begun
         search.spent += call_times.clock() - began
         whole, taken = calls.times.least or 0.0, calls.times.taken
         usual = calls.times.usual or 0.0

@@ -22,8 +22,9 @@ from ..._errors import AxisError
 from ..._jax.typed import Array
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
+from .unsplit import Unsplit, effects_obstacle
 from .whole_calls import WholeCalls
-from .worker_calls import Unsplit, call_key, mapped_axis, refuse_effects
+from .worker_calls import call_key, mapped_axis
 
 WIDTHS = (1, 16, 64, 256, 1024)
 """Elements at a time that are tried, besides all of them."""
@@ -95,10 +96,10 @@ class WidthCalls(WholeCalls):
         workers = self.entry.workers
         if workers is None and traced_digest(self.entry, arrays) != digest_now(self.entry, arrays):
             return out, WidthChoice(None, f"whole, since {CHANGED}")
-        try:
-            size, step, sample = self._sample(arrays)
-        except Unsplit as unsplit:
-            return out, WidthChoice(None, f"whole, {unsplit.what}")
+        sampled = self._sample(arrays)
+        if isinstance(sampled, Unsplit):
+            return out, WidthChoice(None, f"whole, {sampled.what}")
+        size, step, sample = sampled
         jax.block_until_ready(out)
 
         # Each width, on a sample.
@@ -140,29 +141,27 @@ class WidthCalls(WholeCalls):
                 break
         return min(times)
 
-    def _sample(self, arrays: Sequence[Array]) -> tuple[int, int, Sequence[Array]]:
-        """Return the size of the axis, and every so many-th of its elements.
-
-        Raises:
-            Unsplit: Nothing is measured.
+    def _sample(self, arrays: Sequence[Array]) -> tuple[int, int, Sequence[Array]] | Unsplit:
+        """Return the size of the axis, the step of a sample, and the sample: every so many-th of
+        its elements; or why nothing is measured.
         """
         entry = self.entry
         if jax.process_count() > 1:
-            raise Unsplit("since each of several processes would choose for itself")
+            return Unsplit("since each of several processes would choose for itself")
         on = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
         if any(len(devices) > 1 for devices in on):
-            raise Unsplit("since its arrays lie on several devices")
-        axis, size, dims = mapped_axis(entry, arrays)
+            return Unsplit("since its arrays lie on several devices")
+        mapped = mapped_axis(entry, arrays)
+        if isinstance(mapped, Unsplit):
+            return mapped
+        axis, size, dims = mapped
         step = max(1, min(_SAMPLE, size // max(WIDTHS)))
         sample = [
             array if dim is None else array[(*[slice(None)] * dim, slice(None, None, step))]
             for array, dim in zip(arrays, dims, strict=True)
         ]
         if size < 2:
-            raise Unsplit(f"since {axis}={size}")
-        try:
-            with entry.numbers():
-                refuse_effects(jax.make_jaxpr(entry.run_inner_stages)(*sample))
-        except Unsplit as unsplit:
-            raise Unsplit(f"since {unsplit.what}") from None
-        return size, step, sample
+            return Unsplit(f"since {axis}={size}")
+        with entry.numbers():
+            why = effects_obstacle(jax.make_jaxpr(entry.run_inner_stages)(*sample))
+        return (size, step, sample) if why is None else Unsplit(f"since {why.what}")

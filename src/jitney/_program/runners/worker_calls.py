@@ -12,7 +12,6 @@ threads that run the program of half the elements use two cores. With `vmap="fit
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
@@ -22,15 +21,13 @@ from functools import partial
 import jax
 import numpy as np
 
-from ... import _axes
 from ..._checks import CheckTable, Unflaggable
 from ..._errors import OptionError, plural
 from ..._host.limits import allowed_cores
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
-from ..._jax.equinox_checks import Insides, has_equinox_checks
+from ..._jax.equinox_checks import has_equinox_checks
 from ..._jax.mesh import context
-from ..._jax.programs.jaxprs import draws_jointly, source_of
 from ..._jax.settings import (
     default_platform,
     looks_for_nans,
@@ -49,38 +46,9 @@ from .captured_calls import captured_calls, note_captured
 from .checked_calls import checked_calls
 from .device_parts import DEVICES, DeviceParts, cpu_devices, obstacle_of, obstacle_of_program
 from .parts import ArrayType, Division, PartialResult
+from .unsplit import Unsplit, effects_obstacle, joint_rules_obstacle, lapack_obstacle
 from .whole_calls import WholeCalls
 from .worker_threads import THREADS
-
-_LAPACK = (
-    *("cholesky", "cholesky_update", "triangular_solve", "lu", "qr", "geqrf", "geqp3", "ormqr"),
-    *("householder_product", "eig", "eigh", "svd", "schur", "hessenberg", "symmetric_product"),
-    *("tridiagonal", "tridiagonal_solve", "ffi_call"),
-)
-# XLA (jax 0.10.2, CPU) divides a LAPACK kernel of many numbers over its own threads, and two Python
-# threads that run such kernels at once may wait for each other for ever. `lu`, `qr`, `eigh` and
-# `triangular_solve` did so in `jax.jit` alone, from 64,000 numbers on, and none with 13,000.
-_MOST_OF_LAPACK = 4096
-
-
-class Unsplit(Exception):
-    """A call runs whole.
-
-    Args:
-        what: Why.
-        is_refused: Whether `workers=2` asks for what cannot be done.
-        fix: What to do then, besides leaving out `workers`.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        is_refused: bool = False,
-        fix: str = "",
-    ):
-        super().__init__(what)
-        self.what, self.is_refused, self.fix = what, is_refused, fix
 
 
 @dataclass(frozen=True)
@@ -214,21 +182,18 @@ class WorkerCalls(WholeCalls):
 
     def _made(self, arrays: Sequence[Array]) -> PartProgram | str:
         entry = self.entry
-        try:
-            split = split_of(entry, arrays)
-            # A kept program is one call, which shows none of its operations.
-            if entry.kept is not None:
-                refuse_part(entry, split, arrays)
-            return self._compiled(split, split.division.first(arrays))
-        except Unsplit as unsplit:
-            return reason_of(entry, unsplit)
+        split = split_of(entry, arrays)
+        if isinstance(split, Unsplit):
+            return reason_of(entry, split)
+        why = None
+        # A kept program is one call, which shows none of its operations.
+        if entry.kept is not None:
+            why = part_obstacle(entry, split, arrays)
+        made = why or self._compiled(split, split.division.first(arrays))
+        return reason_of(entry, made) if isinstance(made, Unsplit) else made
 
-    def _compiled(self, split: Split, given: Sequence[object]) -> PartProgram:
-        """Compile for the arrays of a part.
-
-        Raises:
-            Unsplit: The program has effects.
-        """
+    def _compiled(self, split: Split, given: Sequence[object]) -> PartProgram | Unsplit:
+        """Compile for the arrays of a part; or return what its operations forbid."""
         entry = self.entry
         ensure_cache()
         with (
@@ -236,9 +201,13 @@ class WorkerCalls(WholeCalls):
             nullcontext() if entry.core.options.cache else pause_cache(),
         ):
             traced: jax.stages.Traced = entry.lower(given, "trace")
-            refuse_joint_rules(entry.joint_rules)
-            refuse_effects(traced.jaxpr)
-            refuse_lapack(traced.jaxpr)
+            why = (
+                joint_rules_obstacle(entry.joint_rules)
+                or effects_obstacle(traced.jaxpr)
+                or lapack_obstacle(traced.jaxpr)
+            )
+            if why is not None:
+                return why
             note_captured(entry, traced.jaxpr)
             if entry.options.workers == DEVICES:
                 return _over_devices(entry, split, traced)
@@ -250,10 +219,10 @@ class WorkerCalls(WholeCalls):
                     table = calls.table
                     lowered, captured = calls.lower_with_copies(*given)
                 except Unflaggable:
-                    raise Unsplit(
+                    return Unsplit(
                         "its run-time checks are callbacks of Equinox's, which call Python",
                         is_refused=True,
-                    ) from None
+                    )
             elif entry.captures:
                 calls = captured_calls(entry, entry.jitted)
                 lowered, captured = calls.lower_with_copies(*given)
@@ -270,40 +239,42 @@ def _over_devices(
     entry: CompiledCalls,
     split: Split,
     traced: jax.stages.Traced,
-) -> PartProgram:
-    _refuse(obstacle_of_program(entry, traced))
+) -> PartProgram | Unsplit:
+    why = obstacle_of_program(entry, traced)
+    if why:
+        return Unsplit(why)
     over = DeviceParts.of(traced, split.division)
     results = tuple(map(aval_parts, traced.jaxpr.out_avals))
     return PartProgram(split, over.compiled, results, None, (), over)
 
 
-def _refuse(why: str) -> None:
-    if why:
-        raise Unsplit(why)
-
-
-def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
-    """Divide a call with these arrays or abstract values.
+def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split | Unsplit:
+    """Divide a call with these arrays or abstract values, or return why it runs whole.
 
     Raises:
         ContractError: The arrays differ in the size of the axis, or do not fit the contract.
-        Unsplit: It runs whole.
     """
     options = entry.options
     if options.workers is None:
-        raise Unsplit("no `workers` given")
+        return Unsplit("no `workers` given")
     if entry.request.nested:
-        raise Unsplit("under an outer trace the outermost program says how it runs")
-    _refuse_devices(arrays)
-    if options.workers == DEVICES:
-        _refuse(obstacle_of(arrays))
+        return Unsplit("under an outer trace the outermost program says how it runs")
+    why_whole = _device_obstacle(arrays)
+    if why_whole is not None:
+        return why_whole
+    why = obstacle_of(arrays) if options.workers == DEVICES else ""
+    if why:
+        return Unsplit(why)
     if looks_for_nans():
-        raise Unsplit("JAX's own `debug_nans` looks at each result in the thread that sets it")
+        return Unsplit("JAX's own `debug_nans` looks at each result in the thread that sets it")
 
     count, why = _count(options.workers)
     if count == 1:
-        raise Unsplit(f"one worker{f', {why}' if why else ''}")
-    axis, size, dims = mapped_axis(entry, arrays)
+        return Unsplit(f"one worker{f', {why}' if why else ''}")
+    mapped = mapped_axis(entry, arrays)
+    if isinstance(mapped, Unsplit):
+        return mapped
+    axis, size, dims = mapped
 
     # Whole chunks, so that each is as wide as without workers.
     chunk = dict(options.chunk).get(axis)
@@ -311,7 +282,7 @@ def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
     width = -(-size // (count * step)) * step
     if width >= size:
         chunks = f" of chunks of {step}" if step > 1 else ""
-        raise Unsplit(f"{axis}={size} is one part{chunks}")
+        return Unsplit(f"{axis}={size} is one part{chunks}")
     division = Division(
         axis,
         size,
@@ -328,16 +299,16 @@ def split_of(entry: CompiledCalls, arrays: Sequence[Array]) -> Split:
 def mapped_axis(
     entry: CompiledCalls,
     arrays: Sequence[Array],
-) -> tuple[str, int, tuple[int | None, ...]]:
-    """Return the outermost mapped axis of a call, its size, and its position in each array.
+) -> tuple[str, int, tuple[int | None, ...]] | Unsplit:
+    """Return the outermost mapped axis of a call, its size, and its position in each array; or why
+    no array has one.
 
     Raises:
         ContractError: The arrays differ in its size, or do not fit the contract.
-        Unsplit: No array has it.
     """
     vmap = entry.plan_call(arrays, jit=False).plan.stage("vmap")
     if not isinstance(vmap, Vmap):
-        raise Unsplit(vmap.why)
+        return Unsplit(vmap.why)
     axis, dims = vmap.axes[0], vmap.levels[0]
     mapped = zip(arrays, dims, strict=True)
     size = next(aval_parts(array)[0][dim] for array, dim in mapped if dim is not None)
@@ -359,31 +330,8 @@ def reason_of(entry: CompiledCalls, unsplit: Unsplit) -> str:
             f"{unsplit.fix}leave out `workers`, or write"
             ' workers="auto", which runs such a call whole.',
             code="J201",
-        ) from None
-    return unsplit.what
-
-
-def refuse_effects(jaxpr: object) -> None:
-    """Check that a program does nothing besides computing its result, each element alone.
-
-    Raises:
-        Unsplit: It calls Python, has another effect, or draws for all elements from one key.
-    """
-    for eqn in Insides().equations(jaxpr):
-        if draws_jointly(eqn):
-            raise Unsplit(
-                f"{source_of(eqn) or 'it'} draws for all elements at once (`{eqn.primitive.name}`)",
-                is_refused=True,
-                fix='draw with keys of `jax.random.key(seed, impl="threefry2x32")`, ',
-            )
-    effect = _axes.find_effect(jaxpr)
-    if effect is not None:
-        place, what = effect
-        raise Unsplit(
-            f"{place or 'it'} {what}",
-            is_refused=True,
-            fix="move that line out of the function, ",
         )
+    return unsplit.what
 
 
 def element_of(entry: CompiledCalls, arrays: Sequence[Array]) -> object:
@@ -395,51 +343,13 @@ def element_of(entry: CompiledCalls, arrays: Sequence[Array]) -> object:
         return jax.make_jaxpr(entry.body_inside(planned.plan, Vmap))(*avals)
 
 
-def refuse_joint_rules(places: Sequence[str]) -> None:
-    """Check that no operation of an element has a rule of its own for `jax.vmap`, which sees all
-    elements together, and may make something else of a part of them.
-
-    Args:
-        places: The user's lines of those that have one.
-
-    Raises:
-        Unsplit: One has.
-    """
-    for place in places:
-        raise Unsplit(
-            f"{place or 'it'} has its own rule for `jax.vmap` (`custom_vmap`), which sees all"
-            " elements",
-            is_refused=True,
-        )
-
-
-def refuse_lapack(jaxpr: object) -> None:
-    """Check that threads which run a program cannot wait for each other in LAPACK.
-
-    Raises:
-        Unsplit: They could.
-    """
-    for eqn in Insides().equations(jaxpr):
-        atoms = (*eqn.invars, *eqn.outvars)
-        most = max((math.prod(aval_parts(atom.aval)[0]) for atom in atoms), default=0)
-        if eqn.primitive.name in _LAPACK and most > _MOST_OF_LAPACK:
-            raise Unsplit(
-                f"{source_of(eqn) or 'it'} runs `{eqn.primitive.name}` on {most:,} numbers at once,"
-                f" and above {_MOST_OF_LAPACK:,} XLA may hang where two threads do so",
-                is_refused=True,
-                fix="cut the axis into narrower chunks, ",
-            )
-
-
-def refuse_part(
+def part_obstacle(
     entry: CompiledCalls,
     split: Split,
     arrays: Sequence[Array],
-) -> None:
-    """Check the program of a part before there is one, by an abstract trace that nobody counts.
-
-    Raises:
-        Unsplit: Threads cannot run it.
+) -> Unsplit | None:
+    """Return why threads cannot run the program of a part, before there is one, by an abstract
+    trace that nobody counts; None if they can.
     """
 
     outcome = Outcome()
@@ -449,9 +359,11 @@ def refuse_part(
 
     with entry.numbers():
         jaxpr = jax.make_jaxpr(inside)(*split.division.first(arrays))
-    refuse_joint_rules(outcome.joint_rules)
-    refuse_effects(jaxpr)
-    refuse_lapack(jaxpr)
+    return (
+        joint_rules_obstacle(outcome.joint_rules)
+        or effects_obstacle(jaxpr)
+        or lapack_obstacle(jaxpr)
+    )
 
 
 def _count(workers: int | str) -> tuple[int, str]:
@@ -464,21 +376,18 @@ def _count(workers: int | str) -> tuple[int, str]:
     return cores.value, f"{plural(cores.value, 'core')}, by {cores.by}"
 
 
-def _refuse_devices(arrays: Sequence[Array]) -> None:
-    """Check that a call runs on one CPU device of the only process.
-
-    Raises:
-        Unsplit: It does not.
-    """
+def _device_obstacle(arrays: Sequence[Array]) -> Unsplit | None:
+    """Return why a call does not run on one CPU device of the only process; None if it does."""
     if jax.process_count() > 1:
-        raise Unsplit("there are several processes", is_refused=True)
+        return Unsplit("there are several processes", is_refused=True)
     devices = [array.sharding.device_set for array in arrays if isinstance(array, jax.Array)]
     if any(len(each) > 1 for each in devices):
-        raise Unsplit("its arrays lie on several devices", is_refused=True)
+        return Unsplit("its arrays lie on several devices", is_refused=True)
     platforms = {device.platform for each in devices for device in each}
     others = (platforms or {default_platform()}) - {"cpu"}
     if others:
-        raise Unsplit(f"it runs on a device of kind {min(others)!r}", is_refused=True)
+        return Unsplit(f"it runs on a device of kind {min(others)!r}", is_refused=True)
+    return None
 
 
 def call_key(arrays: Sequence[Array]) -> Hashable:
