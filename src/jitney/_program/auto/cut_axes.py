@@ -27,9 +27,9 @@ from ..._stages.chunk import Cut
 from ..._stages.derivatives.decisions import decisions
 from ..._stages.derivatives.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls
-from ..runners.device_parts import DEVICES
 from ..runners.unsplit import Unsplit, effects_obstacle, joint_rules_obstacle
-from ..runners.worker_calls import element_of, mapped_axis
+from ..runners.workers.device_parts import DEVICES
+from ..runners.workers.worker_calls import element_of, mapped_axis
 from .search import LONG_WIDTHS, WHOLE, WIDTHS, RunWay
 
 Dims = tuple[int | None, ...]
