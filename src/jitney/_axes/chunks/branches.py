@@ -114,6 +114,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
 
     def whole(index: jax.Array, *operands: jax.Array) -> list[jax.Array]:
         hoisted: list[Values] = [{} for _ in branches]
+        # One `cond` gives the operands of all uses of a stage, which may read earlier stages.
         for stage in range(last + 1):
             steps: list[tuple[int, BranchStep]] = []
             for b, branch in enumerate(branches):

@@ -454,6 +454,8 @@ class Chunked:
         initial = self.start(work, known)
         places = self.places_of_counts(work)
 
+        # Each pass begins from the numbers of the one before, until none grows (see `turns.py`).
+
         def swept(counts: list[jax.Array]) -> list[jax.Array]:
             state, _, _ = sweep([[*each] for each in begin_from(initial, places, counts)])
             return numbers_of_iterations(self.combine_states(work, state), places)

@@ -453,6 +453,7 @@ def _is_free(
     read = [n for n in node.numbers if n in streamed]
     if not read:
         return True
+    # Floats that are computed may have other bits in a chunk than in the whole.
     of_results = [flat.dtypes[n] for n in node.makes]
     is_exact = node.op.name in _MOVES or all(map(_is_counted, of_results))
     made = max(size_per_element(flat.dims[n]) for n in node.makes)

@@ -174,7 +174,7 @@ def _chunks(
 
 def options_of(way: RunWay, options: Options) -> Options:
     """Return the options of calls that run in a way."""
-    # Where there is no mesh.
+    # Calls over a mesh are not tried (`obstacles.py`): an optional one is not there.
     options = replace(options, shard=None, mesh=None)
     if way.kind == "memory" and way.width is not None:
         return replace(options, memory=None, chunk=((way.axis, way.width),))

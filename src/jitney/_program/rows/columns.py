@@ -428,7 +428,9 @@ def count_lengths(
     for column, axes in zip(columns, named_axes(view), strict=True):
         dims = column.dims(rows)
         for axis in axes:
+            # Arrays that share an axis agree on it: the first one has its lengths.
             if axis.size in counts and dims and not counts[axis.size]:
                 sizes, times = np.unique(dims[axis.axis], return_counts=True)
-                counts[axis.size] = Counter(dict(zip(sizes.tolist(), times.tolist(), strict=True)))
+                pairs = zip(sizes.tolist(), times.tolist(), strict=True)
+                counts[axis.size] = Counter(dict(pairs))
     return counts
