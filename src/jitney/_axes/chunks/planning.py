@@ -28,10 +28,9 @@ from itertools import chain
 
 from ..._jax.programs.ssa import live_steps
 from ..callbacks import callback_result_is_read
-from ..interpreter import Numbers, Ranges, ragged_axes
+from ..interpreter import Numbers, Ranges
 from .cut_axis import direction_of, is_along, refusal
-from .levels import Directions, assign_levels, check_dims
-from .materialised import Materialised
+from .levels import Levels
 from .node_uses import IteratedLoops, with_uses
 from .numbered import Node, NumberedProgram, flatten, has_axis, is_accumulated
 from .passes import LoopPasses, Pass, Passes
@@ -81,24 +80,11 @@ def plan_passes(
     counts_turns = any(node.counts for node in flat.steps)
 
     # Forward, in the order of the program: the level and the direction of each value.
-    level: dict[int, int] = dict.fromkeys(flat.takes, 0)
-    streamed = {n for n in flat.takes if ragged_axes(flat.dims[n])}
-    back = Directions()
-    held = Materialised(frozenset(streamed) if in_memory else frozenset())
-    for n in flat.takes:
-        check_dims(None, flat.dims[n], symbol)
+    levels = Levels(flat, symbol, in_memory=in_memory)
+    level, streamed, held = levels.of, levels.streamed, levels.held
     for node in flat.steps:
         if not wanted.isdisjoint(node.marks):
-            assign_levels(
-                node,
-                flat,
-                symbol,
-                level,
-                streamed,
-                back,
-                held,
-                at_once.union(loops),
-            )
+            levels.assign(node, at_once.union(loops))
             _check_callbacks(node, streamed, wanted)
 
     # The number of passes: one for each level of reductions, and as many as collecting, callbacks
@@ -119,7 +105,7 @@ def plan_passes(
         if isinstance(n, int) and n in streamed and n not in held.made
     ]
     for _, n in outs:
-        if not ragged_axes(flat.dims[n]):
+        if not levels.has_axis(n):
             op = next(node.op for node in flat.steps if n in node.makes)
             what = "returns a value without it that is made beside one with it"
             raise refusal(op, what)
@@ -133,18 +119,14 @@ def plan_passes(
         passes: list[Pass] = []
         for p in range(count):
             emits = [(i, n) for i, n in outs if level[n] == p]
-            passes += _passes(p, flat, level, streamed, emits, wanted, back.of, held, turned)
+            passes += _passes(p, levels, emits, wanted, turned)
         replayed = set(chain.from_iterable(work.replays for work in passes))
         if replayed <= turned:
             break
         turned |= replayed
 
     # Values at the last level are computed when all passes are over.
-    after = _at_level(
-        count,
-        _unchunked_nodes(flat, streamed, wanted, held),
-        level,
-    )
+    after = levels.nodes_at(count, levels.unchunked_nodes(wanted))
     of_whole = tuple(node for node in flat.steps if held.is_at_once(node))
     whole = frozenset(streamed & (held.made | held.spread | held.collected.keys()))
     return Passes(
@@ -153,7 +135,7 @@ def plan_passes(
         tuple(passes),
         after,
         frozenset(streamed),
-        _chain_of_sums(flat, streamed, wanted, held) if counts_turns else last,
+        _chain_of_sums(levels, wanted) if counts_turns else last,
         numbers or {},
         of_whole,
         whole,
@@ -161,40 +143,26 @@ def plan_passes(
     )
 
 
-def _chain_of_sums(
-    flat: NumberedProgram,
-    streamed: set[int],
-    wanted: set[int],
-    held: Materialised,
-) -> int:
+def _chain_of_sums(levels: Levels, wanted: set[int]) -> int:
     """The length of the longest chain of reductions that depend on one another. What waits for a
     number of iterations only is not longer for that.
     """
     depth: dict[int, int] = {}
     longest = 0
-    for node in flat.steps:
+    for node in levels.flat.steps:
         if wanted.isdisjoint(node.marks):
             continue
         read = (*node.numbers, *node.waits)
         before = max((depth.get(n, 0) for n in read), default=0)
-        is_other = node.counts or held.is_at_once(node)
+        is_other = node.counts or levels.held.is_at_once(node)
         for n in node.marks:
             depth[n] = before
             if n == node.token or is_other:
                 continue
-            if is_accumulated(node, n, streamed):
+            if is_accumulated(node, n, levels.streamed):
                 depth[n] += 1
                 longest = max(longest, depth[n])
     return longest
-
-
-def _at_level(
-    number: int,
-    nodes: Sequence[Node],
-    level: Mapping[int, int],
-) -> tuple[Node, ...]:
-    """The nodes that can be computed when that many passes are over, and no earlier."""
-    return tuple(node for node in nodes if max(level[n] for n in node.marks) == number)
 
 
 def _check_callbacks(
@@ -215,42 +183,19 @@ def _live_values(flat: NumberedProgram) -> set[int]:
     return live_steps(flat.steps, flat.results | tokens)[1]
 
 
-def _unchunked_nodes(
-    flat: NumberedProgram,
-    streamed: set[int],
-    wanted: set[int],
-    held: Materialised,
-) -> list[Node]:
-    """The live nodes that are computed once: without the axis, or on whole operands."""
-    nodes: list[Node] = []
-    for node in flat.steps:
-        if wanted.isdisjoint(node.marks):
-            continue
-        is_whole = held.is_at_once(node) or held.is_spread(node)
-        if is_whole or not has_axis(node, streamed):
-            nodes.append(node)
-    return nodes
-
-
 def _passes(
     p: int,
-    flat: NumberedProgram,
-    level: Mapping[int, int],
-    streamed: set[int],
+    levels: Levels,
     outs: Sequence[tuple[int, int]],
     wanted: set[int],
-    back: Mapping[int, bool],
-    held: Materialised,
     turned: set[int],
 ) -> Iterator[Pass]:
     """The pass of level `p`, or two if its values need both directions. `turned` has the operations
     that a later pass replays, by the number of their first result.
     """
-    before = _at_level(
-        p,
-        _unchunked_nodes(flat, streamed, wanted, held),
-        level,
-    )
+    flat, level, held = levels.flat, levels.of, levels.held
+    streamed, back = levels.streamed, levels.back.of
+    before = levels.nodes_at(p, levels.unchunked_nodes(wanted))
 
     # The roots of the level: reductions, results, collected values and carries that end in it.
     due: list[int] = []
@@ -263,7 +208,11 @@ def _passes(
                 if n == node.token:
                     is_root = has_axis(node, streamed)
                 else:
-                    is_root = is_accumulated(node, n, streamed)
+                    is_root = is_accumulated(
+                        node,
+                        n,
+                        streamed,
+                    )
                 if is_root:
                     due.append(n)
         if not turned.isdisjoint(node.makes[:1]):
