@@ -12,7 +12,7 @@ import pytest
 from jitney._host.limits import HostLimit
 from jitney._program.auto import auto_calls, call_times, trials
 from jitney._program.auto.search import WHOLE
-from jitney._program.runners import device_parts, worker_calls
+from jitney._program.runners.workers import device_parts, worker_calls
 
 
 class Machine:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import optimize
 from jitney._program.auto import choice_record
-from jitney._program.runners import device_parts
+from jitney._program.runners.workers import device_parts
 from tests._machine import Machine, run_by
 from tests.program.auto.test_auto_calls import auto_line, learnt
 from tests.program.auto.test_choice_record import fresh

@@ -313,8 +313,8 @@ FILES = [
     Mutation(
         "a result of a loaded program is strongly typed",
         "src/jitney/_export/running.py",
-        "        weak_type=True,\n        sharding=None,\n",
-        "        weak_type=False,\n        sharding=None,\n",
+        "set_weak_type(x, is_weak=True) if is_weak else x",
+        "x",
         (f"{_LOADED}results_are_those_of_the_program",),
     ),
     Mutation(

@@ -126,7 +126,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a scratch of the body's own is an update",
-        "src/jitney/_values/attribute_reads.py",
+        "src/jitney/_values/read_trace.py",
         "            self._scratch.add((id(value), name))\n",
         "",
         (

@@ -39,7 +39,7 @@ MUTATIONS = [
     ),
     Mutation(
         "rows that run at exact size have no axis in their results",
-        f"{_SOURCE}/result_form.py",
+        f"{_SOURCE}/rows_alone.py",
         "            return [tuple(sorted({place.axis for place in cut})) for cut in cuts]",
         "            return [() for cut in cuts]",
         (f"{_ROWS}the_form_of_a_result_hangs_on_no_length",),

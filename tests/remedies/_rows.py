@@ -23,6 +23,7 @@ LENGTHS = np.array([3, 5, 9])
 PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for row in ROWS])
 STREAM = "_stream/row_stream.py"
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
+CHECKS = "_program/rows/row_checks.py"
 LOADED = "_export/loaded_rows.py:LoadedRows"
 
 
@@ -177,49 +178,49 @@ CASES = [
         np.array([3, 20]),
     ),
     Remedy(
-        f"{COLUMNS}:demand_arrays",
+        f"{CHECKS}:demand_arrays",
         "pass arrays: …=[np.asarray(row) for row in …]",
         lambda: by_row(total)([row.tolist() for row in ROWS]),
         lambda: by_row(total)([np.asarray(row.tolist(), np.float32) for row in ROWS]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:demand_arrays",
+        f"{CHECKS}:demand_arrays",
         "convert them: …=[np.asarray(row, …) for row in …]",
         lambda: by_row(total)([ROWS[0], ROWS[1].astype(np.int32), ROWS[2]]),
         lambda: by_row(total)([np.asarray(row, "float32") for row in ROWS]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:demand_arrays",
+        f"{CHECKS}:demand_arrays",
         "leave that row out, here and of all other arguments, or pass an array",
         lambda: by_row(scaled)([ROWS[0], None, ROWS[2]], ROWS),
         lambda: by_row(scaled)([ROWS[0], ROWS[2]], [ROWS[0], ROWS[2]]),
         np.array([np.sum(ROWS[0] ** 2), np.sum(ROWS[2] ** 2)]),
     ),
     Remedy(
-        f"{COLUMNS}:demand_arrays",
+        f"{CHECKS}:demand_arrays",
         "pass rows of … axes, as `row.reshape(...)` gives",
         lambda: by_row(total)([ROWS[0], ROWS[1][:, None], ROWS[2]]),
         lambda: by_row(total)([ROWS[0], ROWS[1][:, None].reshape(-1), ROWS[2]]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:demand_arrays",
+        f"{CHECKS}:demand_arrays",
         ".",
         lambda: by_row(total)([ROWS[0], np.ma.array(ROWS[1], mask=ROWS[1] > 2), ROWS[2]]),
         lambda: by_row(total)([ROWS[0], np.ma.array(ROWS[1], mask=ROWS[1] > 2).data, ROWS[2]]),
         SUMS,
     ),
     Remedy(
-        f"{COLUMNS}:demand_equal",
+        f"{CHECKS}:demand_equal",
         "pass as many rows of each",
         lambda: by_row(scaled)(ROWS, ROWS[:2]),
         lambda: by_row(scaled)(ROWS, ROWS),
         np.array([np.sum(row**2) for row in ROWS]),
     ),
     Remedy(
-        f"{COLUMNS}:refuse_none",
+        f"{CHECKS}:refuse_none",
         "leave the call out",
         lambda: by_row(total)([]),
         lambda: None,
@@ -240,7 +241,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_program/rows/result_form.py:_unknown",
+        "_program/rows/rows_alone.py:_unknown",
         "call the function row by row",
         lambda: by_row(from_three)([ROWS[0][:1]] * 2),
         lambda: np.concatenate([from_three(ROWS[1][1:2])] * 2),
@@ -352,7 +353,7 @@ CASES = [
         np.array([np.sum(row**2) for row in ROWS]),
     ),
     Remedy(
-        f"{COLUMNS}:demand_shared",
+        f"{CHECKS}:demand_shared",
         "name what they share",
         lambda: summed()(np.float32(2), ROWS),
         lambda: summed(wrt="w")(np.float32(2), ROWS),
@@ -373,7 +374,7 @@ CASES = [
         np.zeros(3, np.float32),
     ),
     Remedy(
-        f"{COLUMNS}:demand_sizes",
+        f"{CHECKS}:demand_sizes",
         "change the values alone",
         lambda: by_row(total)(PaddedRows(PADDED, {0: LENGTHS * 2})),
         lambda: by_row(total)(PaddedRows(PADDED * 2, {0: LENGTHS})),
@@ -473,21 +474,21 @@ CASES = [
         SUMS * np.array([1, 2, 3]),
     ),
     Remedy(
-        f"{COLUMNS}:donated_row",
+        f"{CHECKS}:donated_row",
         "use what that call returned",
         lambda: by_row(total)([donated()[0]]),
         lambda: by_row(total)([donated()[1]]),
         SUMS[:1] * 2,
     ),
     Remedy(
-        f"{COLUMNS}:donated_row",
+        f"{CHECKS}:donated_row",
         "pass a copy (jnp.copy)",
         lambda: by_row(total)([donated()[0]]),
         lambda: by_row(total)([donated(copies=True)[0]]),
         SUMS[:1],
     ),
     Remedy(
-        f"{COLUMNS}:donated_row",
+        f"{CHECKS}:donated_row",
         "or take the name out of `donate`",
         lambda: by_row(total)([donated()[0]]),
         lambda: by_row(total)([donated(donate=None)[0]]),

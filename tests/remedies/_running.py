@@ -264,7 +264,7 @@ def mapped_parts(paths):
 
 CASES = [
     Remedy(
-        "_program/runners/worker_calls.py:reason_of",
+        "_program/runners/workers/worker_calls.py:reason_of",
         "leave out `workers`, or write",
         lambda: optimize(vmap="row", workers=2)(printed)(ROWS),
         lambda: optimize(vmap="row", workers="auto")(printed)(ROWS),

@@ -137,6 +137,7 @@ class _Moves:
             return self.follow(eqn.params["body_jaxpr"], [*constants, *carry])
         if name == "scan" and _is_inlined(eqn):
             constants, carry, rows = scan_parts(eqn, operands)
+            # Two turns: the carry of the second is what the first has made.
             once = self.follow(eqn.params["jaxpr"], [*constants, *carry, *rows])
             again = [*constants, *once[: len(carry)], *rows]
             return [*once, *self.follow(eqn.params["jaxpr"], again)]

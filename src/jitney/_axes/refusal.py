@@ -1,5 +1,9 @@
 """Exceptions for a function that cannot be padded or chunked. They never leave jitney: the caller
 decides between evaluation at the exact size and an error for the user.
+
+    why was padding refused?   the rule of the operation says why (`refuse`, in `rules/`); `demand`
+                               in `uses.py` raises it
+    who tells the user?        `explain` in `_program/runners/padding_recipes.py`, in a warning
 """
 
 from __future__ import annotations

@@ -293,7 +293,8 @@ def _own_names(
     dims = {i: annotated.get(path, ()) for i, path in zip(arguments, paths, strict=True)}
     # Under a transform an array has other dimensions than the parameter.
     fits = {i: names for i, names in dims.items() if len(names) == len(several[0][i])}
-    own = {(i, d): fits[i][d] for i, d in changing if i in fits and fits[i][d].isidentifier()}
+    own = {(i, d): fits[i][d] for i, d in changing if i in fits}
+    own = {at: axis for at, axis in own.items() if axis.isidentifier()}
     # Nothing checks annotations under `jax.jit`: one name for other sizes names nothing.
     columns: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for at, axis in own.items():

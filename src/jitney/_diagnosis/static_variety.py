@@ -80,6 +80,7 @@ class Variety:
             keys.setdefault(argument, []).append((type(leaf), key))
             examples.setdefault(argument, []).append((path, leaf))
 
+        # An argument with several static parts has the combinations of their values.
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:

@@ -15,8 +15,8 @@ from .._errors import ExportError, Where
 from .._jax.settings import x64_is_on
 from .._program.rows.group import RowGroup
 from .._program.rows.lots import Lot
-from .._program.rows.result_form import axes_near
 from .._program.rows.row_calls import RowCall
+from .._program.rows.rows_alone import axes_near
 from .._serialized.padded_cuts import serialise_cuts
 from .._view.layout import aval_parts
 from .._view.named_axes import named_axes, shape_at, sizes_of
@@ -109,9 +109,9 @@ class RowWriter:
         found: list[tuple[Lot, int, jax.stages.Traced]] = []
         for lot in self.call.lots():
             group = lot.group
-            for rung in self.call.rungs(group):
+            for rung in self.call.programs.rungs(group):
                 if (id(group), rung) not in made:
-                    new = self.call.program_of(lot, rung)
+                    new = self.call.programs.program_of(lot, rung)
                     if new is None:
                         return None
                     program, given = new

@@ -100,6 +100,7 @@ def figures(trace: ProfilerTrace) -> Figures:
     ran = operations_of(trace)
     inside: defaultdict[tuple[str, str, str, str], float] = defaultdict(float)
     times = Counter[tuple[str, str, str, str]]()
+    # An operation that runs inside of another one counts for itself alone.
     for thread in by_thread(ran):
         for each, alone in zip(thread, _self_times(thread), strict=True):
             key = each.program, " / ".join(each.scopes), each.name, each.operation.place

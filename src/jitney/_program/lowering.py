@@ -23,7 +23,7 @@ from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
 from .runners.padding_recipes import warn_refusal
 from .runners.sharded_calls import ShardedCalls, shapes_of
-from .runners.worker_calls import WorkerCalls
+from .runners.workers.worker_calls import WorkerCalls
 from .runners.wrappers import Run, lower_as_run, runner
 from .tracing import Retry, TracedCalls
 

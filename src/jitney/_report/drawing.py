@@ -107,7 +107,7 @@ def draw(
 
 
 def _show(pen: _Pen, stage: Stage, view: View, cut: Cut | None) -> None:
-    """Draw what a stage does to an axis."""
+    """Draw what a stage does to an axis; the others change no array, and have no picture."""
     pen.y += 3
     if isinstance(stage, Fill):
         for axis in stage.axes:

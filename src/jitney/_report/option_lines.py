@@ -23,7 +23,7 @@ from .._program.auto.obstacles import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
 from .._program.runners.unsplit import Unsplit
-from .._program.runners.worker_calls import part_obstacle, reason_of, split_of
+from .._program.runners.workers.worker_calls import part_obstacle, reason_of, split_of
 from .._signature.options import USUAL_ERROR, Options, is_measured
 from .._verify import is_verified
 

@@ -55,7 +55,7 @@ def _of_all_rows(
 ) -> list[PlanLine]:
     """The lines of one row, with those of options that act on all rows and that one row lacks."""
     options, axis = core.options, call.calls.axis
-    largest = max(rung for parts in call.parts_of(lots) for _, rung in parts)
+    largest = max(rung for parts in call.programs.parts_of(lots) for _, rung in parts)
     asked = {"vmap": f"{axis!r}, over the rows of a block, {largest} at most"}
     if options.chunk or options.memory is not None:
         bounds = [f"{size} rows of {name!r}" for name, size in options.chunk]
@@ -75,7 +75,7 @@ def _of_all_rows(
 
 
 def _in_words(call: RowCall, lots: Sequence[Lot]) -> str:
-    parts = call.parts_of(lots)
+    parts = call.programs.parts_of(lots)
     programs = sum(len({rung for _, rung in each}) for each in parts)
     runs = sum(map(len, parts))
     computed = sum(rung for each in parts for _, rung in each)

@@ -308,6 +308,7 @@ def _stand_ins(form: _Form, symbol: object) -> _Tables:
 
     def stand_in(shape: Shape) -> Array:
         size = max(math.prod(shape), 1)
+        # The symbol makes it an array of the size: a plain `iota` would be the same at all sizes.
         counted = jax.lax.iota(np.int32, size).reshape(shape)
         number = jnp.asarray(symbol, np.int32)
         return jax.lax.add(counted, jax.lax.broadcast(number, shape))

@@ -24,11 +24,10 @@ from .._contract.contract import Parameter
 from .._errors import ContractError, OptionError
 from .._jax.trees import tree_unflatten
 from .._jax.typed import Array
-from .._program.rows.columns import IN_ONE_ARRAY, demand_equal
-from .._program.rows.ragged import is_list_of_rows
+from .._program.rows.ragged import IN_ONE_ARRAY, is_list_of_rows
 from .._program.rows.results import Gathered, demand_like_results, joined
+from .._program.rows.row_checks import demand_equal, rows_from
 from .._program.rows.row_kinds import hint_of, holds_rows, takes_rows
-from .._program.rows.row_numbers import rows_from
 from .._program.rows.visits import RowVisit
 from .._report.streamed import Streamed, StreamStats
 from .._signature.hints import Hint

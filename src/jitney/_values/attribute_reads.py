@@ -14,43 +14,40 @@ parent, a callback its object.
 
 from __future__ import annotations
 
-import functools
-import types
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-import jax
-import numpy as np
-
-from .._errors import StaticError, Where, repr_of
-from .._owners import owner_of_class
+from .._errors import StaticError, Where
 from .array_likes import array_like_error, array_likes
-from .attributes import attributes_of
 from .class_attribute_names import AttributeNames, ClassNames, bases_of, occurring_names
 from .copies import Copies, snapshot
-from .identity import Identity, can_be_weak, dereference, identity
-from .kinds import referent
+from .identity import Identity, dereference, identity
 from .mutable_objects import (
     article,
-    bytes_in,
     first_consumable,
     is_called_unasked,
-    is_immutable,
-    leads_nowhere,
     objects_by_identity,
     plain_objects,
-    state,
 )
 from .read_hooks import ABSENT, WatchedClasses, can_be_watched, next_number, suspend_readers
-from .static_values import Unkeyed, static_key
+from .read_trace import ReadTrace
+from .recorded_reads import (
+    GONE,
+    Attributes,
+    RecordedRead,
+    has_dict,
+    place_of,
+    raw_attribute,
+    strong_value,
+    weak_stand_in,
+)
 
-_Attributes = Mapping[str, object]
 _QuickPlan = tuple[
     object,
     tuple[type, ...],
     tuple[tuple[str, object], ...],
     tuple[tuple[str, Identity], ...],
-    tuple[tuple[str, tuple[_Attributes, ...], tuple[_Attributes, object]], ...],
+    tuple[tuple[str, tuple[Attributes, ...], tuple[Attributes, object]], ...],
 ]
 """Stand-in of an object, its classes, and the attributes that identity decides, by name: those in
 the object, held strongly; those in it, held weakly; those in one of its classes, with the dicts of
@@ -58,16 +55,7 @@ the classes before it.
 """
 _Change = tuple[object, str, object, object]
 """An object, the name of a changed attribute, its recorded and its current value."""
-
 _held_by: Callable[[object], dict[str, object]] = vars
-_usual = object.__getattribute__
-# Reads of these names read the object as a whole: `copy` and `pickle` use them.
-_WHOLE = (
-    "__dict__",
-    "__reduce_ex__",
-    "__reduce__",
-    "__getstate__",
-)
 
 
 class Statics:
@@ -136,120 +124,6 @@ class Statics:
         )
 
 
-_GONE = object()
-# Longest text of a value in a report, in characters.
-_SHOWN = 60
-# Containers with fewer items are shown in full.
-_FEW = 10
-
-
-class _RecordedRead:
-    """Recorded value of one attribute, or of one static value as a whole.
-
-    Args:
-        value: The value. It is held weakly if it may refer back to the object it was read from, or
-            the two would keep each other alive.
-        nested: Whether the attributes of `value` are recorded themselves, so that here its identity
-            suffices.
-        by_class: Whether the attribute belongs to a class, which lives as long as its instances.
-    """
-
-    __slots__ = ("_then", "nested", "settled", "size", "state", "words")
-
-    def __init__(
-        self,
-        value: object,
-        *,
-        nested: bool = False,
-        by_class: bool = False,
-    ):
-        self.settled = nested or value is ABSENT or is_immutable(value)
-        self.nested = nested
-        is_alone = leads_nowhere(value) or not (
-            can_be_weak(type(value)) or isinstance(value, tuple)
-        )
-        is_strong = (
-            value is ABSENT
-            or (by_class and hasattr(type(value), "__get__"))
-            or (self.settled and is_alone)
-        )
-
-        # The value itself, a weak stand-in, or `_GONE` for a value of which only the state is kept.
-        self._then: object = _GONE
-        if is_strong:
-            self._then = value
-        elif can_be_weak(type(value)):
-            self._then = identity(value)
-        self.state = None if is_strong or nested else state(value)
-        self.words = "" if is_strong else _words(value)
-        self.size = 0 if is_strong else bytes_in(value)
-
-    @property
-    def recorded_value(self) -> object:
-        """The recorded value if it is still alive, else `_GONE`. `ABSENT` stands for an attribute
-        that did not exist.
-        """
-        if type(self._then) is not Identity:
-            return self._then
-        value = self._then()
-        return _GONE if value is None else value
-
-    @property
-    def is_quick(self) -> bool:
-        """True if an identity comparison with `recorded_value` decides."""
-        return self.settled and self._then is not _GONE
-
-    @property
-    def raw_value(self) -> object:
-        """The recorded value or its stand-in."""
-        return self._then
-
-    @property
-    def is_weak(self) -> bool:
-        return type(self._then) is Identity
-
-    @property
-    def was(self) -> object:
-        """The recorded value, or a description of it once it is gone."""
-        return Words(self.words) if self.recorded_value is _GONE else self.recorded_value
-
-    def is_over(self) -> bool:
-        """Return whether no later value can match: the recorded one counts by identity and is
-        gone.
-        """
-        stand_in = self._then
-        if type(stand_in) is not Identity or stand_in() is not None:
-            return False
-        return self.nested or self.state in (stand_in, (stand_in.kind, stand_in))
-
-    def holds(self, now: object) -> bool:
-        if now is ABSENT or self.recorded_value is ABSENT:
-            return now is self.recorded_value
-        if self.settled and now is self.recorded_value:
-            return True
-        if self.nested:
-            return False
-        current = state(now)
-        return current == (state(self._then) if self.state is None else self.state)
-
-
-class Words(str):
-    """Text that stands for a value: its `repr` is the text without quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _words(value: object) -> str:
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    if isinstance(value, (list, tuple, dict, set, frozenset)) and len(value) < _FEW:
-        return repr_of(value)[:_SHOWN]
-    return type(value).__name__
-
-
 class AttributeReads:
     """Values that the traces of one entry have read from the plain objects among its static values.
 
@@ -272,8 +146,8 @@ class AttributeReads:
         self._where = where
         is_watched = body is not None and any(can_be_watched(type(value)) for value in statics)
         self._named = ClassNames(occurring_names(body) if is_watched else AttributeNames())
-        # An object (or a class of one) and its recorded attributes, by `_place` of the object.
-        self.attributes: dict[int, tuple[object, dict[str, _RecordedRead]]] = {}
+        # An object (or a class of one) and its recorded attributes, by `place_of` of the object.
+        self.attributes: dict[int, tuple[object, dict[str, RecordedRead]]] = {}
         # Method resolution orders of their classes, to detect an assignment to `__class__`.
         self._classes: dict[int, tuple[type, ...]] = {}
         # Result of `_quickly`; None until the first call and after each new attribute.
@@ -284,15 +158,15 @@ class AttributeReads:
         with suspend_readers():
             # Static fields of modules are held by the layout too, so they may be held strongly
             # here.
-            self.wholes: list[tuple[object, _RecordedRead]] = [
-                (value, _RecordedRead(value)) for value in loose
+            self.wholes: list[tuple[object, RecordedRead]] = [
+                (value, RecordedRead(value)) for value in loose
             ]
             for value in statics:
                 if is_watched and not self._named.own.looks_past and self.can_watch(value):
                     self.add(value)
                 else:
                     for part in plain_objects(value):
-                        self.wholes.append((_weakly(part), _RecordedRead(part)))
+                        self.wholes.append((weak_stand_in(part), RecordedRead(part)))
 
     def can_watch(self, value: object) -> bool:
         """Return whether reads of an object can be recorded."""
@@ -303,7 +177,7 @@ class AttributeReads:
         """Record the reads of an object from now on, and at once the attributes of its classes that
         a body reads without reading the object.
         """
-        if _place(value) in self.attributes:
+        if place_of(value) in self.attributes:
             return
         self._put(value)
         names = self._named.of(type(value)).names
@@ -321,9 +195,9 @@ class AttributeReads:
                     self.note(base, name, base.__dict__.get(name, ABSENT))
 
     def _put(self, value: object) -> None:
-        if _place(value) not in self.attributes:
-            self._classes[_place(value)] = type(value).__mro__
-            self.attributes[_place(value)] = _weakly(value), {}
+        if place_of(value) not in self.attributes:
+            self._classes[place_of(value)] = type(value).__mro__
+            self.attributes[place_of(value)] = weak_stand_in(value), {}
             self._quick = None
 
     @property
@@ -338,10 +212,10 @@ class AttributeReads:
         value is gone.
         """
         return any(
-            _strongly(value) is _GONE or seen.is_over() for value, seen in self._recorded_reads()
+            strong_value(value) is GONE or seen.is_over() for value, seen in self._recorded_reads()
         )
 
-    def _recorded_reads(self) -> Iterator[tuple[object, _RecordedRead]]:
+    def _recorded_reads(self) -> Iterator[tuple[object, RecordedRead]]:
         for value, attributes in [*self.attributes.values()]:
             yield from ((value, seen) for seen in [*attributes.values()])
         yield from self.wholes
@@ -349,9 +223,9 @@ class AttributeReads:
     def read(self) -> Iterator[tuple[object, str, object]]:
         """Triples of an object, the name of a recorded attribute, and its current value."""
         for held, attributes in [*self.attributes.values()]:
-            value = _strongly(held)
-            if value is not _GONE:
-                yield from ((value, name, _raw(value, name)) for name in [*attributes])
+            value = strong_value(held)
+            if value is not GONE:
+                yield from ((value, name, raw_attribute(value, name)) for name in [*attributes])
 
     def are_unchanged(self) -> bool:
         """Return whether every recorded attribute is unchanged.
@@ -393,14 +267,14 @@ class AttributeReads:
         slow, count = bool(self.wholes), self._count
 
         for stand_in, attributes in [*self.attributes.values()]:
-            value = _strongly(stand_in)
+            value = strong_value(stand_in)
             classes = type(value).__mro__
-            if classes is not self._classes[id(stand_in)] or not _has_dict(value):
+            if classes is not self._classes[id(stand_in)] or not has_dict(value):
                 slow = True
                 continue
             own: list[tuple[str, object]] = []
             weak: list[tuple[str, Identity]] = []
-            of_class: list[tuple[str, tuple[_Attributes, ...], tuple[_Attributes, object]]] = []
+            of_class: list[tuple[str, tuple[Attributes, ...], tuple[Attributes, object]]] = []
             held = _held_by(value)
             for name, seen in [*attributes.items()]:
                 owner = next((i for i, base in enumerate(classes) if name in base.__dict__), None)
@@ -440,7 +314,7 @@ class AttributeReads:
     def _is_gone(self) -> bool:
         """Return whether one of the objects is gone."""
         return any(
-            _strongly(value) is _GONE for value, _ in [*self.attributes.values(), *self.wholes]
+            strong_value(value) is GONE for value, _ in [*self.attributes.values(), *self.wholes]
         )
 
     def changes(self) -> list[_Change]:
@@ -452,18 +326,18 @@ class AttributeReads:
 
     def _changes(self) -> Iterator[_Change]:
         for held, attributes in [*self.attributes.values()]:
-            value = _strongly(held)
-            if value is _GONE:
+            value = strong_value(held)
+            if value is GONE:
                 continue
             if type(value).__mro__ is not self._classes[id(held)]:
                 yield value, "__class__", self._classes[id(held)][0], type(value)
             for name, seen in [*attributes.items()]:
-                now = _raw(value, name)
+                now = raw_attribute(value, name)
                 if not seen.holds(now):
                     yield value, name, seen.was, now
         for held, seen in self.wholes:
-            value = _strongly(held)
-            if value is not _GONE and not seen.holds(value):
+            value = strong_value(held)
+            if value is not GONE and not seen.holds(value):
                 yield value, "", value, value
 
     @contextmanager
@@ -486,9 +360,9 @@ class AttributeReads:
         nested: bool = False,
     ) -> None:
         """Record the value of an attribute, if it is read for the first time."""
-        noted = self.attributes[_place(value)][1]
+        noted = self.attributes[place_of(value)][1]
         if name not in noted:
-            noted[name] = _RecordedRead(raw, nested=nested, by_class=isinstance(value, type))
+            noted[name] = RecordedRead(raw, nested=nested, by_class=isinstance(value, type))
             self._count += 1
             self._quick = None
 
@@ -518,194 +392,3 @@ class AttributeReads:
                 "It can be read once, and what is traced once serves many calls.",
                 "keep a list, a tuple or an array there, or pass what it gives as an argument.",
             )
-
-
-class ReadTrace:
-    """Reads of one trace, and the values that its body got for attributes that others can
-    change.
-    """
-
-    def __init__(self, reads: AttributeReads, watch: WatchedClasses):
-        self.number = reads.number
-        self._reads = reads
-        self._watch = watch
-        # The objects, kept alive since `id` is their key below.
-        self._alive: list[object] = []
-        # Attributes of the objects when they were first seen; any other value was set by the body.
-        self._began: dict[int, dict[str, object]] = {}
-        self._copies = Copies()
-        # Value of an attribute and the value that the body got for it.
-        self._given: dict[tuple[int, str], tuple[object, object]] = {}
-        # The subset of these of which the body got a copy.
-        self._copied: dict[tuple[int, str], tuple[object, object]] = {}
-        # Attributes that the body set and then read: scratch space of its own.
-        self._scratch: set[tuple[int, str]] = set()
-
-        for held, _ in [*reads.attributes.values()]:
-            value = _strongly(held)
-            if value is not _GONE and not isinstance(value, type):
-                self._add(value)
-
-    def _add(self, value: object) -> None:
-        if id(value) not in self._began:
-            self._alive.append(value)
-            self._began[id(value)] = {**attributes_of(value)}
-            self._reads.add(value)
-            self._watch.add(value)
-
-    def read(self, value: object, name: str, part: object) -> object:
-        """Value that the body gets for an attribute: the attribute itself, or a copy that no caller
-        can change.
-        """
-        began = self._began.get(id(value))
-        if began is None:
-            return part
-        if name in _WHOLE:
-            # Slots are not in the `__dict__`.
-            for own in attributes_of(value).keys() - _dict_of(value).keys():
-                self._reads.note(value, own, _raw(value, own))
-            self._reads.note(value, "__dict__", _dict_of(value))
-            return part
-        raw = _raw(value, name)
-        before = self._given.get((id(value), name))
-
-        # The same copy is returned at each read, so that identity holds inside the body.
-        if before is not None and before[0] is raw:
-            return before[1] if raw is part else part
-
-        # The body has set this attribute itself.
-        if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
-            self._scratch.add((id(value), name))
-            return part
-        self._reads.refuse_unreadable(value, name, raw)
-        given = self._note_read(value, name, raw, part)
-        self._given[id(value), name] = raw, given
-        return given
-
-    def updates(self, names: Mapping[int, str]) -> Iterator[tuple[str, bool, bool]]:
-        """Changes in place that the trace made and no later call will repeat: attributes that the
-        body set, and containers that it read and changed.
-
-        An attribute that the body read and then set is not among them: it differs from the recorded
-        value, so the next call is traced again. Nor is an attribute that it set and then read, its
-        own scratch space.
-
-        Args:
-            names: Names of the static values, by `id`.
-
-        Returns:
-            The path of each change, whether the attribute existed before, and whether it exists
-            now.
-        """
-        objects = {id(value): value for value in self._alive}
-        paths = {key: names.get(key) or type(value).__name__ for key, value in objects.items()}
-
-        with suspend_readers():
-            for key, began in [*self._began.items()]:
-                value = objects[key]
-                noted = self._reads.attributes[_place(value)][1]
-                now = attributes_of(value)
-                for name in dict.fromkeys((*began, *now)):
-                    is_changed = began.get(name, ABSENT) is not now.get(name, ABSENT)
-                    if (
-                        is_changed
-                        and name not in noted
-                        and (key, name) not in self._scratch
-                        and not _is_cached(value, name)
-                    ):
-                        yield f"{paths[key]}.{name}", name in began, name in now
-            for (key, name), (raw, copied) in [*self._copied.items()]:
-                if copied is not raw and _content(copied) != _content(raw):
-                    yield f"{paths[key]}.{name}", True, True
-
-    def _note_read(
-        self,
-        value: object,
-        name: str,
-        raw: object,
-        part: object,
-    ) -> object:
-        referred = referent(raw)
-        nested = (
-            raw is part
-            and referred is not None
-            and owner_of_class(type(referred)) != "library"
-            and self._reads.can_watch(referred)
-        )
-        self._reads.note(value, name, raw, nested=nested)
-        if nested:
-            self._add(referred)
-            return part
-        if raw is not part or is_immutable(part):
-            return part
-        copied = snapshot(part, self._copies)
-        self._copied[id(value), name] = part, copied
-        return copied
-
-
-def _content(part: object) -> Hashable:
-    """Contents of a container. Objects of plain classes count by identity, since they may contain
-    the container.
-    """
-    try:
-        return static_key(part)
-    except Unkeyed:
-        return state(part)
-
-
-def _is_cached(value: object, name: str) -> bool:
-    return isinstance(getattr(type(value), name, None), functools.cached_property)
-
-
-def _weakly(value: object) -> object:
-    """Stand-in for an object; the object itself if it is a class or cannot be weakly referenced."""
-    return identity(value) if can_be_weak(type(value)) else value
-
-
-def _place(value: object) -> int:
-    """Identifier of an object. It is unique, even among later objects at the same address, while
-    the stand-in is alive.
-    """
-    return id(_weakly(value))
-
-
-def _strongly(held: object) -> object:
-    """Inverse of `_weakly`; `_GONE` if the object is gone."""
-    if type(held) is not Identity:
-        return held
-    value = held()
-    return _GONE if value is None else value
-
-
-def _has_dict(value: object) -> bool:
-    try:
-        _usual(value, "__dict__")
-    except AttributeError:
-        return False
-    return True
-
-
-def _dict_of(value: object) -> _Attributes:
-    """`__dict__` of an object or a class; an empty one for an object that has only slots."""
-    if isinstance(value, type):
-        return value.__dict__
-    return _usual(value, "__dict__") if _has_dict(value) else {}
-
-
-def _raw(value: object, name: str) -> object:
-    """Attribute as stored in the object or its classes: functions unbound, properties as such."""
-    held = _dict_of(value)
-    if name == "__dict__":
-        return held
-    if name in held or isinstance(value, type):
-        return held.get(name, ABSENT)
-
-    for base in type(value).__mro__:
-        if name in base.__dict__:
-            part = base.__dict__[name]
-            # Slots and C-level attributes are descriptors without effects, so their value is read.
-            if isinstance(part, (types.MemberDescriptorType, types.GetSetDescriptorType)):
-                return getattr(value, name, ABSENT)
-            return part
-
-    return ABSENT

@@ -203,6 +203,19 @@ def shape_at(
     return tuple(shape)
 
 
+def shapes_at(view: View, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the arrays at other sizes of some axes.
+
+    Raises:
+        Refused: The size of another axis has no whole number there.
+    """
+    named = named_axes(view)
+    known = sizes_of(view, named)
+    return tuple(
+        shape_at(leaf, axes, known, sizes) for leaf, axes in zip(view.leaves, named, strict=True)
+    )
+
+
 def _size_of(
     leaf: Leaf,
     size: str,

@@ -7,7 +7,7 @@ import pytest
 
 from jitney._program.auto.search import WHOLE, WIDTHS, RunWay, Search
 from jitney._program.auto.trial_costs import end_cost, trial_cost
-from jitney._program.runners.parts import Spread
+from jitney._program.runners.workers.parts import Spread
 
 ALONE = {"threads": 0, "joined": False}
 NAMES = {f"{width:,}": f"{width:,} at a time" for width in WIDTHS}

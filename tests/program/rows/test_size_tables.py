@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jitney._diagnosis import counters
-from jitney._program.rows import group, lots, size_tables
+from jitney._program.rows import group, known_sizes, lots
 from jitney._program.rows.columns import Column
 
 ODD, EVEN = (group.RowGroup(name, None, ()) for name in ("odd", "even"))
@@ -51,17 +51,17 @@ def test_a_table_gives_what_the_dict_gives(lengths, others):
     flat = [np.zeros(lengths[max(0, i - 10)], np.int8) for i in whole]
     columns = [Column("each", pairs), Column("each", flat)]
     want = lots.lots_of(columns, rows, lambda: known, member)
-    found = size_tables.SizeTables().lots(dims, rows, "fixed", known)
+    found = known_sizes.SizeTables().lots(dims, rows, "fixed", known)
     if found is None:
-        alike = len(set(lengths)) == 1 or max(lengths) >= size_tables._LONGEST
-        assert alike or len(known) > size_tables._SPARSE * len(rows)
+        alike = len(set(lengths)) == 1 or max(lengths) >= known_sizes._LONGEST
+        assert alike or len(known) > known_sizes._SPARSE * len(rows)
     else:
         assert in_words(found) == in_words(want)
 
 
 def test_a_table_is_of_the_sizes_that_are_known():
     """It does not know others, finds those that are learned, and forgets what is forgotten."""
-    tables, known = size_tables.SizeTables(), {(n,): member((n,)) for n in (3, 4, 5)}
+    tables, known = known_sizes.SizeTables(), {(n,): member((n,)) for n in (3, 4, 5)}
     rows = np.arange(3)
 
     def find(*lengths, among=known):

@@ -11,7 +11,7 @@ import traceback
 
 import pytest
 
-from jitney._program.runners.worker_threads import WorkerThreads
+from jitney._program.runners.workers.worker_threads import WorkerThreads
 from tests._patience import patience
 
 
@@ -133,7 +133,7 @@ def test_a_fork_has_threads_of_its_own():
     """A child of a process whose threads have helped with calls; JAX starts in the child only."""
     code = """
 import os, sys, threading
-from jitney._program.runners.worker_threads import THREADS
+from jitney._program.runners.workers.worker_threads import THREADS
 def work():
     barrier = threading.Barrier(2)
     seen = []

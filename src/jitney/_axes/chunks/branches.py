@@ -85,7 +85,10 @@ class Branch(SSAProgram[BranchStep]):
         return live_steps(inner, numbers_of(refs))
 
 
-def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr | None:
+def hoist_uses(
+    eqn: JaxprEqn,
+    looks: Callable[[JaxprEqn], bool],
+) -> ClosedJaxpr | None:
     """A jaxpr equivalent to a `cond`, in which no branch uses the axis; None if hoisting is not
     possible, or there is nothing to hoist.
 
@@ -114,6 +117,7 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
 
     def whole(index: jax.Array, *operands: jax.Array) -> list[jax.Array]:
         hoisted: list[Values] = [{} for _ in branches]
+        # One `cond` gives the operands of all uses of a stage, which may read earlier stages.
         for stage in range(last + 1):
             steps: list[tuple[int, BranchStep]] = []
             for b, branch in enumerate(branches):
@@ -123,7 +127,13 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
                 read = [ref.value if isinstance(ref, Const) else next(parts) for ref in step.reads]
                 results = rebind(step.eqn, read)
                 hoisted[b].update(zip(step.makes, results, strict=True))
-        return _cond_results(index, operands, branches, hoisted, avals_out)
+        return _cond_results(
+            index,
+            operands,
+            branches,
+            hoisted,
+            avals_out,
+        )
 
     program = make_jaxpr(whole)(*(abstract(atom.aval) for atom in eqn.invars))
 
@@ -135,7 +145,10 @@ def hoist_uses(eqn: JaxprEqn, looks: Callable[[JaxprEqn], bool]) -> ClosedJaxpr 
     return program.replace(jaxpr=program.jaxpr.replace(eqns=eqns))
 
 
-def numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> Branch:
+def numbered_branch(
+    program: AnyJaxpr,
+    looks: Callable[[JaxprEqn], bool],
+) -> Branch:
     """A branch in SSA form, and the stage of each operation."""
     stages: dict[int, int] = {}
 
@@ -155,7 +168,12 @@ def numbered_branch(program: AnyJaxpr, looks: Callable[[JaxprEqn], bool]) -> Bra
         return inlined_program(eqn)
 
     flat = flatten_into({}, program, step_of, inside)
-    return Branch(flat.steps, flat.takes, flat.gives, flat.avals)
+    return Branch(
+        flat.steps,
+        flat.takes,
+        flat.gives,
+        flat.avals,
+    )
 
 
 def _select_operands(
@@ -236,7 +254,10 @@ def _two_conds(
     return [out[i] for i in range(len(avals))]
 
 
-def _switch(index: jax.Array, branches: Sequence[Callable[[], list[jax.Array]]]) -> list[jax.Array]:
+def _switch(
+    index: jax.Array,
+    branches: Sequence[Callable[[], list[jax.Array]]],
+) -> list[jax.Array]:
     """Call `lax.switch` on branches that close over their operands."""
     return list(lax.switch(index, branches))
 

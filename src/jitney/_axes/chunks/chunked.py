@@ -134,7 +134,12 @@ class Chunked:
                 walk = self._walk(int(self.size), int(self.size))
             values = known.read(node.reads)
             if loop is not None:
-                out = run_loop(node.op, loop, values, self._run_inside)
+                out = run_loop(
+                    node.op,
+                    loop,
+                    values,
+                    self._run_inside,
+                )
             elif node.token is None or self.devices is None:
                 out = walk.make(node.op, values)
             else:
@@ -146,7 +151,11 @@ class Chunked:
                 )
             known.values.update(zip(node.makes, out, strict=True))
 
-    def _run_inside(self, passes: Passes, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    def _run_inside(
+        self,
+        passes: Passes,
+        arrays: Sequence[jax.Array],
+    ) -> list[jax.Array]:
         """Run a plan on whole arguments, inside of a loop."""
         if self.run_inside is None:
             raise AssertionError("a loop with passes, and no length of a chunk")
@@ -172,11 +181,19 @@ class Chunked:
             return out
         return [lax.all_gather(x, devices.along)[0] for x in out]
 
-    def start(self, work: Pass, known: KnownValues) -> States:
+    def start(
+        self,
+        work: Pass,
+        known: KnownValues,
+    ) -> States:
         """The initial states of a pass."""
         return [self._begin(node, known) for node in work.states(self.passes.streamed)]
 
-    def stored_carries(self, work: Pass, state: States) -> StoredCarries:
+    def stored_carries(
+        self,
+        work: Pass,
+        state: States,
+    ) -> StoredCarries:
         """The carries into a chunk that a later pass replays from."""
         keys = [node.makes[0] for node in work.states(self.passes.streamed)]
         return {key: state[keys.index(key)] for key in work.keeps}
@@ -243,11 +260,19 @@ class Chunked:
             elif node.counts and node.parts is not None:
                 out = [None]
                 (least,) = next(states)
-                begins = self._begin_partials(walk, node.parts, values)
+                begins = self._begin_partials(
+                    walk,
+                    node.parts,
+                    values,
+                )
                 new.append([iterations_of_chunk(walk, node.op, begins, least)])
             elif node.parts is not None and has_state(node, self.passes.streamed):
                 carry = next(states)
-                calls_back = self._calls_back(node, start, here=here)
+                calls_back = self._calls_back(
+                    node,
+                    start,
+                    here=here,
+                )
                 out, after = self._add(
                     walk,
                     node,
@@ -263,7 +288,11 @@ class Chunked:
                 out, after = carrier.step(mine, node.op, values, carry, back=work.back)
                 new.append(after)
             else:
-                calls_back = self._calls_back(node, start, here=here)
+                calls_back = self._calls_back(
+                    node,
+                    start,
+                    here=here,
+                )
                 out = run_with_callbacks(
                     walk,
                     node.op,
@@ -273,7 +302,11 @@ class Chunked:
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
         return new, known.read(self.passes.outputs(work), made)
 
-    def combine_states(self, work: Pass, state: States) -> States:
+    def combine_states(
+        self,
+        work: Pass,
+        state: States,
+    ) -> States:
         """Combine the states of a pass over all devices, and round them to the program's dtypes."""
         if self.devices is not None:
             state = self.devices.combine_states(
@@ -404,7 +437,12 @@ class Chunked:
         made per chunk (None for partial ones), and the partial results so far.
         """
         begins = self._begin_partials(walk, parts, values)
-        results = run_with_callbacks(walk, node.op, begins, when)
+        results = run_with_callbacks(
+            walk,
+            node.op,
+            begins,
+            when,
+        )
 
         out: list[jax.Array | None] = []
         added: list[tuple[Monoid, jax.Array]] = []
@@ -453,6 +491,8 @@ class Chunked:
         """
         initial = self.start(work, known)
         places = self.places_of_counts(work)
+
+        # Each pass begins from the numbers of the one before, until none grows (see `turns.py`).
 
         def swept(counts: list[jax.Array]) -> list[jax.Array]:
             state, _, _ = sweep([[*each] for each in begin_from(initial, places, counts)])

@@ -78,7 +78,12 @@ def _inside(chunk: int) -> RunInside:
         arrays: Sequence[jax.Array],
     ) -> list[jax.Array]:
         size = int(outer.size)
-        work = Chunked(passes, size, is_spread=outer.is_spread, run_inside=run)
+        work = Chunked(
+            passes,
+            size,
+            is_spread=outer.is_spread,
+            run_inside=run,
+        )
         return _scan_chunks(work, arrays, size, min(size, chunk))
 
     return run
@@ -112,7 +117,11 @@ def run_chunked_differentiable(
         tangents: Sequence[jax.Array],
     ) -> list[jax.Array]:
         with passes.width:
-            work = Chunked(passes, size, is_differentiated=True)
+            work = Chunked(
+                passes,
+                size,
+                is_differentiated=True,
+            )
             moving = frozenset(passes.flat.takes[len(arrays) :])
             return _scan_chunks(
                 work,

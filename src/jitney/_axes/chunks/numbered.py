@@ -231,7 +231,14 @@ def flatten(
         if not is_ordered(op):
             return Node(op.eqn, reads, makes, token, op=op)
         waits, last = last, (token,)
-        return Node(op.eqn, reads, makes, token, waits, op=op)
+        return Node(
+            op.eqn,
+            reads,
+            makes,
+            token,
+            waits,
+            op=op,
+        )
 
     takes = number_results(open_jaxpr(jaxpr)[0].invars, avals)
     gives = without_calls(

@@ -165,7 +165,12 @@ class _PartialsInterpreter:
         def results(eqn: JaxprEqn, standings: list[AbstractValue]) -> list[AbstractValue]:
             return self.transfer(Op(eqn, self.outer.ranges, seen_at), standings)
 
-        return interpret(jaxpr, given, results, constant=number)
+        return interpret(
+            jaxpr,
+            given,
+            results,
+            constant=number,
+        )
 
     def transfer(
         self,
@@ -423,7 +428,11 @@ def _demote_carries(
     ]
 
 
-def _truths(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> Monoid:
+def _truths(
+    op: Op,
+    given: Sequence[AbstractValue],
+    monoid: Monoid,
+) -> Monoid:
     """The monoid of a partial after an operation that changes it.
 
     "or" becomes "max" where bools are converted to integers (to select a branch), as max(int(a),
@@ -447,7 +456,11 @@ _NEGATED = {"or": MONOIDS["and"], "and": MONOIDS["or"]}
 _COMPARED = ("gt", "ge", "lt", "le")
 
 
-def _compared(op: Op, given: Sequence[AbstractValue], monoid: Monoid) -> Monoid:
+def _compared(
+    op: Op,
+    given: Sequence[AbstractValue],
+    monoid: Monoid,
+) -> Monoid:
     """The monoid of the truth of a comparison of a partial with a fixed integer; the partial's own
     if there is none.
     """

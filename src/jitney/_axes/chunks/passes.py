@@ -134,7 +134,11 @@ class Passes:
         """Bytes of the results that have the axis, for an axis of the given size."""
         return self._whole_bytes(self.streamed.intersection(numbers_of(self.flat.gives)), size)
 
-    def _whole_bytes(self, numbers: Iterable[int], size: int) -> int:
+    def _whole_bytes(
+        self,
+        numbers: Iterable[int],
+        size: int,
+    ) -> int:
         at = {self.symbol: size}
         total = 0
         for n in numbers:
@@ -263,7 +267,11 @@ def _carried_bytes(node: Node) -> int:
     if node.counts:
         return _COUNT_BYTES
     if node.parts is not None:
-        parts = zip(op.eqn.outvars, node.parts.monoids, strict=True)
+        parts = zip(
+            op.eqn.outvars,
+            node.parts.monoids,
+            strict=True,
+        )
         return bytes_of(atom.aval for atom, monoid in parts if monoid is not None)
     carrier = carrier_of(op)
     return 0 if carrier is None else carrier.state_bytes(op)
@@ -307,7 +315,11 @@ def number_constants(passes: Passes) -> tuple[Passes, dict[int, object]]:
     if not constants:
         return passes, constants
     avals = {n: jax.typeof(value) for n, value in constants.items()}
-    flat = replace(passes.flat, steps=nodes, avals={**passes.flat.avals, **avals})
+    flat = replace(
+        passes.flat,
+        steps=nodes,
+        avals={**passes.flat.avals, **avals},
+    )
     numbered = replace(
         passes,
         flat=flat,

@@ -113,6 +113,7 @@ class _UntilDone:
 
     def counting(self) -> ClosedJaxpr:
         """The loop with those of its carries that its condition depends on."""
+        # What the condition does not read, in any number of iterations, is not computed.
         _, read = self.condition.needed_steps(self.condition.gives)
         of_condition, _, _ = while_parts(self.eqn, list(self.eqn.invars))
         first = len(of_condition)

@@ -24,7 +24,11 @@ def _uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "hands it to a callback, which would see padding, or a part of it")
 
 
-def _raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _raise(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     avals: Sequence[Aval] = op.params["result_avals"]
     allocated: list[Aval] = []
     for aval in avals:
@@ -33,7 +37,11 @@ def _raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.bind(op, values, result_avals=tuple(allocated))
 
 
-def _bind_or_raise(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _bind_or_raise(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     if "result_avals" in op.params:
         return _raise(walk, op, values)
     return walk.bind(op, values)
@@ -49,7 +57,11 @@ def _unvmap_rule(monoid: Monoid) -> Rule:
         if dims:
             yield use(op, dims, "reduced", monoid=monoid)
 
-    def pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+    def pad(
+        walk: PaddedInterpreter,
+        op: Op,
+        values: Values,
+    ) -> Values:
         (x,) = values
         identity = monoid.identity(x.dtype)
         masked = walk.keep(x, op.ins[0], range(x.ndim), identity)

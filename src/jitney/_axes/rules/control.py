@@ -96,15 +96,27 @@ def _uses(op: Op) -> Iterator[Use]:
             yield refuse(op, op.params["length"], why)
 
 
-def _call(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _call(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     return walk.run(called_jaxpr(op.eqn), values)
 
 
-def _expand(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _expand(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     return walk.run(expand_hi_primitive(op), values)
 
 
-def _remat(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _remat(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     """Inline a rematerialised program. In a derivative a barrier on its operands keeps XLA from
     merging it with the first evaluation (common subexpression elimination), as in JAX's lowering.
     """
@@ -117,7 +129,11 @@ def _remat(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return walk.run(op.params["jaxpr"], values)
 
 
-def _cond(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _cond(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     index, *operands = values
 
     def branch(program: AnyJaxpr) -> Callable[..., Values]:
@@ -130,7 +146,11 @@ def _cond(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return list(lax.switch(index, branches, *operands))
 
 
-def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _while(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     of_condition, of_body, start = while_parts(op.eqn, values)
 
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
@@ -145,7 +165,10 @@ def _while(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return walk.within().keep(out, dims, range(len(dims)), np.False_)
 
     def body(carry: Values) -> Values:
-        results = walk.run(op.params["body_jaxpr"], [*of_body, *carry])
+        results = walk.run(
+            op.params["body_jaxpr"],
+            [*of_body, *carry],
+        )
         new = restore_weak_types(results, carry)
         if not dims:
             return new
@@ -167,7 +190,11 @@ State = tuple[jax.Array, Values]
 """Number of the iteration, and the carry of the loop."""
 
 
-def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _scan(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     program = op.params["jaxpr"]
     length, reverse = op.params["length"], op.params["reverse"]
     unroll = op.params["unroll"]
@@ -184,7 +211,11 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     def turn(held: Values, x: Values) -> tuple[Values, Values]:
         return advance(constants, held, x)
 
-    def advance(constants: Values, held: Values, x: Values) -> tuple[Values, Values]:
+    def advance(
+        constants: Values,
+        held: Values,
+        x: Values,
+    ) -> tuple[Values, Values]:
         out = walk.run(program, [*constants, *held, *x])
         new, ys = out[: len(held)], out[len(held) :]
         return restore_weak_types(new, held), ys
@@ -220,7 +251,11 @@ def _scan(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         else:
             fixed, before, row = constants, held, x
             if walk.is_differentiated:
-                fixed = _cleared(inside, fixed, moves_fixed)
+                fixed = _cleared(
+                    inside,
+                    fixed,
+                    moves_fixed,
+                )
                 # A tangent may begin as a constant.
                 before = _cleared(inside, before, [True] * len(before))
                 row = _cleared(inside, row, moves_row)
@@ -293,7 +328,11 @@ def restore_weak_types(new: Values, old: Values) -> Values:
     return values
 
 
-def _solve(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _solve(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     operands = solve_operands(op.eqn, values)
     return walk.run(op.params["jaxprs"].solve, operands)
 

@@ -259,13 +259,16 @@ def _window(
     parts: Mapping[int, _CutWindows],
     at: jax.Array,
 ) -> jax.Array:
+    """Cut one window out of an array, with zeros in place of its padding; `at` has its numbers."""
     dims = list(op.ins[0])
     axes = _spatial(op, [*parts], "lhs_spec")
     for (i, part), place in zip(parts.items(), at, strict=True):
         start = place * np.int32(part.step)
-        x = lax.dynamic_slice_in_dim(x, start, part.span, axes[i])
-        x = lax.slice_in_dim(x, 0, part.span, part.apart, axes[i])
-        dims[axes[i]] = part.valid
+        axis = axes[i]
+        # A dynamic slice has no stride: the span first, then every `apart`-th element of it.
+        x = lax.dynamic_slice_in_dim(x, start, part.span, axis)
+        x = lax.slice_in_dim(x, 0, part.span, part.apart, axis)
+        dims[axis] = part.valid
     return walk.within().keep(x, dims, [*axes.values()], zero_of(x))
 
 

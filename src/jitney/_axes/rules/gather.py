@@ -80,7 +80,11 @@ def _gather_uses(op: Op) -> Iterator[Use]:
     yield from indexed_uses(op, op.params["slice_sizes"], numbers.start_index_map)
 
 
-def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _gather(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     x, indices = values[0], to_int32(values[1])
     numbers = op.params["dimension_numbers"]
     sizes, mode = op.params["slice_sizes"], op.params["mode"]
@@ -95,7 +99,14 @@ def _gather(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
                 indices_are_sorted=False,
                 unique_indices=False,
             )
-    indices = bound_positions(walk, indices, dims, sizes, numbers.start_index_map, mode)
+    indices = bound_positions(
+        walk,
+        indices,
+        dims,
+        sizes,
+        numbers.start_index_map,
+        mode,
+    )
     # The promise stays where positions of other axes may break it: see `_gather_in_bounds`.
     keeps = mode == DROP or not any(is_ragged(dims[axis]) for axis in numbers.start_index_map)
     mode = mode if keeps else CLIP
@@ -131,7 +142,12 @@ def _gather_windows(
     for axis, window in windows.items():
         if axis not in indexed:
             at = fit_window(walk, np.int32(0), x.shape[axis], window)
-            x = lax.dynamic_slice_in_dim(x, at.first, at.length, axis)
+            x = lax.dynamic_slice_in_dim(
+                x,
+                at.first,
+                at.length,
+                axis,
+            )
             (size,) = walk.shape([window])
             x = shift_down(x, at.shift, size, axis)
         elif is_single(indices):

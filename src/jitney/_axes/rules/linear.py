@@ -55,7 +55,11 @@ def _dot_uses(op: Op) -> Iterator[Use]:
         yield use(op, dims, "contracted", monoid=MONOIDS["add"])
 
 
-def _dot(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _dot(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
     a_dims, b_dims = op.ins
@@ -125,7 +129,11 @@ def _uses(op: Op) -> Iterator[Use]:
         yield use(op, spatial, "mixed", "convolved along it")
 
 
-def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _pad(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     lhs, rhs = values
     lhs_dims, rhs_dims = op.ins
     # To the bits of plain JAX where nothing is padded, however far the windows reach.
@@ -220,7 +228,10 @@ def _windows(parts: Sequence[ConvolvedAxis]) -> float:
     return math.prod(math.inf if is_ragged(part.count) else part.count for part in parts)
 
 
-def _taps(parts: Sequence[ConvolvedAxis], allocated: Mapping[str, int]) -> int:
+def _taps(
+    parts: Sequence[ConvolvedAxis],
+    allocated: Mapping[str, int],
+) -> int:
     """The number of elements of a padded kernel along these axes."""
     return math.prod(evaluate(part.size, allocated) for part in parts)
 

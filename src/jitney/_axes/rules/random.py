@@ -98,6 +98,7 @@ def _cipher_words(
     words = jax.random.key_data(keys)
     ahead = words.shape[:-1]
     full = (*ahead, *walk.shape(shape))
+    # The cipher takes four arrays of one shape: the halves of the keys, and of the numbers.
     counts = [jnp.broadcast_to(count, full) for count in _counts(walk, shape)]
     axes = range(len(ahead))
     first = lax.broadcast_in_dim(words[..., 0], full, axes)

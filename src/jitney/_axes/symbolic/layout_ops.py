@@ -241,6 +241,7 @@ def _slice(value: Value, known: Known) -> Move | None:
     steps = at(strides, value.scope)
     axes: list[Axis] = []
     for i, (start, step, size) in enumerate(zip(starts, steps, value.shape, strict=True)):
+        # One step past the last element; `limit_indices` may lie before it.
         behind = start + step * size
         axes.append((i, range(start, behind, step)))
     return Move(value.reads[0], tuple(axes))

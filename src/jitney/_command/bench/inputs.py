@@ -250,6 +250,7 @@ def _numbers(value: object, rng: np.random.Generator) -> Any:
     if issubdtype(value.dtype, np.integer):
         most = min(9, int(jax.numpy.iinfo(value.dtype).max))
         return rng.integers(0, most + 1, value.shape, np.int8).astype(value.dtype)
+    # `Generator.random` draws these two; a narrower dtype is rounded from the second.
     wide = np.float64 if value.dtype.itemsize > 4 else np.float32
     real = rng.random(value.shape, wide)
     if issubdtype(value.dtype, np.complexfloating):

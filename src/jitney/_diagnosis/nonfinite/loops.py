@@ -166,9 +166,11 @@ class Loop:
 
             def advance(state: _State) -> _State:
                 i, carry, _ = state
-                x = [jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
+                row = self.position(i)
+                x = [jax.lax.dynamic_index_in_dim(x, row, keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
 
+                # A result of one iteration has no value before: all that is bad in it is new.
                 new = out[: len(carry)]
                 before = [*carry, *(None for _ in out[len(carry) :])]
                 slots = zip(before, out, settled, strict=True)

@@ -122,7 +122,7 @@ def look_up() -> None:
     with suppress(ImportError), _provide_modules(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
             scalar, row = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
-            # the primitive of LAPACK with the shortest lowering
+            # The primitive of LAPACK with the shortest lowering.
             jax.jit(jax.lax.linalg.householder_product).trace(scalar, row).lower(
                 lowering_platforms=("cpu",)
             )

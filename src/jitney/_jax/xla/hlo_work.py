@@ -39,7 +39,7 @@ _VIEWS = (
     "parameter constant tuple get-tuple-element bitcast while call conditional after-all"
     " partition-id replica-id opt-barrier domain add-dependency"
 )
-_NO_TRAFFIC = frozenset(_VIEWS.split())
+_NOT_IN_MEMORY = frozenset(_VIEWS.split())
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class ProgramCost:
             for inner in row.callees
         }
         return sum(
-            times * self._traffic(computation, row)
+            times * self._bytes_in_memory(computation, row)
             for computation, row, times in self._weighted_rows()
             if computation not in fused
         )
@@ -234,9 +234,9 @@ class ProgramCost:
             row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
         )
 
-    def _traffic(self, computation: str, row: Instruction) -> int:
+    def _bytes_in_memory(self, computation: str, row: Instruction) -> int:
         if (
-            row.op in _NO_TRAFFIC
+            row.op in _NOT_IN_MEMORY
             or row.op.startswith(("all-", "collective-", "reduce-scatter"))
             or self._only_widens(row)
         ):

@@ -23,7 +23,13 @@ from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
 from ..runners.unsplit import Unsplit
 from ..runners.whole_calls import WholeCalls
-from ..runners.worker_calls import PartProgram, call_key, mapped_axis, part_obstacle, split_of
+from ..runners.workers.worker_calls import (
+    PartProgram,
+    call_key,
+    mapped_axis,
+    part_obstacle,
+    split_of,
+)
 from . import call_times
 from .calls_of_size import AutoChoice, CallsOfSize, milliseconds
 from .choice_record import ChoiceRecord, RecordFile

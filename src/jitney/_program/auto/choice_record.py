@@ -36,7 +36,7 @@ from ..._jax.typed import Array
 from ..._signature.options import option_texts
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
-from ..runners.device_parts import cpu_devices
+from ..runners.workers.device_parts import cpu_devices
 from .search import LONG_WIDTHS, WHOLE, WIDTHS, Carrier, Kind, RunWay
 
 _FORMAT = 4

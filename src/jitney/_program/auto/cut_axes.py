@@ -27,9 +27,9 @@ from ..._stages.chunk import Cut
 from ..._stages.derivatives.decisions import decisions
 from ..._stages.derivatives.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls
-from ..runners.device_parts import DEVICES
 from ..runners.unsplit import Unsplit, effects_obstacle, joint_rules_obstacle
-from ..runners.worker_calls import element_of, mapped_axis
+from ..runners.workers.device_parts import DEVICES
+from ..runners.workers.worker_calls import element_of, mapped_axis
 from .search import LONG_WIDTHS, WHOLE, WIDTHS, RunWay
 
 Dims = tuple[int | None, ...]
@@ -174,7 +174,7 @@ def _chunks(
 
 def options_of(way: RunWay, options: Options) -> Options:
     """Return the options of calls that run in a way."""
-    # Where there is no mesh.
+    # Calls over a mesh are not tried (`obstacles.py`): an optional one is not there.
     options = replace(options, shard=None, mesh=None)
     if way.kind == "memory" and way.width is not None:
         return replace(options, memory=None, chunk=((way.axis, way.width),))

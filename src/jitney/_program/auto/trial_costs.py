@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runners.parts import Spread
+from ..runners.workers.parts import Spread
 from .calls_of_size import CallsOfSize
 from .search import RunWay, Search
 

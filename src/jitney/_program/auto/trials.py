@@ -24,9 +24,9 @@ from ..._jax.trees import extended, issubdtype, tree_flatten
 from ..._jax.typed import Array
 from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED
-from ..runners.device_parts import cpu_devices
-from ..runners.parts import Spread
 from ..runners.unsplit import Unsplit
+from ..runners.workers.device_parts import cpu_devices
+from ..runners.workers.parts import Spread
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory

@@ -5,5 +5,5 @@
 
 `ragged.py` is many rows in one array. `columns.py` finds rows among the arguments, `groups.py` puts
 those of one bucket together, `blocks.py` fills them into arrays, `results.py` takes the results
-apart, and `row_calls.py` runs it.
+apart. `lot_programs.py` runs the programs of a call, and `row_calls.py` is the call.
 """

@@ -17,8 +17,7 @@ from ..._jax.typed import Array, DType, NumPyArray
 from ..._view.layout import aval_parts
 from ..._view.true_sizes import TrueSizes
 from ..runners.filling import FILLING, repeat_edges, repeat_edges_in_jax
-from .columns import IN_ONE_ARRAY, NumPyRows
-from .ragged import PaddedRows, Ragged
+from .ragged import IN_ONE_ARRAY, NumPyRows, PaddedRows, Ragged
 
 if TYPE_CHECKING:
     from .columns import Column

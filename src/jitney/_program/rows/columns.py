@@ -6,6 +6,7 @@ row ("each"), or an element of an array with one axis more ("stack"), which `vma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,33 +17,30 @@ from typing import Any, Literal, cast
 import jax
 import numpy as np
 
+from ..._axes import Refused
 from ..._body.function import FunctionInfo
-from ..._errors import AxisError, ContractError, DonationError, Where
-from ..._jax.trees import Tracer, issubdtype, tree_flatten
+from ..._errors import AxisError, ContractError, Where
+from ..._jax.trees import Tracer, tree_flatten
 from ..._jax.typed import Array, NumPyArray
 from ..._signature.hints import ArrayHint, Hint
-from ..._signature.paths import root_of
-from ..._values.array_likes import a_kind, means_more, numbers_of
 from ..._view.fitting import demand_floats_fit, demand_whole_numbers_fit
 from ..._view.layout import aval_parts
+from ..._view.named_axes import named_axes, shapes_at, sizes_of
 from ..compiled_calls import CompiledCalls
-from .ragged import PaddedRows, Ragged, Rows
-from .row_numbers import in_row, number_of
+from .ragged import IN_ONE_ARRAY, NumPyRows, PaddedRows, Ragged, Rows
+from .row_checks import (
+    ARRAYS,
+    INSIDE_JIT,
+    demand_arrays,
+    demand_equal,
+    demand_sizes,
+    in_row,
+    number_of,
+    refuse_none,
+)
 from .visits import RowVisit, element
 
-_ARRAYS = (jax.Array, np.ndarray, Tracer, jax.ShapeDtypeStruct)
-IN_ONE_ARRAY = (Ragged, PaddedRows)
-INSIDE_JIT = (
-    "rows of unlike lengths are not mapped inside an outer `jit`, `scan` or the like.",
-    "They run a program for each bucket, and there all is one program.",
-    "call it outside of `jit`; `f.value_and_grad` is a gradient.",
-)
-"""What is wrong, the rule and the fix."""
 Kind = Literal["shared", "each", "stack"]
-
-
-class NumPyRows(list[Array]):
-    """Rows that are NumPy's arrays, all of them: nothing looks at their types once more."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +190,11 @@ class Column:
         return self.kind, shape[1:] if self.kind == "stack" else shape, dtype, weak
 
 
+def _is_narrowed(array: object) -> bool:
+    """Return whether JAX has an array of NumPy's in fewer bits."""
+    return isinstance(array, np.ndarray) and aval_parts(array)[1] != array.dtype
+
+
 @dataclass(frozen=True)
 class RowArguments:
     """Arguments of a call with rows.
@@ -338,37 +341,6 @@ class _RowFinder:
         return leaf
 
 
-def demand_sizes(
-    where: Where,
-    name: str,
-    rows: PaddedRows,
-) -> None:
-    """Check that the sizes of rows fit their array: `jax.tree.map` may have changed them.
-
-    Raises:
-        ContractError: They do not.
-    """
-    count, *longest = rows.values.shape
-    for axis, given in rows.sizes.items():
-        sizes = np.asarray(given)
-        is_fit = (
-            0 <= axis < len(longest)
-            and sizes.shape == (count,)
-            and sizes.dtype.kind in "iu"
-            and not (sizes.size and (sizes.min() < 0 or sizes.max() > longest[axis]))
-        )
-        if not is_fit:
-            raise ContractError(
-                where,
-                f"{name!r} is an array of shape {tuple(rows.values.shape)}, and the sizes of its"
-                f" rows along axis {axis} are {sizes.tolist()!r:.80}.",
-                "The sizes of PaddedRows are integers, one for each row, and at most as long as the"
-                " array; they are leaves of its tree, so `jax.tree.map` changes them too.",
-                "change the values alone: PaddedRows(change(rows.values), rows.sizes).",
-                code="J221",
-            )
-
-
 def rows_of(value: object) -> Rows:
     if isinstance(value, Ragged):
         return value.in_memory()
@@ -384,7 +356,7 @@ def each_row(
 ) -> list[Column]:
     if isinstance(rows, IN_ONE_ARRAY):
         return [Column("each", rows)]
-    if is_array or isinstance(rows[0], (*_ARRAYS, np.generic)):
+    if is_array or isinstance(rows[0], (*ARRAYS, np.generic)):
         return [Column("each", demand_arrays(where, name, rows))]
 
     # Trees: the same structure for all, whose leaves are columns.
@@ -424,150 +396,41 @@ def of_leaves(
     return Column("shared", column[0])
 
 
-def demand_shared(
-    core: FunctionInfo,
-    columns: Sequence[Column],
-) -> None:
-    """Check that a gradient which is summed over rows is with respect to what all rows share.
-
-    Raises:
-        ContractError: It is with respect to rows too.
+def form_of(entry: CompiledCalls, columns: Sequence[Column]) -> Hashable:
+    """Return what the arrays of a call have in common with those of calls that differ along padded
+    axes alone.
     """
-    fn = core.fn()
-    wrt, skip = getattr(fn, "wrt", None), getattr(fn, "skip", ())
-    for column in columns:
-        name = root_of(column.path)
-        if column.kind == "shared" or name in skip:
-            continue
-        is_float = issubdtype(aval_parts(column.arrays[0])[1], np.inexact)
-        if name in wrt if wrt is not None else is_float:
-            raise ContractError(
-                core.where,
-                f"the gradient is summed over rows, and {name!r} has another array in each row.",
-                "A sum over rows is the gradient with respect to what all rows share.",
-                'name what they share: wrt="params".',
-                code="J221",
-            )
+    kinds = [(column.kind, *aval_parts(column.arrays[0])[1:]) for column in columns]
+    try:
+        view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
+        known = sizes_of(view, named_axes(view))
+        shapes = shapes_at(view, {name: 2 for name, _ in entry.options.pad if name in known})
+    # The call raises it, with the row at fault.
+    except (ContractError, Refused):
+        return signature_of(columns)
+    return tuple(kinds), shapes
 
 
-def donated_row(
-    where: Where,
+def signature_of(columns: Sequence[Column]) -> Hashable:
+    """Return what does not differ between the rows of a call."""
+    return tuple(column.signature() for column in columns)
+
+
+def count_lengths(
+    entry: CompiledCalls,
     columns: Sequence[Column],
-) -> DonationError | None:
-    """Error for a row whose buffer another call has taken; None if there is none."""
-    for column in columns:
-        for row, array in enumerate(column.arrays):
-            if isinstance(array, Tracer) or not isinstance(array, jax.Array):
-                continue
-            if not array.is_deleted():
-                continue
-            which = f"of row {number_of(row)} " if len(column.arrays) > 1 else ""
-            return DonationError(
-                where,
-                f"the buffer {which}of {column.path!r} has been donated to an earlier call.",
-                "A donated buffer is gone once the call that took it has started.",
-                "use what that call returned, pass a copy (jnp.copy), or take the name out of"
-                " `donate`.",
-            )
-    return None
-
-
-def demand_arrays(
-    where: Where,
-    name: str,
-    rows: Sequence[object],
-) -> list[Array]:
-    """Return rows as arrays, which they are of one rank and dtype.
-
-    Raises:
-        ContractError: They are not.
-    """
-    types = set(map(type, rows))
-    if any(issubclass(kind, np.generic) for kind in types):
-        rows = [np.asarray(row) if isinstance(row, np.generic) else row for row in rows]
-        types = set(map(type, rows))
-    strange = [kind for kind in types if not issubclass(kind, _ARRAYS)]
-    if strange:
-        i = next(i for i, row in enumerate(rows) if type(row) in strange)
-        fix = f"pass arrays: {name}=[np.asarray(row) for row in {name}]."
-        if rows[i] is None:
-            fix = "leave that row out, here and of all other arguments, or pass an array."
-        raise ContractError(
-            where,
-            f"row {number_of(i)} of {name!r} is a {type(rows[i]).__name__}.",
-            "A list for an array is a list of rows, each of which is an array.",
-            fix,
-            code="J221",
-        )
-    for kind in filter(means_more, types):
-        i = next(i for i, row in enumerate(rows) if type(row) is kind)
-        raise ContractError(
-            where,
-            f"row {number_of(i)} of {name!r} is {a_kind(rows[i])}, which is more than its numbers.",
-            "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit would be"
-            " lost.",
-            f"{numbers_of(rows[i], 'row')}.",
-            code="J213",
-        )
-    arrays = cast("list[Array]", rows)
-    # NumPy's arrays are never weakly typed.
-    if types == {np.ndarray}:
-        dtypes = list(map(attrgetter("dtype"), arrays))
-        ranks = set(map(attrgetter("ndim"), arrays))
-        if dtypes.count(dtypes[0]) == len(dtypes) and len(ranks) == 1:
-            return NumPyRows(arrays)
-    kinds = list(map(_kind, rows))
-    at = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
-    if at is not None:
-        shape, first, _ = aval_parts(rows[0])
-        dtype = str(first)
-        is_rank = len(aval_parts(rows[at])[0]) != len(shape)
-        fix = f"convert them: {name}=[np.asarray(row, {dtype!r}) for row in {name}]."
-        raise ContractError(
-            where,
-            f"row {number_of(at)} of {name!r} is {kinds[at]}, and row {number_of(0)} {kinds[0]}.",
-            "All rows of an argument have one dtype and one rank.",
-            f"pass rows of {len(shape)} axes, as `row.reshape(...)` gives." if is_rank else fix,
-            code="J221",
-        )
-    return arrays
-
-
-def _is_narrowed(array: object) -> bool:
-    """Return whether JAX has an array of NumPy's in fewer bits."""
-    return isinstance(array, np.ndarray) and aval_parts(array)[1] != array.dtype
-
-
-def _kind(row: object) -> str:
-    shape, dtype, weak = aval_parts(row)
-    return f"{'weakly typed ' if weak else ''}{dtype} with {len(shape)} axes"
-
-
-def demand_equal(
-    where: Where,
-    counts: dict[str, int],
-    axis: str,
-) -> None:
-    (first, count), *others = counts.items()
-    for name, other in others:
-        if other != count:
-            raise ContractError(
-                where,
-                f"axis {axis!r} has two sizes, {count} from {first!r} and {other} from {name!r}.",
-                f"Every argument mapped over {axis!r} must agree on it.",
-                "pass as many rows of each.",
-                code="J210",
-            )
-
-
-def refuse_none(
-    where: Where,
-    name: str,
-) -> ContractError:
-    return ContractError(
-        where,
-        f"{name!r} has no rows.",
-        "The shapes of a result are those of its rows, and there are none.",
-        "leave the call out where there is no row.",
-        code="J221",
-    )
+    count: int,
+) -> dict[str, Counter[int]]:
+    """Padded axis -> how many rows have each length."""
+    view = entry.plan_call([column.abstract(0) for column in columns], jit=False).view
+    rows = np.arange(count)
+    counts = {name: Counter[int]() for name, _ in entry.options.pad}
+    for column, axes in zip(columns, named_axes(view), strict=True):
+        dims = column.dims(rows)
+        for axis in axes:
+            # Arrays that share an axis agree on it: the first one has its lengths.
+            if axis.size in counts and dims and not counts[axis.size]:
+                sizes, times = np.unique(dims[axis.axis], return_counts=True)
+                pairs = zip(sizes.tolist(), times.tolist(), strict=True)
+                counts[axis.size] = Counter(dict(pairs))
+    return counts

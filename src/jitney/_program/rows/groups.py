@@ -12,18 +12,16 @@ from ..._axes import Refused
 from ..._errors import AxisError, ContractError
 from ..._jax.typed import Array, Jitted, NumPyArray
 from ..._view.layout import MAX_ENTRIES, aval_parts
-from ..._view.named_axes import named_axes, refuse_two_sizes, sizes_of
+from ..._view.named_axes import named_axes, refuse_two_sizes, shapes_at, sizes_of
 from ..._view.true_sizes import TrueSizes
 from ..._view.view import View
 from ..compiled_calls import CompiledCalls
 from ..runners.padded_calls import PaddedCalls
 from ..runners.padding_recipes import PaddingRecipe, RefusedSize, warn_refusal
 from .group import Axes, Member, RowGroup, Shapes
+from .known_sizes import SizePattern, SizeTables, size_pattern
 from .lots import Lot, lots_of
-from .row_forms import shapes_at
-from .row_numbers import in_row
-from .size_patterns import SizePattern, size_pattern
-from .size_tables import SizeTables
+from .row_checks import in_row
 
 if TYPE_CHECKING:
     from .columns import Column

@@ -133,6 +133,7 @@ def _row_shapes(entry: CompiledCalls, arrays: Sequence[object]) -> list[RowShape
     view = entry.plan_call(arrays, jit=False).view
     named = named_axes(view)
     known = sizes_of(view, named)
+    # Where nothing is padded (JITNEY_DISABLE), any axis may have lengths.
     padded = {name for name, _ in entry.options.pad} or set(known)
     shapes: list[RowShape] = []
     for leaf, axes in zip(view.leaves, named, strict=True):

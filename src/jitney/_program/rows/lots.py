@@ -254,6 +254,7 @@ def known_rungs_of(
     held = [rung for rung in rungs if rung in known and rung <= most]
     if exactly or not held or all(rung in held for _, rung in parts):
         return parts
+    # Known programs may take a few calls more, and repeat some rows in vain: a compile costs more.
     again = rungs_of(count, most, exactly=False, cheap=cheap, rungs=held)
     spare = _MORE * max(cheap, count // _SPARE)
     is_near = len(again) <= len(parts) + _CALLS

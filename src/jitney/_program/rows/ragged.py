@@ -372,6 +372,11 @@ def _misfit(what: str) -> ContractError:
     )
 
 
+class NumPyRows(list[Array]):
+    """Rows that are NumPy's arrays, all of them: nothing looks at their types once more."""
+
+
+IN_ONE_ARRAY = (Ragged, PaddedRows)
 Rows = Sequence[object] | Ragged | PaddedRows
 """Rows of one argument."""
 

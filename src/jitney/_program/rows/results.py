@@ -19,7 +19,7 @@ from ..._view.result import Mixed
 from ..._view.result_padding import Cut, unpadded_shape
 from .group import Axes
 from .ragged import PaddedRows
-from .row_numbers import number_of
+from .row_checks import number_of
 
 
 @dataclass(frozen=True)

@@ -7,49 +7,40 @@ few, and the same whatever mixture of lengths a call has.
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections import Counter
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import jax
 import numpy as np
 
-from ..._axes import Refused
 from ..._diagnosis.tracer_errors import no_number
 from ..._errors import AxisError
 from ..._jax.compile_cache.cache import ensure as ensure_cache
 from ..._jax.compile_cache.cache import pause_cache
-from ..._jax.equinox_checks import FAILURE, fail_as, is_failure
-from ..._jax.programs.large_constants import ConstantsChanged
 from ..._jax.tracing import is_staged, times_differentiated
 from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array, DType, NumPyArray
+from ..._jax.typed import Array, NumPyArray
 from ..._signature.buckets import AUTO
 from ..._verify import is_verified
-from ..._view.layout import MAX_ENTRIES, aval_parts, jit_is_off
-from ..._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing
+from ..._view.layout import MAX_ENTRIES, jit_is_off
 from ..compiled_calls import SpecializedFunction
 from ..entry import Specialization
-from ..held_numbers import Redirected
-from ..tracing import Retry
-from .block_programs import BlockPrograms, devices_of, refuse_options
-from .blocks import Room, block, shared_array, true_sizes
+from .block_programs import devices_of, refuse_options
 from .columns import (
-    INSIDE_JIT,
     Column,
     RowArguments,
-    demand_shared,
-    donated_row,
+    count_lengths,
+    form_of,
     row_arguments,
+    signature_of,
 )
-from .group import Axes, BlockProgram, RowGroup
+from .group import Axes
 from .groups import RowGroups
 from .lengths import cut_columns, padded_axes, read_lengths, row_shapes
-from .lots import Lot, cheap_rows, count_sizes, known_rungs_of
-from .result_form import axes_near
+from .lot_programs import LotPrograms
+from .lots import Lot, count_sizes
 from .results import (
     Gathered,
     Part,
@@ -58,11 +49,8 @@ from .results import (
     varying,
     whole_results,
 )
-from .row_forms import count_lengths, form_of, signature_of
-from .verified_rows import verify_rows, verify_sums
-
-_Ran = tuple[list[Array], Hashable]
-"""Leaves of the result of a program, and their structure."""
+from .row_checks import INSIDE_JIT, demand_shared, donated_row
+from .rows_alone import axes_near, verify_rows, verify_sums
 
 
 class RowCalls:
@@ -200,9 +188,6 @@ class RowCall:
         self.entry = entry
         self.columns = columns
         self.count = count
-        self._has_traced = False
-        # The proof of the latest trace that stopped for numbers.
-        self._proof: Proof | None = None
         self.is_nested = any(column.is_traced for column in columns)
         if self.is_nested and not entry.layout.nested:
             self.entry = entry = entry.nested_entry
@@ -212,8 +197,9 @@ class RowCall:
         self._fixed = signature_of(columns)
         self.groups = groups_of(entry, columns, self._fixed)
         devices = None if self.is_nested else devices_of(core)
-        self._programs = BlockPrograms(
+        self.programs = LotPrograms(
             core,
+            entry,
             self.groups,
             columns,
             devices,
@@ -362,61 +348,11 @@ class RowCall:
         while is_left.any():
             lots = self.lots(np.flatnonzero(is_left))
             # What has run does not run again where more is known of a bucket: it may have effects.
-            for part in self._run(lots):
+            for part in self.programs.run(lots):
                 parts.append(part)
                 is_left[part.rows] = False
         is_whole = sum(len(lot.rows) for lot in lots) == self.count
         return parts, lots if is_whole else self.lots()
-
-    def _run(self, lots: Sequence[Lot]) -> Iterator[Part]:
-        """Yield the results of each program, to the end or until more is known of a group."""
-        parts = self.parts_of(lots)
-        room = self._room(lots, parts)
-        for lot, taken in zip(lots, parts, strict=True):
-            begin = 0
-            for count, rung in taken:
-                # Behind the rows the last one is repeated.
-                at = np.arange(begin, begin + rung)
-                at[count:] = begin + count - 1
-                begin += count
-                ran = self._run_program(lot, at, room)
-                if ran is None:
-                    return
-                leaves, treedef = ran
-                own, recipe = at[:count], lot.group.recipe
-                cuts = [()] * len(leaves) if recipe is None else self.entry.cuts[recipe.key]
-                yield Part(
-                    lot.rows[own],
-                    lot.sizes(own),
-                    treedef,
-                    leaves,
-                    cuts,
-                    lot.is_filled,
-                )
-
-    def _room(self, lots: Sequence[Lot], parts: Sequence[Sequence[tuple[int, int]]]) -> Room:
-        """Memory of the blocks of a call."""
-        elements = Counter[DType]()
-        for lot, taken in zip(lots, parts, strict=True):
-            count = sum(rung for _, rung in taken)
-            for column, shape in zip(self.columns, lot.group.shapes, strict=True):
-                if column.kind == "each":
-                    elements[aval_parts(column.arrays[0])[1]] += count * math.prod(shape)
-        return Room(elements)
-
-    def parts_of(self, lots: Sequence[Lot]) -> list[list[tuple[int, int]]]:
-        """Cut each lot of a call into the parts that programs take."""
-        return [
-            known_rungs_of(
-                len(lot.rows),
-                lot.group.most(self.columns),
-                exactly=lot.group.has_effects,
-                cheap=cheap,
-                rungs=self._programs.rungs(lot.group),
-                known=lot.group.programs,
-            )
-            for lot, cheap in zip(lots, cheap_rows(lots, self.columns), strict=True)
-        ]
 
     def compile(self) -> None:
         """Compile the programs of these rows, which may be abstract values, and those of fewer rows
@@ -429,49 +365,13 @@ class RowCall:
             ensure_cache()
             while True:
                 lots = self.lots()
-                parts = [max(rung for _, rung in taken) for taken in self.parts_of(lots)]
-                if all(map(self._compile, lots, parts)):
+                parts = [max(rung for _, rung in taken) for taken in self.programs.parts_of(lots)]
+                if all(map(self.programs.compile, lots, parts)):
                     break
             if self.core.options.accumulate or any(lot.is_filled for lot in lots):
                 return
             for lot in lots:
                 axes_near(self, int(lot.rows[0]))
-
-    def _compile(self, lot: Lot, largest: int) -> bool:
-        """Compile the programs of so many rows of a lot, and of fewer; return False if more is
-        known of its group now.
-        """
-        for rung in self._programs.rungs(lot.group):
-            if rung <= largest and rung not in lot.group.programs:
-                found = self.program_of(lot, rung)
-                if found is None:
-                    return False
-                program, given = found
-                program.lower(*given).compile()
-        return True
-
-    def program_of(self, lot: Lot, rung: int) -> tuple[BlockProgram, list[object]] | None:
-        """Trace the program of so many rows of a lot; return it, and abstract values of its
-        arguments; None if more is known of the group now.
-        """
-        group = lot.group
-        given: list[object] = []
-        for column, shape in zip(self.columns, group.shapes, strict=True):
-            _, dtype, weak = aval_parts(column.arrays[0])
-            sizes = shape if column.kind == "shared" else (rung, *shape)
-            given.append(jax.ShapeDtypeStruct(sizes, dtype, weak_type=weak))
-        counts = true_sizes(lot, np.zeros(rung, np.int64))
-        given += [] if counts is None else [counts]
-        given += [np.int32(rung)] if self.core.options.accumulate else []
-        with self.learning(lot.present[0].sizes, group):
-            program = self._programs.program(group, given, rung)
-            return None if program is None else (program, given)
-        return None
-
-    def rungs(self, group: RowGroup) -> list[int]:
-        """How many rows the programs of a group take, in descending order."""
-        rungs, most = self._programs.rungs(group), group.most(self.columns)
-        return [rung for rung in rungs if rung <= most or rung == rungs[-1]]
 
     def differentiable(self) -> RowCall:
         """The same call, whose programs outer transforms may differentiate."""
@@ -483,141 +383,6 @@ class RowCall:
             self.count,
         )
 
-    def _given(
-        self,
-        lot: Lot,
-        at: NumPyArray,
-        room: Room,
-    ) -> tuple[object, ...]:
-        """Arguments of a program, for the rows at these places."""
-        group, rows = lot.group, lot.rows[at]
-        takes = (False,) * len(self.columns) if group.recipe is None else group.recipe.takes
-        filled = [
-            shared_array(column.values, shape)
-            if column.kind == "shared"
-            else block(column, rows, shape, takes=may_hold, room=room)
-            for column, shape, may_hold in zip(self.columns, group.shapes, takes, strict=True)
-        ]
-        counts = true_sizes(lot, at)
-        given = tuple(filled) if counts is None else (*filled, counts)
-        if self.core.options.accumulate:
-            # Where the last row is repeated, it does not count again.
-            return (*given, np.int32(at[-1] - at[0] + 1))
-        return given
-
-    def _run_program(
-        self,
-        lot: Lot,
-        at: NumPyArray,
-        room: Room,
-    ) -> _Ran | None:
-        """Run the rows at these places, and return the result; None if more is known of the group
-        now, and they are to be put into groups once more.
-        """
-        group, given = lot.group, self._given(lot, at, room)
-        known = lot.member(at[0]).sizes
-        try:
-            with self.learning(known, group):
-                program = group.programs.get(len(at))
-                if program is None:
-                    return self._run_first(group, given, len(at))
-                return _flat(group, program(*given))
-        except ConstantsChanged:
-            # JAX has dropped the trace, and the body was traced once more.
-            group.programs.pop(len(at), None)
-        except (FAILURE, ValueError) as error:
-            if not is_failure(error):
-                raise
-            fail_as(error)
-        return None
-
-    @contextmanager
-    def learning(
-        self,
-        known: Mapping[str, int],
-        group: RowGroup,
-    ) -> Generator[None]:
-        """Scope of a trace: what it finds out when it stops is noted, and the scope ends there.
-
-        Raises:
-            AxisError: The axes cannot be padded.
-        """
-        # Handled after `except`, so that errors raised next do not carry this one as their context.
-        stopped: Exception | None = None
-        try:
-            at_hand, proof = KnownSizes(known), self._proof
-            with knowing(at_hand if proof is None else self.entry.known_again(at_hand, proof)):
-                yield
-        except (Retry, Redirected, NeedsNumbers, Refused) as reason:
-            stopped = reason
-        finally:
-            if self.entry.flights and self.entry.land() and not self._has_traced:
-                self._has_traced = True
-                self.core.counters.misses += 1
-        if stopped is not None:
-            self._learn(
-                group,
-                known,
-                stopped,
-            )
-
-    def _learn(
-        self,
-        group: RowGroup,
-        known: Mapping[str, int],
-        stopped: Exception,
-    ) -> None:
-        """Note what a trace has found that stopped.
-
-        Raises:
-            AxisError: The axes cannot be padded.
-        """
-        if isinstance(stopped, Redirected):
-            self.entry.serve_all_calls()
-        elif isinstance(stopped, NeedsNumbers):
-            if group.recipe is None:
-                raise AssertionError("a program at exact size takes numbers of its size")
-            self._proof = self.entry.proofs[group.recipe.key] = stopped.proof
-            self.groups.forget(group)
-        elif isinstance(stopped, Refused):
-            groups = self.groups
-            if group.recipe is None or not groups.padding.narrow(group.recipe, stopped):
-                self._leave_alone(group, known, stopped)
-            groups.forget(group)
-
-    def _leave_alone(
-        self,
-        group: RowGroup,
-        known: Mapping[str, int],
-        refusal: Refused,
-    ) -> None:
-        """Run rows of these sizes at exact size, whose bucket has no program for them.
-
-        Raises:
-            AxisError: It has none for its other sizes either, each of which would be compiled.
-        """
-        groups = self.groups
-        if group.recipe is not None and group.recipe.fill.is_single:
-            groups.leave_alone(known)
-            return
-        if not groups.is_one_of_few(group, self.columns, known):
-            groups.padding.refuse(refusal)
-        groups.run_alone(known, refusal)
-
-    def _run_first(
-        self,
-        group: RowGroup,
-        given: Sequence[object],
-        rung: int,
-    ) -> _Ran | None:
-        """Trace and compile the program of so many rows, note what runs in it, and run it; None if
-        more is known of the group now.
-        """
-        ensure_cache()
-        with nullcontext() if self.core.options.cache else pause_cache():
-            program = self._programs.program(group, given, rung)
-            return None if program is None else _flat(group, program(*given))
-
     def alone(self, arrays: Sequence[object]) -> RowCall:
         """The call of one row, which has these arrays, or abstract values."""
         columns = tuple(map(Column.alone, self.columns, arrays))
@@ -628,13 +393,6 @@ class RowCall:
             columns,
             1,
         )
-
-
-def _flat(group: RowGroup, out: object) -> _Ran:
-    """The result of a program, in which no run-time check has failed."""
-    if group.has_checks:
-        jax.block_until_ready(out)
-    return tree_flatten(out)
 
 
 def groups_of(

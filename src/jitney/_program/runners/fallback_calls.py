@@ -33,7 +33,7 @@ from ..._stages.stage import Fn
 from ..._view.result import Mixed
 from ..compiled_calls import CompiledCalls
 from .whole_calls import WholeCalls
-from .worker_calls import call_key
+from .workers.worker_calls import call_key
 
 
 @dataclass(frozen=True)

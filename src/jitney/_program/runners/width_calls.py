@@ -24,7 +24,7 @@ from ..compiled_calls import CompiledCalls
 from ..program_digest import CHANGED, digest_now, traced_digest
 from .unsplit import Unsplit, effects_obstacle
 from .whole_calls import WholeCalls
-from .worker_calls import call_key, mapped_axis
+from .workers.worker_calls import call_key, mapped_axis
 
 WIDTHS = (1, 16, 64, 256, 1024)
 """Elements at a time that are tried, besides all of them."""

@@ -185,6 +185,7 @@ class Jacobian(DerivedCall):
     def _position(self, value: object, line: str) -> _Positions:
         """Find the argument that holds an array of positions."""
         for name, given in self.bound.arguments.items():
+            # By identity: arrays with the same numbers may stand in several arguments.
             leaves, _ = tree_flatten_with_path(given)
             path = next((path for path, leaf in leaves if leaf is value), None)
             if path is not None:

@@ -92,6 +92,7 @@ class ChunkFiles:
         is_same = tuple(self.array.shape) == self.shape
         if isinstance(where, tuple) or not is_same or where.stop > self.shape[0]:
             return np.asarray(self.array[where])
+        # A file has `size` rows, and a part of the other axes: the files beside it have the rest.
         size = self._chunks[0]
         for k in range(where.start // size, -(-where.stop // size)):
             first, last = max(where.start, k * size), min(where.stop, k * size + size)

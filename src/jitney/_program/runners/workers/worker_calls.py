@@ -21,33 +21,33 @@ from functools import partial
 import jax
 import numpy as np
 
-from ..._checks import CheckTable, Unflaggable
-from ..._errors import OptionError, plural
-from ..._host.limits import allowed_cores
-from ..._jax.compile_cache.cache import ensure as ensure_cache
-from ..._jax.compile_cache.cache import pause_cache
-from ..._jax.equinox_checks import has_equinox_checks
-from ..._jax.mesh import context
-from ..._jax.settings import (
+from ...._checks import CheckTable, Unflaggable
+from ...._errors import OptionError, plural
+from ...._host.limits import allowed_cores
+from ...._jax.compile_cache.cache import ensure as ensure_cache
+from ...._jax.compile_cache.cache import pause_cache
+from ...._jax.equinox_checks import has_equinox_checks
+from ...._jax.mesh import context
+from ...._jax.settings import (
     default_platform,
     looks_for_nans,
     settings,
     settings_of_programs,
     x64_is_on,
 )
-from ..._jax.trees import tree_flatten, tree_unflatten
-from ..._jax.typed import Array
-from ..._signature.options import AUTO, is_measured
-from ..._stages import Vmap
-from ..._view.layout import aval_parts
-from ..._view.result import Outcome
-from ..compiled_calls import CompiledCalls
-from .captured_calls import captured_calls, note_captured
-from .checked_calls import checked_calls
+from ...._jax.trees import tree_flatten, tree_unflatten
+from ...._jax.typed import Array
+from ...._signature.options import AUTO, is_measured
+from ...._stages import Vmap
+from ...._view.layout import aval_parts
+from ...._view.result import Outcome
+from ...compiled_calls import CompiledCalls
+from ..captured_calls import captured_calls, note_captured
+from ..checked_calls import checked_calls
+from ..unsplit import Unsplit, effects_obstacle, joint_rules_obstacle, lapack_obstacle
+from ..whole_calls import WholeCalls
 from .device_parts import DEVICES, DeviceParts, cpu_devices, obstacle_of, obstacle_of_program
 from .parts import ArrayType, Division, PartialResult
-from .unsplit import Unsplit, effects_obstacle, joint_rules_obstacle, lapack_obstacle
-from .whole_calls import WholeCalls
 from .worker_threads import THREADS
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ..._signature.options import MOST_WORKERS
+from ...._signature.options import MOST_WORKERS
 
 
 class WorkerThreads:

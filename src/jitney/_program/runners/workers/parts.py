@@ -16,9 +16,9 @@ from typing import cast
 import jax
 import numpy as np
 
-from ..._jax.trees import device_put, extended, issubdtype
-from ..._jax.typed import Array, DType, NumPyArray
-from ..._view.layout import aval_parts
+from ...._jax.trees import device_put, extended, issubdtype
+from ...._jax.typed import Array, DType, NumPyArray
+from ...._view.layout import aval_parts
 
 _ALIGNMENT = 64
 """Bytes at whose multiples XLA takes an array of the host as it is."""

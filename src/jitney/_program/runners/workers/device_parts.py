@@ -20,15 +20,15 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..._host.limits import allowed_cores
-from ..._jax.devices import LocalDevice, local_devices
-from ..._jax.equinox_checks import has_equinox_checks
-from ..._jax.mesh import context
-from ..._jax.programs.evaluation import evaluate_jaxpr
-from ..._jax.trees import device_put, extended, issubdtype, tree_unflatten
-from ..._jax.typed import Array, ClosedJaxpr, PyTreeDef
-from ..._view.layout import aval_parts
-from ..compiled_calls import CompiledCalls
+from ...._host.limits import allowed_cores
+from ...._jax.devices import LocalDevice, local_devices
+from ...._jax.equinox_checks import has_equinox_checks
+from ...._jax.mesh import context
+from ...._jax.programs.evaluation import evaluate_jaxpr
+from ...._jax.trees import device_put, extended, issubdtype, tree_unflatten
+from ...._jax.typed import Array, ClosedJaxpr, PyTreeDef
+from ...._view.layout import aval_parts
+from ...compiled_calls import CompiledCalls
 from .parts import Division, PartialResult, is_hosted
 
 DEVICES = "devices"
