@@ -44,11 +44,7 @@ class Before:
         calibrates, nu = bool(np.any(pick)), self.model.sizes["u"]
         for _ in range(50):
             place = (theta + tau * free, u, x, z, u, x, z)
-            F = np.asarray(self.value(*place))
-            by = {
-                name: np.asarray(self.by[name](*place))
-                for name in (STEADY if calibrates else STEADY[1:])
-            }
+            F, by = self.at(place, STEADY if calibrates else STEADY[1:])
             J, v = (
                 np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"]]),
                 np.concatenate([u, x]),
@@ -86,16 +82,26 @@ class Before:
         w = v + size * step
         u, x = np.split(w, [self.model.sizes["u"]])
         z = np.zeros(self.model.sizes["z"])
-        G = np.asarray(self.value(theta + tau * free, u, x, z, u, x, z))
+        G, _ = self.at((theta + tau * free, u, x, z, u, x, z), ())
         G = np.append(G, pick @ w - target) if np.any(pick) else G
         return bool(np.linalg.norm(G) <= (1 - 1e-4 * size) * np.linalg.norm(F)) or bool(
             np.max(np.abs(step)) < 1e-7
         )
 
+    def at(self, place: Any, names: tuple[str, ...]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Residuals and Jacobian blocks at one place."""
+        by = {name: np.asarray(self.by[name](*place)) for name in names}
+        return np.asarray(self.value(*place)), by
+
+    def at_each(self, place: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The same at many, by what moves along a path."""
+        by = {name: np.asarray(self.each_by[name](*place)) for name in MOVING}
+        return np.asarray(self.values(*place)), by
+
     def blocks(self, theta: np.ndarray, u: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
         """Jacobian blocks at a steady state."""
         z = np.zeros(self.model.sizes["z"])
-        return {name: np.asarray(self.by[name](theta, u, x, z, u, x, z)) for name in NAMES[1:]}
+        return self.at((theta, u, x, z, u, x, z), NAMES[1:])[1]
 
     def path(
         self,
@@ -124,8 +130,7 @@ class Before:
                 x,
                 z[1:],
             )
-            F = np.asarray(self.values(*place))
-            by = {name: np.asarray(self.each_by[name](*place)) for name in MOVING}
+            F, by = self.at_each(place)
             G, g, solved = G_last, np.zeros(nu), np.empty((*F.shape, nx + 1))
             for t in range(F.shape[0] - 1, -1, -1):
                 left = np.hstack([by["u"][t], by["x_next"][t] + by["u_next"][t] @ G])

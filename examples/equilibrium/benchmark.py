@@ -5,10 +5,11 @@ The 14-sector economy: a steady state that is calibrated, its linear solution, s
 linear solution at new parameters, and a path of 41 dates twice. "Dense" is the same with
 `f.value_and_jacobian` of jitney in place of the rolled graph. "Before" is `before.py`: plain
 `jax.jit` and `jax.jacfwd`, one function and argument at a time, in a process that never imports
-jitney. Cold is with an empty persistent cache, warm with the cache that the cold run filled.
-Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked for in the
-process, traces those of the model's programs. The processes have one thread for BLAS. Of several
-rounds the fastest times count.
+jitney. "By hand", of the vector form alone, is `workflow_by_hand.py`: derivatives written out for
+this economy, in one jitted function, and the loops of "before". Cold is with an empty persistent
+cache, warm with the cache that the cold run filled. Results must agree to 1e-8 before anything is
+printed. Programs are all that XLA is asked for in the process, traces those of the model's
+programs. The processes have one thread for BLAS. Of several rounds the fastest times count.
 
 `--calls` times warm calls of the likelihood and of many policies beside the same written by hand
 instead (`_calls.py`).
@@ -26,7 +27,8 @@ from typing import Any
 
 from .._figures import record
 
-FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "before")
+FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "by hand", "before")
+PLAIN = ("before", "by hand")
 WORDS = ("form", "way")
 AGREE = 1e-8
 ALPHA, DATES = 0.35, 41
@@ -59,6 +61,7 @@ def main() -> None:
         print(json.dumps(workflow(*chosen.one)))
         return
     cases = [(form, way) for form in chosen.forms for way in chosen.ways]
+    cases = [case for case in cases if case != ("scalar", "by hand")]
     # in turn, so that a busy machine is busy for all
     rounds = [[timed(*case) for case in cases] for _ in range(chosen.rounds)]
     compare([found for each in rounds for *_, found in each])
@@ -112,7 +115,7 @@ def timed(form: str, way: str) -> tuple[float, float, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         own = (
             {"JITNEY_CACHE_DIR": folder}
-            if way != "before"
+            if way not in PLAIN
             else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
         )
         keep = {
@@ -123,7 +126,7 @@ def timed(form: str, way: str) -> tuple[float, float, dict[str, Any]]:
             **os.environ,
             "OPENBLAS_NUM_THREADS": "1",
             **own,
-            **(keep if way == "before" else {}),
+            **(keep if way in PLAIN else {}),
         }
         seconds: list[float] = []
         for _ in ("cold", "warm"):
@@ -187,7 +190,7 @@ def workflow(form: str, way: str, began: str) -> dict[str, Any]:
 
     from .models import scalars, sectors
 
-    if way != "before":
+    if way not in PLAIN:
         import jitney  # noqa: F401
 
     imports, asked = time.time() - float(began), []
@@ -196,12 +199,13 @@ def workflow(form: str, way: str, began: str) -> dict[str, Any]:
     )
     model = (sectors if form == "vector" else scalars).model()
     model = dataclasses.replace(model, rolled=way != "dense")
-    run = _before if way == "before" else _with_jitney
-    beta, path, seconds, own = run(model, "logK[0]" if form == "vector" else "logK_0")
-    if way == "before" and "jitney" in sys.modules:
-        sys.exit("before.py has imported jitney, which it is compared with.")
+    first = "logK[0]" if form == "vector" else "logK_0"
+    found = _before(model, first, way) if way in PLAIN else _with_jitney(model, first)
+    beta, path, seconds, own = found
+    if way in PLAIN and "jitney" in sys.modules:
+        sys.exit(f"{way} has imported jitney, which it is compared with.")
     capital, consumption = (
-        path[1][:, model.layouts[1].names.index("logK[0]" if form == "vector" else "logK_0")],
+        path[1][:, model.layouts[1].names.index(first)],
         path[0][:, 0],
     )
     sizes = {"programs": len(asked), "traces": own, "imports": imports, "path": seconds}
@@ -249,15 +253,17 @@ def _with_jitney(model: Any, first: str) -> tuple[Any, ...]:
     )
 
 
-def _before(model: Any, first: str) -> tuple[Any, ...]:
+def _before(model: Any, first: str, way: str) -> tuple[Any, ...]:
     import jax
     import numpy as np
 
     from . import Steady, linearise
     from ._linear import simulate
     from .before import Before
+    from .workflow_by_hand import ByHand
 
-    ours, known = Before(model), (*model.layouts[0].names, *model.layouts[1].names)
+    kind = ByHand if way == "by hand" else Before
+    ours, known = kind(model), (*model.layouts[0].names, *model.layouts[1].names)
     free, pick = np.zeros(model.sizes["theta"]), np.zeros(len(known))
     place, none = model.parameters.index("", "beta"), np.zeros(len(known))
     free[place], pick[known.index(first)] = 1.0, 1.0

@@ -148,6 +148,19 @@ def by_sector(
     return jnp.concatenate(residuals), slopes
 
 
+def places() -> tuple[dict[str, np.ndarray], dict[str, tuple[str, np.ndarray]]]:
+    """Rows of each equation; of each variable its block and columns."""
+    rows = {name: np.arange(14) + 14 * i for i, name in enumerate(EQUATIONS[:5])}
+    rows |= {"resources": np.full(14, 70), "return": np.arange(71, 85)}
+    each = np.arange(14)
+    columns = {"c": ("u", 0 * each), "c ahead": ("u_next", 0 * each)}
+    for i, name in enumerate(("inv", "y", "mp", "q", "ret")):
+        columns[name] = ("u", 1 + 14 * i + each)
+    columns |= {"ret ahead": ("u_next", 57 + each), "logK": ("x", each)}
+    columns["logK ahead"] = ("x_next", each)
+    return rows, columns
+
+
 def in_blocks(slopes: np.ndarray) -> dict[str, np.ndarray]:
     """Dense blocks of what is not 1 or -1, as `Local.blocks` has them with `nan` elsewhere: for
     comparing.
@@ -158,14 +171,7 @@ def in_blocks(slopes: np.ndarray) -> dict[str, np.ndarray]:
     if slopes.ndim == 3:
         at = [(EQUATIONS.index(equation), MOVING.index(name)) for equation, name in SLOPES]
         slopes = np.stack([slopes[:, row, column] for row, column in at])
-    rows = {name: np.arange(14) + 14 * i for i, name in enumerate(EQUATIONS[:5])}
-    rows |= {"resources": np.full(14, 70), "return": np.arange(71, 85)}
-    each = np.arange(14)
-    columns = {"c": ("u", 0 * each), "c ahead": ("u_next", 0 * each)}
-    for i, name in enumerate(("inv", "y", "mp", "q", "ret")):
-        columns[name] = ("u", 1 + 14 * i + each)
-    columns |= {"ret ahead": ("u_next", 57 + each), "logK": ("x", each)}
-    columns["logK ahead"] = ("x_next", each)
+    rows, columns = places()
     sizes = {"u": 71, "x": 14, "u_next": 71, "x_next": 14}
     blocks = {name: np.full((85, size), np.nan) for name, size in sizes.items()}
     for (equation, name), values in zip(SLOPES, slopes, strict=True):

@@ -319,7 +319,7 @@ def main() -> None:
             "masks by hand / padded",
         ):
             table.add_column(name, justify="right")
-    warm, compiles = {}, {}
+    warm, busy, compiles = {}, {}, {}
     for hidden, examples, variables in cells:
         ways = tuple(
             way
@@ -327,9 +327,9 @@ def main() -> None:
             if way in chosen.ways
         )
         found = measured(hidden, examples, variables, ways, chosen.rounds)
-        warm[f"{hidden},{examples},{variables}"] = {
-            way: each[1] * 1e3 for way, each in found.items()
-        }
+        cell = f"{hidden},{examples},{variables}"
+        warm[cell] = {way: each[1] * 1e3 for way, each in found.items()}
+        busy[cell] = {way: each[2] * 1e3 for way, each in found.items()}
         shown = zip(tables, (1, 0, 2), (1e3, 1, 1e3), (1, 2, 1), strict=True)
         for table, at, scale, digits in shown:
             row = [f"{found[way][at] * scale:.{digits}f}" if way in found else "-" for way in WAYS]
@@ -352,7 +352,7 @@ def main() -> None:
     if not chosen.no_mixed:
         said, compiles = mixed(8, 16, chosen.full)
         console.print(said)
-    record(ms=warm, compiles=compiles)
+    record(ms=warm, cpu=busy, compiles=compiles)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""What the first call takes in a fresh process: without any cache, with compiled programs kept, and
-with `cache="program"`.
+"""What the first call takes in a fresh process: without any cache, with compiled programs kept, with
+`cache="program"`, and with a program of `jax.export` by hand.
 
 Run from the project's root: `python -m tests.perf.starts [PROBLEM ...]`. Five processes each, in
 turn, after one that fills the folder. Wall and CPU seconds of the first call, behind the imports
 and the start of the backend, and CPU seconds of all that the process did until then; of "imports"
 it ends before the call, so that is the floor. Bytecode is written, as where jitney is installed.
+
+By hand the first process writes the program of the same arrays to a file, and the next one reads it
+and calls it without the function, with JAX's own persistent cache (`by_hand`). Nothing there sees
+whether the code has changed since. Results of all ways are compared before any time is printed.
 """
 
 from __future__ import annotations
@@ -16,19 +20,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from examples._figures import record
+from examples._lines import lines_of
 
-ROUNDS = 5
+ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "5"))
 MODES = {
     "imports": (True, "on"),
     "cold": (True, "off"),
     "compiled": (True, "on"),
     "program": ("program", "on"),
 }
+HAND = "by hand"
+WAYS = (*MODES, HAND)
+# JAX exports no callbacks, and so no run-time checks
+NOT_BY_HAND = ("solver",)
 
 
 def layers() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -239,8 +250,105 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
 }
 
 
-def measure(problem: str, mode: str) -> None:
+def by_hand(
+    fn: Callable[..., Any], file: Path, *arrays: Any, wide: AbstractContextManager[Any]
+) -> list[Any]:
+    """What one writes without jitney: a program from its file, which the first process writes."""
+    import jax
+
+    with wide:
+        if not file.exists():
+            file.write_bytes(jax.export.export(jax.jit(fn))(*arrays).serialize())
+        loaded = jax.export.deserialize(bytearray(file.read_bytes()))
+        return jax.jit(loaded.call)(*arrays)
+
+
+def plain(
+    fn: Callable[..., Any], arguments: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The function of a problem in plain JAX, from arrays to arrays, at exact size and at once."""
+    import jax
+    import numpy as np
+
+    if "vmap" in given:
+        mapped = given["vmap"]
+        names = inspect.signature(fn).parameters
+        axes = tuple(mapped["phi"].get(name) for name in names) if isinstance(mapped, dict) else 0
+        inner = jax.grad(fn) if given.get("gradient") else fn
+        fn = lambda *values: jax.vmap(inner, axes)(*values)
+    leaves, tree = jax.tree.flatten(arguments)
+    at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray))]
+
+    def of_arrays(*arrays: Any) -> list[Any]:
+        every = list(leaves)
+        for i, array in zip(at, arrays, strict=True):
+            every[i] = array
+        return numbers(fn(*jax.tree.unflatten(tree, every)))
+
+    wide = "precision" in given
+    arrays = [np.asarray(leaves[i]) for i in at]
+    return of_arrays, [
+        each.astype(np.float64) if wide and each.dtype.kind == "f" else each for each in arrays
+    ]
+
+
+def numbers(tree: Any) -> list[Any]:
+    """The arrays of a result."""
+    import jax
+    import numpy as np
+
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, (jax.Array, np.ndarray))]
+
+
+def measure_by_hand(problem: str, folder: str) -> None:
+    """The first call of this process, of a program that another one has written."""
+    import contextlib
+
+    import jax
+    import jax.numpy as jnp
+
+    fn, arguments, *options = PROBLEMS[problem]()
+    given = dict(*options)
+    program, arrays = plain(fn, arguments, given)
+    wide = jax.enable_x64(True) if "precision" in given else contextlib.nullcontext()
+    jax.block_until_ready(jnp.sin(jnp.ones(3)))
+    wall, cpu = time.perf_counter(), time.process_time()
+    out = by_hand(program, Path(folder) / problem, *arrays, wide=wide)
+    jax.block_until_ready(out)
+    print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), 0)
+    save(out, folder, problem, HAND)
+
+
+def save(out: Sequence[Any], folder: str, problem: str, mode: str) -> None:
+    """Keep results for comparing."""
+    import numpy as np
+
+    np.savez(f"{folder}/{problem} {mode}.npz", *map(np.asarray, out))
+
+
+def compare(problem: str, folder: str) -> None:
+    """Compare the results of all ways, in the order of their arrays.
+
+    Raises:
+        AssertionError: Two differ by more than rounding of float32.
+    """
+    import numpy as np
+
+    kept = {file.stem: np.load(file) for file in Path(folder).glob(f"{problem} *.npz")}
+    first = kept.pop(f"{problem} compiled")
+    for each in kept.values():
+        assert each.files == first.files
+        for name in each.files:
+            a, b = each[name], first[name]
+            largest = np.abs(b).max(initial=0) if b.dtype.kind in "fc" else 0
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * largest)
+
+
+def measure(problem: str, mode: str, folder: str) -> None:
     """The first call of this process."""
+    if mode == HAND:
+        measure_by_hand(problem, folder)
+        return
     import jax
     import jax.numpy as jnp
 
@@ -254,14 +362,18 @@ def measure(problem: str, mode: str) -> None:
     run = program if chunk is None else partial(in_stream, program, chunk)
     jax.block_until_ready(jnp.sin(jnp.ones(3)))
     wall, cpu = time.perf_counter(), time.process_time()
+    out: Any = ()
     if mode != "imports":
-        jax.block_until_ready(jax.tree.leaves(run(*arguments)))
+        out = run(*arguments)
+        jax.block_until_ready(jax.tree.leaves(out))
     print(
         time.perf_counter() - wall,
         time.process_time() - cpu,
         time.process_time(),
         made.stats.traces,
     )
+    if mode != "imports":
+        save(numbers(out), folder, problem, mode)
     if mode != "imports" and chunk is None:
         told = [
             line.why for line in program.plan(*arguments).lines if line.name == "cached program"
@@ -281,10 +393,17 @@ def in_stream(program: Any, chunk: Any, *arguments: Any) -> Any:
 
 def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:
     """A process of its own."""
-    env = {**os.environ, "JITNEY_CACHE": MODES[mode][1], "JITNEY_CACHE_DIR": folder}
+    env = {**os.environ}
+    if mode == HAND:
+        env["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/jax"
+        env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        env["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+        env["JITNEY_CACHE"] = "off"
+    else:
+        env |= {"JITNEY_CACHE": MODES[mode][1], "JITNEY_CACHE_DIR": f"{folder}/jitney"}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.perf.starts", problem, mode],
+        [sys.executable, "-m", "tests.perf.starts", problem, mode, folder],
         env=env,
         check=True,
         stdout=subprocess.PIPE,
@@ -298,13 +417,16 @@ def main() -> None:
     found: dict[str, dict[str, float]] = {}
     for problem in sys.argv[1:] or PROBLEMS:
         found[problem] = {}
+        ways = [way for way in WAYS if way != HAND or problem not in NOT_BY_HAND]
         with tempfile.TemporaryDirectory() as folder:
-            for mode in ("compiled", "program"):
-                run(problem, mode, folder)
-            taken: dict[str, list[tuple[float, ...]]] = {mode: [] for mode in MODES}
+            for mode in ways:
+                if mode not in ("imports", "cold"):
+                    run(problem, mode, folder)
+            taken: dict[str, list[tuple[float, ...]]] = {mode: [] for mode in ways}
             for _ in range(ROUNDS):
                 for mode, times in taken.items():
                     times.append(run(problem, mode, folder))
+            compare(problem, folder)
         for mode, times in taken.items():
             wall, cpu, whole, traces = (
                 statistics.median(column) for column in zip(*times, strict=True)
@@ -312,11 +434,12 @@ def main() -> None:
             first = f"{wall:6.2f} s of wall, {cpu:6.2f} s of CPU, {traces:.0f} traces"
             print(f"{problem:9} {mode:9} {first}; {whole:6.2f} s of CPU in all", flush=True)
             found[problem][mode] = cpu
+    print(f"lines of code by hand: {lines_of(sys.modules[__name__], 'by_hand')}, and one a setting")
     record(cpu=found)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[2] in MODES:
+    if len(sys.argv) == 4 and sys.argv[2] in WAYS:
         measure(*sys.argv[1:])
     else:
         main()

@@ -16,6 +16,7 @@ from examples.equilibrium import (
     smets_wouters_by_hand,
     solution,
     solutions,
+    workflow_by_hand,
 )
 from examples.equilibrium._likelihood import kalman
 from examples.equilibrium.models import sectors, smets_wouters
@@ -100,18 +101,44 @@ def test_derivatives_of_sectors_are_those_of_jax(way):
     groups = ("u", "x", "u_next", "x_next")
 
     def dense(column):
-        place = np.split(column, cuts)
+        place = jnp.split(column, cuts)
         residual = lambda *place: jnp.concatenate(
             [jnp.ravel(each) for each in jax.tree.leaves(model._residuals(*place))]
         )
         return residual(*place), jax.jacfwd(residual, (1, 2, 4, 5))(*place)
 
     with jax.enable_x64(True):
-        want, slopes = dense(column)
-        residuals, found = getattr(sectors_by_hand, way)(jnp.asarray(column))
+        want, slopes = jax.jit(dense)(column)
+        residuals, found = jax.jit(getattr(sectors_by_hand, way))(column)
     np.testing.assert_allclose(residuals, want, rtol=1e-12, atol=1e-14)
     blocks = sectors_by_hand.in_blocks(np.asarray(found))
     for name, slope in zip(groups, slopes, strict=True):
         block = blocks[name]
         filled = np.where(np.isnan(block), np.round(slope), block)
         np.testing.assert_allclose(filled, slope, rtol=1e-12, atol=1e-14)
+
+
+def test_blocks_by_hand_are_those_of_jax():
+    """Those of the workflow: filled in, by beta and by shocks too, at two places."""
+    model = sectors.model()
+    rng = np.random.default_rng(1)
+    names = ("u", "x", "z", "u_next", "x_next", "z_next")
+    places = [rng.uniform(0.5, 1.5, (2, model.sizes[name])) for name in names]
+    theta = rng.uniform(0.5, 1.5, model.sizes["theta"])
+
+    def residual(*place):
+        leaves = jax.tree.leaves(model._residuals(*place))
+        return jnp.concatenate([jnp.ravel(each) for each in leaves])
+
+    def both(*place):
+        return residual(*place), jax.jacfwd(residual, tuple(range(7)))(*place)
+
+    with jax.enable_x64(True):
+        F, by = workflow_by_hand.ByHand(model).at_each((theta, *places))
+        program = jax.jit(both)
+        for t in range(2):
+            value, want = program(theta, *(each[t] for each in places))
+            np.testing.assert_allclose(F[t], value, rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(by["theta"][t][:, 1], want[0][:, 1], rtol=1e-12, atol=1e-13)
+            for name, slope in zip(names, want[1:], strict=True):
+                np.testing.assert_allclose(by[name][t], slope, rtol=1e-12, atol=1e-13)
