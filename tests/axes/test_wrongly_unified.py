@@ -79,7 +79,11 @@ def test_sizes_behind_a_refused_one_share_the_program(name):
     assert f.stats.compiles == 2
 
 
-@pytest.mark.parametrize("name", CASES)
+# No two sizes beside that one are the same program.
+ALONE = ("one_size", "turns")
+
+
+@pytest.mark.parametrize("name", ALONE)
 def test_the_warning_says_at_which_size(name):
     """The reason is another program at that size."""
     fn, _, alike, other = CASES[name]
@@ -114,3 +118,16 @@ def test_rows_in_two_buckets_are_traced_for_each():
         for n, out in zip(lengths, f(rows), strict=True):
             np.testing.assert_allclose(out, np.hanning(n), rtol=1e-6)
         assert body.traces == traces
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ALONE])
+def test_a_size_that_differs_has_a_program_of_its_own_kind(name):
+    """It is made at that size, so that none runs exact; warnings are errors."""
+    fn, plain, alike, other = CASES[name]
+    f = optimize(pad={"n": [32]}, cache=False)(fn)
+    for n in (alike[0], other):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), plain(x))
+    (fill,) = (d for d in f.plan(x).to_dict()["decisions"] if d["name"] == "fill")
+    assert fill["taken"]
+    assert f.stats.compiles == 2

@@ -19,6 +19,7 @@ class Refused(Exception):
         what: The operation, as a part of a sentence: "compares the size n with 3".
         ends: Symbol or axis -> the sizes of its range behind which a comparison of sizes has
             another result; no entry if there was no such comparison.
+        by_size: Whether traces at another size may do, as this one may be the odd one out.
     """
 
     def __init__(
@@ -26,11 +27,14 @@ class Refused(Exception):
         place: str,
         what: str,
         ends: Mapping[str, Sequence[int]] | None = None,
+        *,
+        by_size: bool = False,
     ):
         super().__init__(f"{place} {what}" if place else what)
         self.place = place
         self.what = what
         self.ends = ends or {}
+        self.by_size = by_size
 
 
 class ClosesOver(Refused):

@@ -496,7 +496,7 @@ class CallPlanner:
                 return plan
             outcome = Outcome()
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
-                reason = mask.prove(self.body_inside(plan, Mask, outcome)).program.each
+                program = mask.prove(self.body_inside(plan, Mask, outcome)).program
             outcome.refuse_differences()
         except Refused as refusal:
             # In a shorter bucket it may be one program.
@@ -510,8 +510,10 @@ class CallPlanner:
             return Plan.make(view, replace(request, exact=exact))
 
         # Padded, but Python computes numbers from the size, so each new size is traced.
-        if reason is None:
+        if program.each is None:
             return plan
+        took = f"{len(program.spent)} traces took {1e3 * sum(program.spent):,.1f} ms"
+        reason = f"{program.each}; {took}"
         why = f"{mask.why}; each new size is traced once, not compiled: {reason}"
         traced = replace(mask, why=why)
         return Plan(tuple(traced if stage is mask else stage for stage in plan.stages))

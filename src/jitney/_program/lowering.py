@@ -18,7 +18,7 @@ from .._jax.compile_cache.cache import pause_cache as cache_disabled
 from .._jax.typed import AnyMesh, Array, Jitted
 from .._stages import Jit, Place
 from .._values.read_hooks import suspend_readers
-from .._view.true_sizes import KnownSizes, NeedsNumbers, TrueSizes, knowing, split_counts
+from .._view.true_sizes import KnownSizes, NeedsNumbers, knowing, split_counts
 from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
 from .runners.padding_recipes import warn_refusal
@@ -168,13 +168,7 @@ class LoweredCalls(TracedCalls):
                     raise
                 at_hand = self.known_again(at_hand, needs.proof)
                 numbers = needs.proof.numbers_at(counts.sizes)
-                counts = TrueSizes(
-                    counts.values,
-                    counts.names,
-                    counts.weak,
-                    numbers,
-                    counts.sizes,
-                )
+                counts = counts.replace(numbers, counts.sizes)
                 arrays = (*plain, counts.abstract())
 
     def ahead(self, arrays: Sequence[Array]) -> jax.stages.Compiled:

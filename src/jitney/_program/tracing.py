@@ -117,7 +117,7 @@ class TracedCalls(CompiledCalls):
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
             if counts is not None:
-                self._remember_cuts(planned, outcome)
+                self._remember_cuts(planned, outcome, counts.turn)
             self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)
             return explicit.shard_result(out, self, planned, outcome)
         except (Refused, NeedsNumbers):
@@ -211,12 +211,14 @@ class TracedCalls(CompiledCalls):
         self,
         planned: Planned,
         outcome: Outcome,
+        turn: int,
     ) -> None:
         """Record the padded axes of the results, and the proof if each new size has to be
         traced.
         """
         leaves = [leaf for leaf in planned.view.leaves if not is_count(leaf)]
-        key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves])
+        parts = [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves]
+        key = padded_key(parts, turn)
         self.cuts[key] = outcome.cuts
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = outcome.proof

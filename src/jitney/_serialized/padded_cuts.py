@@ -28,7 +28,7 @@ def program_key(arrays: Sequence[Array], counts: TrueSizes) -> Hashable:
         (*aval_parts(array)[:2], aval_parts(array)[2] or was)
         for array, was in zip(arrays, counts.weak, strict=True)
     ]
-    return padded_key(leaves)
+    return padded_key(leaves, counts.turn)
 
 
 def serialise_cuts(cuts: Sequence[Cut]) -> list[object]:

@@ -148,7 +148,7 @@ class Mask(Stage):
         except Refused as refusal:
             what = in_names(refusal.what, [s.name for s in self.symbols])
             ends = {s.name: refusal.ends.get(s.symbol, ()) for s in self.symbols}
-            raise Refused(refusal.place, what, ends) from refusal
+            raise Refused(refusal.place, what, ends, by_size=refusal.by_size) from refusal
         return Proof(
             program,
             fn,

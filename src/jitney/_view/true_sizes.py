@@ -37,6 +37,8 @@ class TrueSizes:
             as the names are.
         numbers: Numbers that Python computed from the sizes.
         sizes: Axis -> true size, outside of a program, where it is known.
+        turn: Which program of the bucket takes them; it has others for sizes at which the body does
+            other operations.
     """
 
     def __init__(
@@ -46,19 +48,21 @@ class TrueSizes:
         weak: tuple[bool, ...],
         numbers: Sequence[Array | jax.ShapeDtypeStruct] = (),
         sizes: Mapping[str, int] | None = None,
+        turn: int = 0,
     ):
         self.values = tuple(values)
         self.names = names
         self.weak = weak
         self.numbers = tuple(numbers)
         self.sizes = sizes
+        self.turn = turn
         # JAX flattens them in each call.
-        self.flat = (*self.values, *self.numbers), (names, weak)
+        self.flat = (*self.values, *self.numbers), (names, weak, turn)
 
     @property
     def key(self) -> tuple[object, ...]:
         """Part of the program's key."""
-        return self.names, self.weak, len(self.numbers)
+        return self.names, self.weak, len(self.numbers), self.turn
 
     def abstract(self) -> TrueSizes:
         """The same with shapes and dtypes in place of the numbers."""
@@ -70,6 +74,25 @@ class TrueSizes:
             self.weak,
             numbers,
             self.sizes,
+            self.turn,
+        )
+
+    def replace(
+        self,
+        numbers: Sequence[Array],
+        sizes: Mapping[str, int] | None = None,
+        values: Sequence[object] | None = None,
+    ) -> TrueSizes:
+        """True sizes for the same program: with other numbers, and other sizes if these are
+        given.
+        """
+        return TrueSizes(
+            self.values if values is None else values,
+            self.names,
+            self.weak,
+            numbers,
+            sizes,
+            self.turn,
         )
 
 
@@ -200,13 +223,13 @@ def split_counts(arrays: Sequence[object]) -> tuple[Sequence[Any], TrueSizes | N
     return arrays, None
 
 
-_Names = tuple[tuple[str, ...], tuple[bool, ...]]
+_Names = tuple[tuple[str, ...], tuple[bool, ...], int]
 
 
 def _unflatten(static: _Names, leaves: Sequence[Any]) -> TrueSizes:
-    names, weak = static
+    names, weak, turn = static
     count = len(names)
-    return TrueSizes(leaves[:count], names, weak, numbers=leaves[count:])
+    return TrueSizes(leaves[:count], names, weak, numbers=leaves[count:], turn=turn)
 
 
 register_pytree_node(TrueSizes, attrgetter("flat"), _unflatten)

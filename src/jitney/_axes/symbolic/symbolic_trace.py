@@ -83,6 +83,7 @@ class SymbolicProgram:
             program is the same at all sizes.
         choices: The choices that were made for it, once for all sizes.
         is_expanded: True if the closed primitives were replaced by what they compute.
+        spent: Seconds of each trace that it was made from or confirmed by.
     """
 
     jaxpr: ClosedJaxpr
@@ -92,6 +93,7 @@ class SymbolicProgram:
     choices: Choices | None = field(default=None, compare=False)
     is_expanded: bool = field(default=False, compare=False)
     confirmed: Mapping[str, int] | None = field(default=None, compare=False)
+    spent: Sequence[float] = field(default=(), compare=False)
 
     @property
     def out_dims(self) -> list[Shape]:
@@ -155,12 +157,24 @@ def trace(
         Exception: Any exception that the function raises at known sizes too.
     """
     function = SizedFunction(fn, avals, ranges, choices)
-    at_hand = [sizes] if sizes is not None else function.probes
+    # A copy: the choices outlive the traces of this proof.
+    rehearsed = replace(function)
     if choices is not None:
-        # A copy: the choices outlive the traces of this proof.
-        choices.begin(replace(function))
+        choices.begin(rehearsed)
+    program = _program(function, sizes, examples=examples)
+    return replace(program, spent=(*function.spent, *rehearsed.spent))
+
+
+def _program(
+    function: SizedFunction,
+    sizes: Mapping[str, int] | None,
+    *,
+    examples: bool,
+) -> SymbolicProgram:
+    """The program of `trace`."""
+    at_hand = [sizes] if sizes is not None else function.probes
     # No size to look at: the padded axes are mapped outside.
-    if not ranges:
+    if not function.ranges:
         return _confirmed(function, _expanded(function.at({})), at_hand)
     try:
         return _confirmed(function, _symbolic(function, at_hand[0]), at_hand)
@@ -173,7 +187,7 @@ def trace(
         return _confirmed(function, _from_examples(function, at_hand[0]), at_hand)
     except Refused as refusal:
         also = f"{symbolic.what}; and at known sizes it {refusal.what}"
-        raise Refused(symbolic.place, also, symbolic.ends) from refusal
+        raise Refused(symbolic.place, also, symbolic.ends, by_size=True) from refusal
 
 
 def _is_within(

@@ -7,7 +7,7 @@ the call's own residue by 12, 4 or 2, for code that asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..interpreter import Ranges
 from .fitted_dims import Sample
@@ -15,6 +15,9 @@ from .fitted_dims import Sample
 _STEPS = (1, 12, 4, 2)
 _REACH = 48
 _MOST = 2
+# Sizes at the low and the high end of a range that are left out if others do: code asks for a power
+# of two, for its neighbour, and for two.
+_ENDS = ((1, 2), (1, 1), (0, 0))
 
 
 def example_sizes(
@@ -76,11 +79,14 @@ def _two_others(
     )
     free = [other for other in near if other > 1 and other != size and other not in used]
 
-    inside = [other for other in free if low <= other <= high]
-    if len(inside) > 1:
-        first, last = inside[0], inside[-1]
+    for below, above in _ENDS:
+        inside = [other for other in free if low + below <= other <= high - above]
+        if len(inside) < 2:
+            continue
+        first, last = _apart(size, inside)
         if step == 1 and len({each % 2 for each in (size, first, last)}) == 1:
-            first = inside[1]
+            mixed = [other for other in inside if other % 2 != size % 2]
+            first = min(mixed, key=lambda other: abs(other - first))
         return first, last
 
     # Few sizes in the range: the nearest, of the same power of two if there are such.
@@ -89,3 +95,16 @@ def _two_others(
 
     outside = sorted(free, key=distance)
     return (outside[0], outside[1]) if len(outside) > 1 else None
+
+
+def _apart(
+    size: int,
+    inside: Sequence[int],
+) -> tuple[int, int]:
+    """The first and the last of these sizes; for one that is near the size, one in the middle."""
+    first, last = inside[0], inside[-1]
+    if 0 < size - last < 3:
+        last = min(inside[1:], key=lambda other: abs(2 * other - first - size))
+    elif first == size + 1:
+        first = min(inside[:-1], key=lambda other: abs(2 * other - last - size))
+    return first, last

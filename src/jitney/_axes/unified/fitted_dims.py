@@ -30,6 +30,8 @@ def fit_dim(
     values: Sequence[int],
     samples: Sequence[Sample],
     dims: Mapping[str, Dim],
+    *,
+    plain: bool = False,
 ) -> Dim | None:
     """The simplest expression with these values at the samples; None if none was found.
 
@@ -37,10 +39,11 @@ def fit_dim(
         values: One number for each sample.
         samples: The known sizes.
         dims: Symbol -> the symbolic size.
+        plain: Whether to look among those alone that three numbers seldom fit by chance.
     """
     if len(set(values)) == 1:
         return values[0]
-    for dim in _candidates(values, samples, dims):
+    for dim in _plain(values, samples, dims) if plain else _candidates(values, samples, dims):
         if all(
             evaluate(dim, sample) == value
             for value, sample in zip(
@@ -53,12 +56,33 @@ def fit_dim(
     return None
 
 
+def _plain(
+    values: Sequence[int],
+    samples: Sequence[Sample],
+    dims: Mapping[str, Dim],
+) -> Iterator[Dim]:
+    """Sums of symbols, min(n, 9) and n // 2, with a number of at most two."""
+    varying = _varying(samples, dims)
+    yield from _polynomial(values, samples, dims, [(name,) for name in varying])
+    for name in varying:
+        sizes = [sample[name] for sample in samples]
+        yield from _clipped(values, sizes, dims[name], most=_NEAR)
+        yield from _quotients(values, sizes, dims[name], most=1, near=_NEAR)
+
+
+def _varying(
+    samples: Sequence[Sample],
+    dims: Mapping[str, Dim],
+) -> list[str]:
+    return [name for name in dims if len({sample[name] for sample in samples}) > 1]
+
+
 def _candidates(
     values: Sequence[int],
     samples: Sequence[Sample],
     dims: Mapping[str, Dim],
 ) -> Iterator[Dim]:
-    varying = [name for name in dims if len({sample[name] for sample in samples}) > 1]
+    varying = _varying(samples, dims)
     sizes = {name: [sample[name] for sample in samples] for name in varying}
     # Sums of symbols first, then min(n, 9), n // 2, a product more, halves: n * (n + 1) // 2.
     yield from _polynomial(values, samples, dims, [(name,) for name in varying])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from jax import export
@@ -41,6 +42,13 @@ class SizedFunction:
     avals: Avals
     ranges: Ranges
     choices: Choices | None = None
+    # Seconds of each trace.
+    spent: list[float] = field(
+        default_factory=list[float],
+        init=False,
+        compare=False,
+        repr=False,
+    )
     # Known sizes -> the program. One proof asks for the size of its call up to three times.
     _traces: dict[tuple[int, ...], ClosedJaxpr] = field(
         default_factory=dict[tuple[int, ...], ClosedJaxpr],
@@ -63,8 +71,12 @@ class SizedFunction:
         Raises:
             Exception: Any exception that the function raises.
         """
-        with _scope(Scope(self.ranges, self.choices, rehearsed)):
-            return make_jaxpr(_fresh_function(self.fn))(*self.avals(sizes))
+        began = perf_counter()
+        try:
+            with _scope(Scope(self.ranges, self.choices, rehearsed)):
+                return make_jaxpr(_fresh_function(self.fn))(*self.avals(sizes))
+        finally:
+            self.spent.append(perf_counter() - began)
 
     def at_known(
         self,

@@ -1,4 +1,4 @@
-"""Operations that hold sub-jaxprs, unified: calls, loops, branches, solves.
+"""Operations that hold sub-jaxprs, unified: calls, loops, branches, solves; and `split`.
 
 A sub-jaxpr is walked in step as the program around it is. Its arguments have the shapes that the
 operation gives them, which are symbolic by now; what it returns must have the shapes that a loop or
@@ -185,6 +185,25 @@ def _solve(
     )
 
 
+def _split(
+    unifier: Unifier,
+    eqns: Sequence[JaxprEqn],
+    operands: Values,
+) -> Values:
+    """A `split`, whose last part is what the others leave of the axis."""
+    shorter = [
+        eqn.replace(params={**eqn.params, "sizes": eqn.params["sizes"][:-1]}) for eqn in eqns
+    ]
+    changed = unifier.params(shorter)
+    axis = eqns[0].params["axis"]
+    rest = operands[0].shape[axis] - sum(changed["sizes"])
+    return unifier.bind(
+        eqns[0],
+        operands,
+        {**changed, "sizes": (*changed["sizes"], rest)},
+    )
+
+
 def _avals(values: Sequence[Value]) -> list[Value]:
     return [jax.typeof(value) for value in values]
 
@@ -202,6 +221,7 @@ HOLDERS: Mapping[str, _Unify] = {
     "while": _while,
     "cond": _cond,
     "custom_linear_solve": _solve,
+    "split": _split,
     **dict.fromkeys((*PLAIN_CALLS, *REMATS), _call),
 }
 """Operation -> its results in the unified program."""

@@ -166,6 +166,18 @@ class SampledNumbers:
             self._fits[key] = fit_dim(key, self.samples, self.dims)
         return self._fits[key]
 
+    def _fit_number(
+        self,
+        values: Sequence[int],
+    ) -> Dim | None:
+        """An expression of a number that is no length. Python computes it for each call as well, so
+        one that may fit by chance is not needed.
+        """
+        key = tuple(values)
+        if key in self._made:
+            return self._made[key]
+        return fit_dim(key, self.samples, self.dims, plain=True)
+
     def note(
         self,
         sizes: Sequence[int],
@@ -231,14 +243,14 @@ class SampledNumbers:
             return False
         if not all(abs(n) < 2**24 and float(n).is_integer() for n in numbers):
             return False
-        return self._fit([int(n) for n in numbers]) is not None
+        return self._fit_number([int(n) for n in numbers]) is not None
 
     def _size(
         self,
         arrays: Sequence[Array],
     ) -> Value:
         numbers = [int(np.asarray(each)) for each in arrays]
-        dim = self._fit(numbers)
+        dim = self._fit_number(numbers)
         return lax.convert_element_type(jnp.asarray(dim), arrays[0].dtype)
 
     def _array(

@@ -242,12 +242,7 @@ def true_sizes(
     counts = lot.group.recipe.counts
     sizes = lot.sizes(at)
     values = [sizes[name] for name in counts.names]
-    return TrueSizes(
-        values,
-        counts.names,
-        counts.weak,
-        lot.numbers(at),
-    )
+    return counts.replace(lot.numbers(at), values=values)
 
 
 def _pick(

@@ -363,13 +363,7 @@ def replace_sizes(
     sizes: Mapping[str, int],
 ) -> TrueSizes:
     """True sizes of another call of the same program."""
-    return TrueSizes(
-        counts.values,
-        counts.names,
-        counts.weak,
-        (),
-        sizes,
-    )
+    return counts.replace((), sizes)
 
 
 def _holds(

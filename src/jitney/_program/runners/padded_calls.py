@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..._axes import Refused
+from ..._body.call_key import padded_key
 from ..._jax.mesh import is_within_trace
 from ..._jax.settings import x64_is_on
 from ..._jax.trees import tree_flatten, tree_unflatten
@@ -46,6 +47,8 @@ _Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
 
 class PaddedCalls(Buckets):
     """Runs the calls of an entry whose function pads."""
+
+    most = 3
 
     def __init__(self, entry: CompiledCalls):
         super().__init__(entry)
@@ -123,9 +126,7 @@ class PaddedCalls(Buckets):
             padded = self._first(key, arrays)
         if isinstance(padded, RefusedSize):
             # Other sizes of the bucket share its program.
-            self.known[key] = None
-            self._warn(padded.fill, padded.refusal, arrays)
-            return self._run(arrays, whole=whole)
+            return self._run_exact(key, padded.fill, padded.refusal, arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
 
@@ -145,9 +146,12 @@ class PaddedCalls(Buckets):
             stopped = reason
 
         if isinstance(stopped, Refused):
-            if not self.narrow(padded, stopped):
+            if self.narrow(padded, stopped):
+                return self._repeat(padded, arrays, whole=whole)
+            if not self._is_odd(padded, stopped):
                 return self._refuse(padded.fill, stopped, arrays, whole=whole)
-            return self._repeat(padded, arrays, whole=whole)
+            refusal = padded.differs or stopped
+            return self._run_exact(key, padded.fill, refusal, arrays, whole=whole)
 
         # The trace has found that Python computes numbers from the sizes. With the proof the recipe
         # gets them, as arguments, and the call is repeated.
@@ -159,6 +163,35 @@ class PaddedCalls(Buckets):
         if whole and self._may_be_warm:
             self._note_warm(padded, arrays, self._program(program, given))
         return self._cut(padded, out, keeps=whole)
+
+    def _is_odd(self, padded: PaddingRecipe, refusal: Refused) -> bool:
+        """Note that a bucket has no program that is made at this size; return whether sizes of the
+        bucket may have one nevertheless.
+
+        Another size gets one more chance where none has a program yet. Of those that differ from a
+        program, the first that has none of its own is the last that is tried.
+        """
+        turn = padded.counts.turn
+        if not turn and not refusal.by_size:
+            return False
+        parts = padded.key[:-1] if turn else padded.key
+        last = self.most if turn else 1
+        self.missing.update(padded_key(parts, each) for each in range(turn, last))
+        return True
+
+    def _run_exact(
+        self,
+        key: Hashable,
+        fill: Fill,
+        refusal: Refused,
+        arrays: Sequence[Array],
+        *,
+        whole: bool,
+    ) -> object:
+        """Run a call at exact size, whose bucket may have a program for other sizes."""
+        self.known[key] = None
+        self._warn(fill, refusal, arrays, alone=True)
+        return self._run(arrays, whole=whole)
 
     def _note_warm(
         self,
@@ -302,11 +335,15 @@ class PaddedCalls(Buckets):
         fill: Fill,
         refusal: Refused,
         arrays: Sequence[Array],
+        *,
+        alone: bool = False,
     ) -> None:
-        """Warn that calls run at exact size, unless no other size has the bucket."""
+        """Warn that calls run at exact size, or those of one size alone, unless no other size has
+        the bucket.
+        """
         if not fill.is_single:
             view = self.entry.plan_call(arrays, jit=False).view
-            warn_refusal(self.entry.core, fill.explained(view, refusal))
+            warn_refusal(self.entry.core, fill.explained(view, refusal), alone=alone)
 
     def _cut(
         self,

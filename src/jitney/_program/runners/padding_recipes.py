@@ -19,6 +19,7 @@ from ..._body.call_key import padded_key
 from ..._body.function import FunctionInfo
 from ..._errors import PaddingWarning, format_error
 from ..._jax.mesh import current, is_within_trace
+from ..._jax.typed import Array
 from ..._owners import users_level
 from ..._processes.compare_processes import refuse_padding
 from ..._signature.options import tolerance_of
@@ -26,7 +27,7 @@ from ..._stages import Fill
 from ..._stages.stage import Request, Skip
 from ..._view.layout import aval_parts
 from ..._view.result_padding import Cut
-from ..._view.true_sizes import KnownSizes, TrueSizes
+from ..._view.true_sizes import KnownSizes, Proof, TrueSizes
 from ..._view.view import Leaf, View
 from ..compiled_calls import CompiledCalls
 from .filling import FILLING
@@ -44,14 +45,14 @@ class _Filled:
         shapes: Of each array its filled shape.
         fills: Whether it is filled.
         weak: Whether it is filled and was weakly typed before.
-        key: Key of the program.
+        parts: Shape, dtype and weak type of each array, filled.
     """
 
     fill: Fill
     shapes: tuple[tuple[int, ...], ...]
     fills: tuple[bool, ...]
     weak: tuple[bool, ...]
-    key: Hashable
+    parts: tuple[tuple[object, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class PaddingRecipe:
     takes: tuple[bool, ...]
     # True if arrays stay on their device, since nothing else shards them.
     stays: bool
+    # Why an earlier program of the bucket is not the body at this size.
+    differs: Refused | None = None
     # Cache of `_cut`: one entry, or none.
     cut: list[_CutShapes] = field(default_factory=list[_CutShapes])
 
@@ -120,8 +123,13 @@ class RefusedSize:
 class Buckets:
     """Finds out how the calls of an entry are padded."""
 
+    # The number of programs that a bucket may have.
+    most = 1
+
     def __init__(self, entry: CompiledCalls):
         self.entry = entry
+        # Programs that no trace has made.
+        self.missing: set[Hashable] = set()
         # Axes of buckets that are not padded -> why.
         self.refused: dict[Hashable, Refused] = {}
 
@@ -154,7 +162,7 @@ class Buckets:
             found = self._filled(view, request)
             if found is None:
                 return None
-            fill, key = found.fill, found.key
+            fill, key = found.fill, padded_key(found.parts)
             narrower = entry.narrower.get((key, *fill.sizes))
             if narrower is None:
                 break
@@ -162,14 +170,25 @@ class Buckets:
             if any(axis.size > narrower.tops.get(axis.name, axis.size) for axis in fill.axes):
                 self.refuse(narrower.above)
 
-        # Numbers that Python computes from the sizes, if the program takes any.
+        # The first program of the bucket that is the body at this size, or is not traced yet, with
+        # the numbers that Python computes from the sizes, if it takes any.
         sizes = {axis.name: axis.size for axis in fill.axes}
-        proof = entry.proofs.get(key)
-        try:
-            numbers = [] if proof is None else proof.numbers_at(sizes)
-        except Refused as refusal:
-            # Without the ends of its range: no shorter bucket has a program for this size.
-            return RefusedSize(fill, Refused(refusal.place, refusal.what))
+        numbers: Sequence[Array] = ()
+        proof: Proof | None = None
+        differs: Refused | None = None
+        for turn in range(self.most):
+            key = padded_key(found.parts, turn)
+            if key in self.missing:
+                continue
+            proof = entry.proofs.get(key)
+            try:
+                numbers = () if proof is None else proof.numbers_at(sizes)
+                break
+            except Refused as refusal:
+                # Without the ends of its range: no shorter bucket has a program for this size.
+                differs = differs or Refused(refusal.place, refusal.what)
+        else:
+            return None if differs is None else RefusedSize(fill, differs)
 
         values: list[object] = [np.asarray(size, np.int32) for size in sizes.values()]
         # JAX takes a number that is on the device sooner; a trace would trace the transfer.
@@ -181,6 +200,7 @@ class Buckets:
             found.weak,
             numbers,
             sizes,
+            turn,
         )
         return PaddingRecipe(
             fill,
@@ -191,6 +211,7 @@ class Buckets:
             tuple(i for i, is_filled in enumerate(found.fills) if is_filled),
             self._takes(fill, len(found.shapes)),
             entry.sharded is None,
+            differs,
         )
 
     def refuse(self, refusal: Refused) -> None:
@@ -215,13 +236,13 @@ class Buckets:
         # Filled arrays come back strongly typed; the program still computes as for weak ones.
         leaves = list(zip(view.leaves, shapes, fills, strict=True))
         weak = tuple(leaf.weak_type and fills_it for leaf, _, fills_it in leaves)
-        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves])
+        parts = tuple((shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in leaves)
         return _Filled(
             fill,
             shapes,
             fills,
             weak,
-            key,
+            parts,
         )
 
     def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
@@ -280,20 +301,32 @@ class Buckets:
         return shapes
 
 
-def warn_refusal(core: FunctionInfo, refusal: Refused) -> None:
-    """Warn once that calls run at exact size, with the reason."""
+def warn_refusal(
+    core: FunctionInfo,
+    refusal: Refused,
+    *,
+    alone: bool = False,
+) -> None:
+    """Warn once that calls run at exact size, or those of one size alone, with the reason."""
     if core.counters.warn_once(f"pad {refusal.place}"):
-        warnings.warn(explain(core, refusal), PaddingWarning, stacklevel=users_level())
+        text = explain(core, refusal, alone=alone)
+        warnings.warn(text, PaddingWarning, stacklevel=users_level())
 
 
-def explain(core: FunctionInfo, refusal: Refused) -> str:
-    """Return the reason why an axis is not padded, as a message."""
+def explain(
+    core: FunctionInfo,
+    refusal: Refused,
+    *,
+    alone: bool = False,
+) -> str:
+    """Return the reason why an axis is not padded, or is not at one size, as a message."""
+    which = "a size like this" if alone else "each size"
     axes = " and ".join(repr(name) for name, _ in core.options.pad)
     return format_error(
         core.where,
         f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
         "An axis is padded only if each operation along it is proven to give what it gives at exact"
         " size.",
-        "change that line, or drop the axis from `pad`; each size runs exact until then, and"
+        f"change that line, or drop the axis from `pad`; {which} runs exact until then, and"
         " compiles its own program.",
     )
