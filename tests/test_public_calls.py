@@ -203,6 +203,7 @@ def targets():
         "value_and_grad",
         "jacobian",
         "hessian",
+        "hessian_diag",
         "jvp",
         "vjp",
         "hvp",

@@ -2,9 +2,10 @@
 the equation alone.
 
 `lazy_derivatives` gives the network derivatives that are traced on first use, so the loss reads
-like the equation. A step takes less time than with `jax.hessian`, and 1.7 times as long as with the
-two second derivatives by hand, one along each coordinate, which skip the mixed one. A wrong name or
-shape is an error that says what to write.
+like the equation. The Laplacian is the sum of `hessian_diag`, the second derivatives without the
+mixed ones, and a step takes as long as with two of them by hand, one along each coordinate: a
+quarter of what it takes with `jax.hessian`. A wrong name or shape is an error that says what to
+write.
 """
 
 # %% Imports
@@ -38,7 +39,9 @@ skin = jitney.lazy_derivatives(wrt="at")(height)
 
 def loss(net: eqx.nn.MLP, points: Float[Array, "points 2"]) -> Float[Array, ""]:
     """How far the equation is from holding."""
-    return jnp.mean(jax.vmap(lambda at: jnp.trace(skin.hessian(net, at)) + load(at))(points) ** 2)
+    return jnp.mean(
+        jax.vmap(lambda at: jnp.sum(skin.hessian_diag(net, at)) + load(at))(points) ** 2
+    )
 
 
 # %% Without jitney
@@ -103,8 +106,8 @@ def by_hand(net: eqx.nn.MLP):
 
 # %% The plan
 def plan() -> tuple[object, ...]:
-    """Of the Hessian at one place."""
-    return (skin.hessian.plan(fresh()[0], np.float32([0.3, 0.4])),)
+    """Of the second derivatives at one place."""
+    return (skin.hessian_diag.plan(fresh()[0], np.float32([0.3, 0.4])),)
 
 
 # %% Before and after: equal results are asserted before anything is timed

@@ -62,6 +62,14 @@ NAMED = {
             for a, row in zip("xz", jax.hessian(scalar, BOTH)(X, Z), strict=True)
         },
     ),
+    "hessian_diag": (
+        scalar,
+        {},
+        lambda: {
+            "x": jnp.diag(jax.hessian(scalar)(X, Z)),
+            "z": jnp.diag(jax.hessian(scalar, 1)(X, Z)),
+        },
+    ),
     "jvp": (vector, {"tangents": {"x": DX, "z": DZ}}, lambda: jax.jvp(vector, (X, Z), (DX, DZ))),
     "vjp": (
         vector,
@@ -80,6 +88,7 @@ SINGLE = {
     "jacobian": (vector, {}, lambda: jax.jacfwd(vector)(X, Z)),
     "value_and_jacobian": (vector, {}, lambda: (vector(X, Z), jax.jacfwd(vector)(X, Z))),
     "hessian": (scalar, {}, lambda: jax.hessian(scalar)(X, Z)),
+    "hessian_diag": (scalar, {}, lambda: jnp.diag(jax.hessian(scalar)(X, Z))),
     "jvp": (vector, {"tangents": DX}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (DX,))),
     "vjp": (
         vector,
@@ -111,6 +120,7 @@ PAIRS = [
     for kind in NAMED
     for options in OPTIONS
     if kind not in SQUARE or not {"pad", "chunk"} & set(options)
+    if kind != "hessian_diag" or "chunk" not in options  # its directions are such a block
 ]
 
 

@@ -553,7 +553,7 @@ def lazy_derivatives(
 
     Returns:
         A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`,
-        `jvp`, `vjp`, `hvp` and `linearize`.
+        `hessian_diag`, `jvp`, `vjp`, `hvp` and `linearize`.
 
     Raises:
         DerivativeError: A name is not the name of an argument.

@@ -155,6 +155,13 @@ class Program(
         return Derivative(self, "hessian")
 
     @property
+    def hessian_diag(self) -> Derivative[P, Any]:
+        """Second derivative with respect to each element, in the shape of the argument: the
+        diagonal of the Hessian, whose sum is the Laplacian.
+        """
+        return Derivative(self, "hessian_diag")
+
+    @property
     def jvp(self) -> Derivative[..., tuple[R, Any]]:
         """The result, and its derivative along `tangents`."""
         return Derivative(self, "jvp")

@@ -23,6 +23,7 @@ from ..._signature.hints import AnyHint
 from ..._signature.options import VmapAxis
 from ..._signature.paths import root_of
 from .arguments import COTANGENT, TANGENT, DerivedCall
+from .diagonals import Diagonal
 from .gradients import Directional, Gradient
 from .jacobians import Jacobian
 from .options import DerivativeOptions, What
@@ -35,6 +36,7 @@ _KINDS: Mapping[What, type[DerivedCall]] = {
     "jacobian": Jacobian,
     "value_and_jacobian": Jacobian,
     "hessian": Jacobian,
+    "hessian_diag": Diagonal,
     "jvp": Directional,
     "vjp": Directional,
     "hvp": Directional,

@@ -17,6 +17,7 @@ What = Literal[
     "jacobian",
     "value_and_jacobian",
     "hessian",
+    "hessian_diag",
     "jvp",
     "vjp",
     "hvp",
