@@ -307,8 +307,8 @@ PADDED = [
     Mutation(
         "each size has a program of its own",
         "src/jitney/_program/runners/padding_recipes.py",
-        " padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
-        " padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
+        "(shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
+        "(leaf.shape, leaf.dtype, leaf.weak_type) for leaf, shape, _ in ",
         (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
     ),
     Mutation(
