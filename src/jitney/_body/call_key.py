@@ -25,7 +25,7 @@ def trace_key(arrays: Sequence[object], counts: TrueSizes | None = None) -> Hash
     return (*(aval_parts(array) for array in arrays), counts and counts.key)
 
 
-def padded_key(leaves: Sequence[tuple[object, ...]], turn: int = 0) -> Hashable:
+def padded_key(leaves: Sequence[object], turn: int = 0) -> tuple[object, ...]:
     """Return the key that separates the padded programs of one entry: the shapes, dtypes and weak
     types that the body was traced for, and which program of these it is.
     """

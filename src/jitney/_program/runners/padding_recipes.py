@@ -63,7 +63,7 @@ class PaddingRecipe:
     shapes: tuple[tuple[int, ...], ...]
     counts: TrueSizes
     # Key of the program that runs them.
-    key: Hashable
+    key: tuple[object, ...]
     # True sizes, for a trace.
     known: KnownSizes
     # The arrays that are filled.
