@@ -317,5 +317,8 @@ def test_code_that_was_typed_may_look_at_a_size_unseen(file):
     exec(compile(TYPED, file, "exec"), names)
     f = optimize(pad={"n": "pow2"}, cache=False)(names["body"])
     assert float(f(np.ones(90, np.float32))) == 90
-    # Size 100 gets a program of its own, without a warning.
+    # The bucket's second program takes the factor as a number that Python computes at each size.
     assert float(f(np.ones(100, np.float32))) == 200
+    assert float(f(np.ones(101, np.float32))) == 101
+    assert float(f(np.ones(90, np.float32))) == 90
+    assert f.stats.compiles == 2
