@@ -173,8 +173,8 @@ def test_it_counts_at_which_abstract_class_a_class_was_registered():
 
 
 def test_code_that_reads_the_base_of_a_view_has_what_the_base_holds():
-    """Two views of equal elements differ if code reads `base`, whose other elements differ; where no
-    code reads it, they are one.
+    """Two views of equal elements differ if code reads `base`, whose other elements differ; where
+    no code reads it, they are one.
     """
 
     def reads_of_base(base):
