@@ -96,8 +96,26 @@ class PartProgram:
     captured: tuple[jax.Array, ...]
     over: DeviceParts | None = None
 
-    def run(self, arrays: Sequence[Array], workers: int | None = None) -> object:
-        """Run a call, with so many workers in place of those of the split.
+    def run_in_turn(self, arrays: Sequence[Array]) -> list[object]:
+        """Run the parts one after another in this thread, and return their results apart: nothing
+        is copied into one array, as nothing is where one program computes all elements.
+
+        Raises:
+            EquinoxRuntimeError: A run-time check fails.
+        """
+        results: list[object] = []
+        for part in self.split.division.cut(arrays):
+            out = jax.block_until_ready(self.compiled(*part, *self.captured))
+            if self.table is not None:
+                out, flag = out
+                failed = int(np.asarray(flag))
+                if failed:
+                    self.table.fail(failed)
+            results.append(out)
+        return results
+
+    def run(self, arrays: Sequence[Array]) -> object:
+        """Run a call.
 
         Raises:
             EquinoxRuntimeError: A run-time check fails.
@@ -123,7 +141,7 @@ class PartProgram:
                     result.add(number, leaf)
 
         tasks = [partial(work_on, number) for number in range(len(parts))]
-        THREADS.run(tasks, workers or self.split.workers)
+        THREADS.run(tasks, self.split.workers)
         # The check that comes first in the program, as where all elements are one call.
         first = min((number for number in failed if number), default=0)
         if first and self.table is not None:
