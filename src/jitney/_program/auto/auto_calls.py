@@ -108,13 +108,15 @@ class AutoCalls(WholeCalls):
             return sharded(*arrays)
         return self.run_whole(arrays) if workers is None else workers.run_outermost(arrays)
 
-    def run_alone(self, way: RunWay, arrays: Sequence[Array]) -> object:
-        """Run a call in a way of threads, whose program is compiled, with one worker."""
+    def run_alone(self, way: RunWay, arrays: Sequence[Array]) -> list[object]:
+        """Run a call in a way of threads, whose program is compiled, with one worker, and return
+        the results of its parts.
+        """
         workers = self.entry_of(way).workers
         program = None if workers is None else workers.program(arrays)
         if not isinstance(program, PartProgram):
             raise AssertionError(f"{way} has no program of its parts")
-        return program.run(arrays, 1)
+        return program.run_in_turn(arrays)
 
     def entry_of(self, way: RunWay) -> CompiledCalls:
         """Return the entry that runs calls in a way, where there is no mesh."""

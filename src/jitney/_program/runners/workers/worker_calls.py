@@ -96,8 +96,8 @@ class PartProgram:
     captured: tuple[jax.Array, ...]
     over: DeviceParts | None = None
 
-    def run(self, arrays: Sequence[Array], workers: int | None = None) -> object:
-        """Run a call, with so many workers in place of those of the split.
+    def run(self, arrays: Sequence[Array]) -> object:
+        """Run a call.
 
         Raises:
             EquinoxRuntimeError: A run-time check fails.
@@ -123,12 +123,21 @@ class PartProgram:
                     result.add(number, leaf)
 
         tasks = [partial(work_on, number) for number in range(len(parts))]
-        THREADS.run(tasks, workers or self.split.workers)
+        THREADS.run(tasks, self.split.workers)
         # The check that comes first in the program, as where all elements are one call.
         first = min((number for number in failed if number), default=0)
         if first and self.table is not None:
             self.table.fail(first)
         return tree_unflatten(trees[0], [result.whole() for result in results])
+
+    def run_in_turn(self, arrays: Sequence[Array]) -> list[object]:
+        """Run the parts one after another in this thread, and return what each has computed.
+
+        That takes as long as a call in which one program computes all of it: nothing is joined, as
+        such a call joins nothing. Run-time checks are not looked at.
+        """
+        parts = self.split.division.cut(arrays)
+        return [jax.block_until_ready(self.compiled(*part, *self.captured)) for part in parts]
 
 
 class WorkerCalls(WholeCalls):
