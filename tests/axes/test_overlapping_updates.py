@@ -177,6 +177,52 @@ def test_updates_of_other_shapes_and_kinds_are_padded(fn):
             np.testing.assert_allclose(program(x), one_by_one(update, x), rtol=1e-6)
 
 
+def last_three(y):
+    """An array of fixed size, whose place in memory depends on the size of the axis."""
+    return jnp.concatenate([y[::-1], y[:1]])[-3:]
+
+
+FIXED = {
+    "pushed": lambda y: pushed(last_three(y), AT),
+    "turned": lambda y: turned(last_three(y), np.int32(0)),
+    "summed": lambda y: summed(last_three(y), AT),
+    "in a loop of one turn": lambda y: lax.fori_loop(
+        0, 1, lambda _, z: pushed(z, AT), last_three(y)
+    ),
+    "in a branch": lambda y: lax.cond(y[0] > 0, summed, pushed, last_three(y), AT),
+    "in a scan": lambda y: lax.scan(lambda c, z: (pushed(c, AT) + z, c), last_three(y), y[:1])[0],
+    "in a rematerialised call": lambda y: jax.checkpoint(pushed)(last_three(y), AT),
+}
+
+
+@pytest.mark.parametrize("fn", FIXED.values(), ids=FIXED)
+def test_an_array_of_fixed_size_that_is_cut_from_the_axis(fn):
+    """No symbolic size occurs in the update, only in what it reads."""
+
+    def update(x: Float[Array, "n"]):
+        return fn(x)
+
+    program = jitney.optimize(pad={"n": [32]})(update)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PaddingWarning)
+        for n in (32, 7, 21):
+            x = np.arange(1.0, n + 1, dtype=np.float32)
+            np.testing.assert_allclose(program(x), one_by_one(update, x), rtol=1e-6)
+
+
+def test_a_loop_that_writes_one_element_a_turn():
+    """It writes in place, beside an update that is written element by element."""
+
+    def update(x: Float[Array, "n"]):
+        y = pushed(x[::-1], AT)
+        turns = jnp.arange(4)
+        return lax.scan(lambda out, i: (out.at[i].set(y[i]), None), jnp.zeros_like(x), turns)[0]
+
+    program = jitney.optimize(pad={"n": [32]})(update)
+    x = np.arange(1.0, 30.0, dtype=np.float32)
+    np.testing.assert_allclose(program(x), one_by_one(update, x), rtol=1e-6)
+
+
 def test_a_map_of_a_branch_from_outside():
     """Under `jax.vmap` the branches stand where the `cond` was."""
 

@@ -86,7 +86,8 @@ def _dynamic_update(
     if over:
         old = lax.dynamic_slice(x, inside, update.shape)
         update = _select_inside(walk, windows, update, old, over, fitted)
-    if walk.writes_apart:
+    # One element is read before it is written.
+    if walk.writes_apart and update.size != 1:
         placed, covered = window_at(update, inside, x.shape)
         return [lax.select(covered, placed, x)]
     return [lax.dynamic_update_slice(x, update, inside)]
@@ -164,7 +165,7 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     if partly:
         updates = _neutralise_padding(walk, op, x, indices, updates, partly, fitted)
     applies = op.name not in SCATTERS and op.params.get("update_jaxpr") is not None
-    if walk.writes_apart and is_single(indices) and not applies:
+    if walk.writes_apart and is_single(indices) and updates.size != 1 and not applies:
         out = _written_apart(op, x, indices, updates, mode)
         for axis in windows:
             out = lax.slice_in_dim(out, 0, shape[axis], axis=axis)
