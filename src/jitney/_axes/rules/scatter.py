@@ -198,7 +198,7 @@ def _written_apart(
     x: jax.Array,
     indices: jax.Array,
     updates: jax.Array,
-    mode: lax.GatherScatterMode,
+    mode: object,
 ) -> jax.Array:
     """The one window of a scatter, written element by element."""
     indexed = op.params["dimension_numbers"].scatter_dims_to_operand_dims
