@@ -12,7 +12,7 @@ from jitney._axes import Refused, demand, run_chunked, run_padded, trace
 from jitney._axes.interpreter import PaddedInterpreter
 from jitney._axes.rules import RULES
 from jitney._jax.equinox_checks import Insides
-from jitney._jax.programs.jaxprs import draws_jointly
+from jitney._jax.programs.jaxprs import draws_jointly, equations
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
 
@@ -76,6 +76,22 @@ def test_elements_are_counted_beyond_32_bits():
         *(jnp.full(len(counts), k) for k in jax.random.key_data(jax.random.key(5))), *words
     )
     np.testing.assert_array_equal(got.reshape(-1), high ^ low)
+
+
+def test_one_key_is_not_repeated_for_each_element():
+    """The cipher of a chunk reads the halves of the key as two numbers, as in JAX: its loop carries
+    the words of the draws alone.
+    """
+
+    def body(x):
+        return [jax.random.normal(jax.random.key(3), x.shape)]
+
+    passes = planned(cases.Case("draws", body, cases.V), 12)
+    program = jax.make_jaxpr(lambda x: run_chunked(passes, [x], 12, 5))(np.zeros(12, np.float32))
+    ciphered = [eqn for eqn in equations(program) if eqn.primitive.name == "threefry2x32"]
+    assert ciphered
+    for eqn in ciphered:
+        assert [var.aval.ndim for var in eqn.invars] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ WORDS = [
     ),
     Mutation(
         "a plan counts one pass too many",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/cut.py",
         '            f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a"',
         '            f"{len(self.passes.passes) + 1} over the data{ways}, {self.width} of {self.axis} at a"',
         (f"{_CHUNK}auto_takes_what_suits_caches",),

@@ -205,14 +205,14 @@ RECOMPUTED = [
     ),
     Mutation(
         "memory is that of the whole",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/chunk.py",
         "return Cut(stage.axis, passes, fitting.width, fitting,",
         "return Cut(stage.axis, passes, stage.size, fitting,",
         (f"{_MEMORY}the_compiled_program_stays_under_it",),
     ),
     Mutation(
         "the shortest axis is cut first",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/chunk.py",
         "key=lambda name: (name not in own, -sizes[name])",
         "key=lambda name: (name not in own, sizes[name])",
         (f"{_MEMORY}of_two_axes_that_can_be_cut_memory_takes_the_longer_one",),
@@ -330,21 +330,21 @@ PADDED = [
 CUT = [
     Mutation(
         "an axis of one chunk is cut",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/chunk.py",
         "stage.part <= stage.chunk)",
         "stage.part < stage.chunk)",
         (f"{_PLAN_REPORT}what_was_asked_for_and_not_taken_stays_a_line",),
     ),
     Mutation(
         "an automatic chunk is all of the axis",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/chunked_axis.py",
         "return min(self.part, max(_LEAST, most - most % _LEAST))",
         "return self.part",
         (f"{_CHUNK}auto_takes_what_suits_caches",),
     ),
     Mutation(
         "an axis of two sizes is cut",
-        "src/jitney/_stages/chunk.py",
+        "src/jitney/_stages/chunking/chunk.py",
         "        refuse_two_sizes(request.where, axis, inside, named)\n",
         "        if request.options.contracts:\n"
         "            refuse_two_sizes(request.where, axis, inside, named)\n",

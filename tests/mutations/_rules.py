@@ -375,7 +375,7 @@ CHUNKS = [
     Mutation(
         "of equal extremes the last chunk has the place",
         "src/jitney/_axes/carriers/extremes.py",
-        "above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)",
+        "above, below = (lax.ge, lax.le) if chunk.back else (lax.gt, lax.lt)",
         "above, below = (lax.ge, lax.le)",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[argmax with ties]",),
     ),

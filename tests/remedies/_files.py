@@ -529,7 +529,7 @@ CASES = [
         PLAINLY,
     ),
     Remedy(
-        "_stages/chunk.py:_WITHOUT",
+        "_stages/chunking/refusals.py:_WITHOUT",
         "stream along another axis",
         lambda: stream(ROWS, transformed),
         lambda: stream(ROWS, transformed, chunk={"d": 2}),

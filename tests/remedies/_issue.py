@@ -201,7 +201,7 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_stages/chunk.py:_WITHOUT",
+        "_stages/chunking/refusals.py:_WITHOUT",
         "give `memory` room for all of it",
         lambda: optimize(memory="16 B")(spectrum)(X),
         lambda: optimize(memory="1 GiB")(spectrum)(X),
@@ -209,7 +209,7 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_stages/chunk.py:_WITHOUT",
+        "_stages/chunking/refusals.py:_WITHOUT",
         "drop the axis from `chunk`",
         lambda: optimize(chunk={"n": 2})(spectrum)(X),
         lambda: optimize(spectrum)(X),

@@ -296,13 +296,13 @@ CASES = [
         lambda: simulated(mesh=[{"data": 2}, {"data": 4}]),
     ),
     Remedy(
-        "_stages/chunk.py:Chunk._fitting",
+        "_stages/chunking/chunk.py:Chunk._fitting",
         'give it `chunk={"…": ...}` instead of `memory`',
         lambda: simulated(squares, {"data": 2}, memory="100 KiB"),
         lambda: simulated(squares, {"data": 2}, chunk={"n": 512}),
     ),
     Remedy(
-        "_stages/chunk.py:Chunk.of",
+        "_stages/chunking/chunk.py:Chunk.of",
         "work on the parts one after the other",
         lambda: counts((2**31,)),
         lambda: counts((2**30,), (2**30,)),

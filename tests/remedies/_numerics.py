@@ -22,7 +22,7 @@ OVER, UNCUT, DOUBLE, CAST, CUT = (
     "_program/outer_transforms.py:warn_uncut",
     "_program/runners/in_32_bits.py:check_lowering",
     "_stages/autocast.py:Autocast",
-    "_stages/chunk.py:Chunk.passes",
+    "_stages/chunking/refusals.py:made_of_size",
 )
 NOISE = np.random.default_rng(0).normal(size=64).astype(np.float32)
 

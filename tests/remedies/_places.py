@@ -26,7 +26,7 @@ _MAKERS = {  # functions whose result is a fix, or a part of one
     "_values/static_values.py": ("_numbers",),
     "_stages/derivatives/derive.py": ("KEYWORDS", "KEYWORDS_OF_DERIVATIVES"),
     "_contract/check.py": ("_mapped_fix",),
-    "_stages/chunk.py": ("_WITHOUT",),
+    "_stages/chunking/refusals.py": ("_WITHOUT",),
 }
 
 

@@ -44,7 +44,7 @@ ELSEWHERE = [
     ("_processes/distributed.py:_open_channel", "", _NOWHERE),
     ("_processes/from_processes.py:_check", "pass a multiple of", _DEVICES),
     ("_stages/sharding.py:_does_not_divide", "", _DEVICES),
-    ("_stages/chunk.py:Chunk._check_order", "", _DEVICES),
+    ("_stages/chunking/refusals.py:cannot_cut_on_devices", "", _DEVICES),
     ("_serialized/request.py:CacheRequest.compare_programs", "", _FAULT),
     ("_verify/reproduce.py:failure", "", _FAULT),
     ("_verify/verification.py:Verification._not_xlas", "", _FAULT),

@@ -18,6 +18,7 @@ import jitney
 from jitney import optimize
 from jitney._body.plain import changes_of
 from jitney._signature.options import (
+    EQUAL,
     NAMES,
     OPTIONS,
     PRECISIONS,
@@ -26,6 +27,7 @@ from jitney._signature.options import (
     Options,
     VmapAxis,
     read_options,
+    script_texts,
 )
 from jitney._signature.policies import POLICIES
 from jitney.errors import OptionError
@@ -516,6 +518,25 @@ def test_options_say_what_they_may_change(options, expected):
 
 def test_an_option_that_rounds_says_what_it_changes():
     """A tolerance without a change would never be used."""
-    rounds = {name for name, each in OPTIONS.items() if each.rounds}
+    rounds = {name for name, each in OPTIONS.items() if each.tolerance != EQUAL}
     changes = {name for name, each in OPTIONS.items() if each.changes.__name__ != "_nothing"}
     assert changes == {*rounds, "precision"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"static": ("a", "b"), "contracts": False},
+        {"vmap": {"rows": {"x": 0}, "columns": {"x": 1, "y": None}}},
+        {"pad": {"n": "pow2", "m": [3, 5]}},
+        {"chunk": {"n": 7}, "remat": "dots_saveable"},
+        {"memory": "2GiB", "roll": "auto", "compiler": "fast"},
+        {"precision": {"head": "bf16"}, "compiler": {"xla_backend_optimization_level": 1}},
+    ],
+)
+def test_the_text_of_options_in_a_script_reads_back_as_the_same(given):
+    """A script that shows a difference runs the program that had it."""
+    options = read_options("f", given)
+    names = {"jitney": jitney}
+    again = {name: eval(text, names) for name, text in script_texts(options).items()}
+    assert read_options("f", again) == options

@@ -17,7 +17,8 @@ from .._owners import public
 from .._report.comparisons import Strategy, Way
 from .._signature.options import AUTO
 from .._stages import Chunk
-from .._stages.chunk import SYMBOL, in_chunks
+from .._stages.chunking.chunk import in_chunks
+from .._stages.chunking.chunked_axis import SYMBOL
 from .._stages.plan import Plan
 from .._stages.stage import Fn
 from .._stream.steps import suiting_steps

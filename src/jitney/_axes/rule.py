@@ -11,11 +11,13 @@ from itertools import chain
 from typing import Any, ClassVar, Literal, TypeVar
 
 import jax
+import numpy as np
 
 from .._jax.typed import Aval, DType
-from .dims import Dim, is_ragged, size_per_element, symbols
+from .dims import Dim, evaluate, is_ragged, size_per_element, symbols
 from .interpreter import Op, PaddedInterpreter, ragged_axes
 from .monoids import MONOIDS, Monoid, to_dtype
+from .typed_jax import jnp
 
 T = TypeVar("T")
 
@@ -59,6 +61,35 @@ Outputs = Sequence[jax.Array | None]
 
 
 @dataclass(frozen=True)
+class ChunkStep:
+    """One chunk, as an operation meets it whose state is carried over.
+
+    Args:
+        walk: Interpreter of the chunk.
+        op: The operation.
+        values: Its operands for the chunk.
+        back: True if chunks come from the last to the first.
+    """
+
+    walk: PaddedInterpreter
+    op: Op
+    values: list[jax.Array]
+    back: bool
+
+    def start_along(self, axis: int) -> jax.Array:
+        """The position of the chunk in an axis of the first operand."""
+        return self.walk.start_of(self.op.ins[0][axis])
+
+    def whole_size(self, axis: int) -> jax.Array:
+        """The size of a whole axis of the first operand."""
+        return jnp.asarray(evaluate(self.op.ins[0][axis], self.walk.whole), np.int32)
+
+    def evaluate(self, values: list[jax.Array], op: Op | None = None) -> list[jax.Array]:
+        """Evaluate the operation by its rule on these operands; `op` has other parameters."""
+        return self.walk.rules[self.op.name].pad(self.walk, op or self.op, values)
+
+
+@dataclass(frozen=True)
 class Carrier(ABC):
     """The state that an operation carries from chunk to chunk where its axis is cut: how it begins,
     what a chunk makes of it, and the results that it gives at the end. The classes are in
@@ -74,6 +105,11 @@ class Carrier(ABC):
     """True if it reads a few elements, which a materialised operand gives without a pass."""
     refused_on_devices: ClassVar[str | None] = None
     """Why the axis cannot be sharded over devices, as a part of a sentence; None if it can."""
+
+    def runs_along(self, op: Op) -> bool:
+        """Return whether the operation is a loop over the axis."""
+        del op
+        return False
 
     def can_be_cut(self, op: Op, uses: Sequence[Use]) -> bool:
         """Return whether the operation can be evaluated in chunks, if it has these uses, of which
@@ -129,24 +165,8 @@ class Carrier(ABC):
         """
 
     @abstractmethod
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        """The results for one chunk, and the next state.
-
-        Args:
-            walk: Interpreter of the chunk.
-            op: The operation.
-            values: Its operands for the chunk.
-            state: The state before the chunk.
-            back: Whether chunks come from the last to the first.
-        """
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        """The results for one chunk, and the state after it, from that before it."""
 
     def merge(self, states: State) -> State:
         """The state of all devices, from those of each one, stacked along a leading axis. It is

@@ -16,7 +16,6 @@ from .._axes import Refused
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ExportError, Where
-from .._host.switches import OF_PROGRAMS, Settings
 from .._jax.settings import settings, x64_is_on
 from .._jax.typed import Array
 from .._program.entry import Specialization
@@ -27,7 +26,7 @@ from .._program.runners.padding_recipes import warn_refusal
 from .._report.option_lines import PlanLine
 from .._report.plan_report import Report, report
 from .._report.rows import report_rows
-from .._signature.options import Options, is_measured
+from .._signature.options import OPTIONS, Options, is_measured
 from .._version import __version__
 from .._view.layout import is_nested_trace, jit_is_off
 from .container import path_of, write
@@ -54,23 +53,6 @@ from .parts import (
 )
 from .row_writing import RowWriter
 
-_LEFT = {
-    "donate": "the caller keeps the buffers of arguments",
-    "pad": "sizes are those that were exported",
-    "cache": "what is compiled is kept as JAX's settings say",
-    "debug_nans": "nothing looks at the results of a loaded program",
-    "compiler": "compiled with XLA's usual options",
-    "max_compiles": "nothing is traced after it is loaded",
-    "workers": "the whole program is exported, and runs in one call",
-    "auto": "the whole program is exported, and runs in one call",
-    "progress": "nothing is drawn while a loaded program runs",
-    "runtime_checks": "a loaded program waits for what its run-time checks find",
-}
-"""Options that determine how calls run, not what they return. They are dropped, and the plan lists
-them.
-"""
-
-_NO_SETTINGS: dict[str, object] = {name: getattr(Settings(), name) for name in OF_PROGRAMS}
 _OF_THE_PROCESS = (
     "cache",
     "max_compiles",
@@ -149,7 +131,7 @@ def export(
         "bound": [data for data, _ in first.bound],
         "programs": [part.told for part in parts],
         "vjp_order": vjp_order,
-        "left": [[name, _LEFT[name]] for name in left],
+        "left": [[name, OPTIONS[name].left] for name in left],
         "settings": [[name, str(value)] for name, value in settings()],
         "rows": rows,
     }
@@ -465,22 +447,14 @@ def _without_ways(
         keeps: Options that are exported all the same.
     """
     # Settings of the process are left behind as options are.
-    options, usual = program.options.settled(), replace(Options(), **_NO_SETTINGS)
+    options = program.options.settled()
+    kept = {name: getattr(options, name) for name in keeps}
+    changed = replace(options.in_file, **kept)
     left = [
         name
-        for name in _LEFT
-        if name not in keeps and getattr(options, name) != getattr(usual, name)
+        for name, each in OPTIONS.items()
+        if each.left and getattr(options, name) != getattr(changed, name)
     ]
-
-    # A file can hold neither an eager fallback nor a second program to verify against.
-    changed = replace(
-        options,
-        on_trace_error="raise",
-        on_compile_error="raise",
-        on_memory_error="raise",
-        verify=False,
-        **{name: getattr(usual, name) for name in left},
-    )
     return program.with_body(program.body, changed), left
 
 

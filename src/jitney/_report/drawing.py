@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .._errors import shortlist
 from .._stages import AutoRemat, Chunk, Fill, Jit, MappedChunks, Place
-from .._stages.chunk import Cut
+from .._stages.chunking.cut import Cut
 from .._stages.plan import Plan
 from .._stages.stage import Skip, Stage
 from .._text.svg import C, Picture, area, box, picture, words, wrap_text

@@ -18,7 +18,7 @@ from .._public import public_in
 from .._signature.options import AUTO
 from .._stages import Chunk, MappedChunks, Mask, Place, Vmap
 from .._stages.autocast import Autocast
-from .._stages.chunk import Cut
+from .._stages.chunking.cut import Cut
 from .._stages.derivatives.decisions import decisions
 from .._stages.derivatives.derive import Derived
 from .._stages.plan import Plan

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from .. import _axes
 from .._errors import shortlist
 from .._jax.programs.primitives import public_name
-from .._stages.chunk import Cut
+from .._stages.chunking.cut import Cut
 from .._stages.fill import PaddedAxis
 from .._stages.sharding import Place
 from .._text.svg import AREA, COLOURS, A, area, box, words, wrap_text

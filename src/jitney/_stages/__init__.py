@@ -19,10 +19,10 @@ inside-out. For `vmap="batch", pad={"n": "pow2"}` the function that Jit compiles
 - Remat stands outside Precision: in the other order low-precision copies would be saved as well.
 """
 
-from .chunk import Chunk as Chunk
+from .chunking.chunk import Chunk as Chunk
+from .chunking.mapped_chunks import MappedChunks as MappedChunks
 from .fill import Fill as Fill
 from .jit import Jit as Jit
-from .mapped_chunks import MappedChunks as MappedChunks
 from .mask import Mask as Mask
 from .precision import Precision as Precision
 from .remat import AutoRemat as AutoRemat

@@ -22,9 +22,9 @@ from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
+from .chunking.mapped_chunks import MappedChunks
 from .dict_form import Dims as Dims
 from .dict_form import clause_on, dict_form, positions_by_path, possible_stacks, warning_of
-from .mapped_chunks import MappedChunks
 from .stage import Fn, Request, Skip, Stage
 
 Levels = tuple[tuple[str, Dims], ...]

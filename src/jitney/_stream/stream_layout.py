@@ -20,7 +20,8 @@ from .._errors import OptionError
 from .._jax.trees import device_put, tree_map
 from .._jax.typed import Array
 from .._stages import Chunk, Place
-from .._stages.chunk import SYMBOL, devices_of
+from .._stages.chunking.chunk import devices_of
+from .._stages.chunking.chunked_axis import SYMBOL
 from .._stages.sharding import sharding
 from .._stages.stage import Skip
 from .._view.view import View

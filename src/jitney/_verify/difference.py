@@ -34,7 +34,7 @@ from .._jax.trees import (
     words_of_keys,
 )
 from .._jax.typed import Array, DType, NumPyArray
-from .._signature.options import OPTIONS
+from .._signature.options import EQUAL, OPTIONS, SUMS_ROUNDED
 
 Numbers = NumPyArray
 """An array as NumPy computes with it."""
@@ -73,7 +73,7 @@ _CALLS = ("accumulate", "stream", "jacobian")
 """Changes by the way of a call, beside options."""
 TOLERANCES = {
     **dict.fromkeys(_CALLS, _SUMS),
-    **{name: _SUMS for name, option in OPTIONS.items() if option.rounds},
+    **{name: _SUMS for name, option in OPTIONS.items() if option.tolerance != EQUAL},
     "precision=f32": Tolerance(2.0**-24, 32, 4),
     "precision=tf32": Tolerance(2.0**-11, 8),
     "precision=bf16": Tolerance(2.0**-8, 8),
@@ -88,7 +88,7 @@ _EXPLAINED, _EXPLAINED_LOW = 64.0, 8.0
 """Rounding explains a difference up to this many times the effect of the last bit; the second
 number is for low dtypes.
 """
-_BITS = ("pad",)
+_BITS = tuple(name for name, option in OPTIONS.items() if option.tolerance == SUMS_ROUNDED)
 """Options that leave elementwise results equal to the bit."""
 _OVERFLOWS = ("precision=fp16", "precision=fp16-all")
 """Options under which an element is not compared where the low dtype has overflowed: `LossScale`

@@ -25,8 +25,7 @@ from .._errors import VerificationError
 from .._jax.mesh import current
 from .._jax.trees import extended, issubdtype, words_of_keys
 from .._jax.typed import Array
-from .._signature.options import Options
-from .._signature.policies import RematPolicy
+from .._signature.options import Options, script_texts
 from .._stages.derivatives.arguments import COTANGENT
 from .._stages.derivatives.derive import Derived, without_directions
 from .._version import __version__
@@ -210,7 +209,7 @@ def _call(
     if isinstance(fn, Derived):
         # The script decorates the function, which has no directions.
         options = replace(options, vmap=without_directions(options.vmap, fn.directions))
-    keywords = [f"{key}={value}" for key, value in _option_texts(options).items()]
+    keywords = [f"{key}={value}" for key, value in script_texts(_in_script(options)).items()]
     lines = [f"program = jitney.optimize({', '.join([name, *keywords])})"]
     stream = next((change for change in verification.changes if change.option == "stream"), None)
 
@@ -261,47 +260,14 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
     return [f"program = jitney.lazy_derivatives({', '.join(arguments)}).{fn.what}"]
 
 
-def _option_texts(options: Options) -> dict[str, str]:
-    """Return the options as one writes them in Python."""
-    settings: dict[str, object] = {
-        "static": options.static or None,
-        "memory": options.memory,
-        # A policy without a name cannot be written; what it keeps changes no number.
-        "remat": True if isinstance(options.remat, RematPolicy) else options.remat,
-        "roll": options.roll,
-        "workers": options.workers,
-    }
-    if options.vmap:
-        # Without dims the rank rule applies, and the name alone is written.
-        by_rank = options.vmap[0].dims is None
-        dims = {axis.name: dict(axis.dims or ()) for axis in options.vmap}
-        settings["vmap"] = options.vmap[0].name if by_rank else dims
-    if options.chunk and not options.accumulate:
-        settings["chunk"] = dict(options.chunk)
-    if options.precision is not None:
-        precision = options.precision
-        settings["precision"] = dict(precision) if isinstance(precision, tuple) else precision
-
-    written = {name: repr(value) for name, value in settings.items() if value is not None}
-    if options.pad:
-        buckets = [f"{name!r}: jitney.{bucket!r}" for name, bucket in options.pad]
-        written["pad"] = f"{{{', '.join(buckets)}}}"
+def _in_script(options: Options) -> Options:
+    """Return the options as a script of its own needs them."""
+    # `jitney.accumulate` takes its axis itself.
+    if options.accumulate:
+        options = replace(options, chunk=())
+    # The mesh of a context is written too.
     mesh = current(options.mesh) if options.shard is not None else None
-    if options.shard is not None and mesh is not None:
-        axes = dict(options.shard.axes)
-        shard: object = axes
-        if options.shard.fsdp:
-            shard = ("fsdp", axes) if axes else "fsdp"
-        written["shard"] = repr(shard)
-        sizes = [f"{name}={size}" for name, size in mesh.shape.items()]
-        written["mesh"] = f"jitney.mesh({', '.join(sizes)})"
-    if not options.contracts:
-        written["contracts"] = "False"
-    if isinstance(options.compiler, tuple):
-        written["compiler"] = repr(dict(options.compiler))
-    elif options.compiler == "fast":
-        written["compiler"] = repr(options.compiler)
-    return written
+    return replace(options, mesh=mesh, shard=None if mesh is None else options.shard)
 
 
 class _Arguments:

@@ -304,6 +304,13 @@ def test_other_threads_had_both_cores_or_would_not_be_the_best(threads, alone, w
     assert search.had_one_core(4096 * whole) is None
 
 
+def test_seconds_that_a_coarse_clock_does_not_see_are_no_gain():
+    search = Search(4096, (64,), 1.0, threads=2, joined=False)
+    search.add(RunWay(64, "threads"), 4096, 4096 * 22.0, 1.0)
+    search.add(RunWay(64), 4096, 0.0, None)
+    assert search.had_one_core(4096 * 53.0) is None
+
+
 def test_no_threads_had_one_core_where_none_gain():
     """XLA keeps both cores busy by itself."""
     search = Search(4096, WIDTHS, 1.0, threads=2, joined=False)

@@ -13,10 +13,10 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from ..interpreter import Op, PaddedInterpreter
+from ..interpreter import Op
 from ..low_bits import as_bits, from_bits
 from ..monoids import MONOIDS, Monoid, highest, last_in_order
-from ..rule import Carrier, Outputs, State, bytes_of
+from ..rule import Carrier, ChunkStep, Outputs, State, bytes_of
 from ..typed_jax import jnp, lax
 
 
@@ -41,20 +41,12 @@ class ArgExtreme(Carrier):
         index = lax.full(aval.shape, 0, aval.dtype)
         return [index, self.monoid.filled(aval.shape, op.eqn.invars[0].aval.dtype)]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
         # Ties go to the first element, and the first NaN wins over all numbers.
-        x = values[0]
-        (part,) = walk.rules[op.name].pad(walk, op, values)
-        (axis,) = op.params["axes"]
-        start = walk.start_of(op.ins[0][axis])
+        x, name = chunk.values[0], chunk.op.name
+        (part,) = chunk.evaluate(chunk.values)
+        (axis,) = chunk.op.params["axes"]
+        start = chunk.start_along(axis)
         index, best = state
         extreme = jnp.take_along_axis(
             x,
@@ -64,10 +56,10 @@ class ArgExtreme(Carrier):
         extreme = jnp.squeeze(extreme, axis)
 
         # From the end, a later chunk lies in front of those before it, so it wins ties (and NaNs).
-        above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)
-        better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
+        above, below = (lax.ge, lax.le) if chunk.back else (lax.gt, lax.lt)
+        better = above(extreme, best) if name == "argmax" else below(extreme, best)
         if jnp.issubdtype(extreme.dtype, jnp.inexact):
-            better |= jnp.isnan(extreme) & (back | ~jnp.isnan(best))
+            better |= jnp.isnan(extreme) & (chunk.back | ~jnp.isnan(best))
         return [None], [
             lax.select(better, part + lax.convert_element_type(start, part.dtype), index),
             lax.select(better, extreme, best),
@@ -115,26 +107,11 @@ class TopK(Carrier):
             lax.full((), _SEEN(0)),
         ]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        return [None for _ in op.outs], _merge(walk, op, values[0], state, back=back)
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        return [None for _ in chunk.op.outs], _merge(chunk, state)
 
 
-def _merge(
-    walk: PaddedInterpreter,
-    op: Op,
-    x: jax.Array,
-    state: Sequence[jax.Array],
-    *,
-    back: bool,
-) -> list[jax.Array]:
+def _merge(chunk: ChunkStep, state: Sequence[jax.Array]) -> list[jax.Array]:
     """The next state of a `top_k`: the k largest elements of all chunks so far, in descending
     order, and their indices in the whole axis.
 
@@ -144,17 +121,14 @@ def _merge(
     # top_k(a ++ b) = top_k(top_k(a) ++ top_k(b)): no element outside of the k largest of its part
     # is among the k largest of the whole.
     values, places, seen = state
+    op, x = chunk.op, chunk.values[0]
     axis, k = op.params.get("axis", x.ndim - 1), op.params["k"]
     count = min(k, x.shape[axis])
 
     # The k largest of this chunk, and their indices in the whole axis.
-    _, where = walk.rules[op.name].pad(
-        walk,
-        op.replace_params(k=count),
-        [x],
-    )
+    _, where = chunk.evaluate([x], op.replace_params(k=count))
     best = jnp.take_along_axis(as_bits(x), where, axis)
-    start = lax.convert_element_type(walk.start_of(op.ins[0][axis]), where.dtype)
+    start = lax.convert_element_type(chunk.start_along(axis), where.dtype)
     where = lax.add(where, lax.full(where.shape, start))
 
     before, here = (as_bits(values), places, seen), (best, where, count)
@@ -170,7 +144,7 @@ def _merge(
     begin = np.int32(0)
     # Each part is written behind the elements that the part before has really seen, so that the
     # second overwrites the filler behind the first.
-    for value, place, many in (here, before) if back else (before, here):
+    for value, place, many in (here, before) if chunk.back else (before, here):
         candidates = lax.dynamic_update_slice_in_dim(
             candidates,
             value,
@@ -186,11 +160,7 @@ def _merge(
         begin = begin + many
 
     # The k largest of the candidates.
-    _, chosen = walk.rules[op.name].pad(
-        walk,
-        op,
-        [from_bits(candidates, x.dtype)],
-    )
+    _, chosen = chunk.evaluate([from_bits(candidates, x.dtype)])
     largest = from_bits(jnp.take_along_axis(candidates, chosen, axis), x.dtype)
     indices = jnp.take_along_axis(at, chosen, axis)
     seen = lax.min(lax.add(seen, np.int32(count)), np.int32(k))

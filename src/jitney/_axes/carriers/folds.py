@@ -15,9 +15,9 @@ import jax
 
 from ..._jax.typed import DType
 from ..dims import is_ragged, size_per_element
-from ..interpreter import Op, PaddedInterpreter
+from ..interpreter import Op
 from ..monoids import Monoid, to_dtype
-from ..rule import Carrier, Outputs, State, Use
+from ..rule import Carrier, ChunkStep, Outputs, State, Use
 from ..typed_jax import jnp, lax
 
 # They take the dtype of their result as a parameter, so that operands need no conversion.
@@ -42,21 +42,16 @@ class Accumulating(Carrier):
         (dtype,) = self.accumulators(op)
         return self.monoid.filled(shape, dtype)
 
-    def wide_result(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-    ) -> jax.Array:
+    def wide_result(self, chunk: ChunkStep) -> jax.Array:
         """The result for one chunk in the accumulator's dtype, not yet rounded to the program's."""
-        pad = walk.rules[op.name].pad
+        op, values = chunk.op, chunk.values
         (wide,) = self.accumulators(op)
         if wide == op.eqn.outvars[0].aval.dtype:
-            return pad(walk, op, values)[0]
+            return chunk.evaluate(values)[0]
         if op.name not in _PRODUCTS:
-            return pad(walk, op, [to_dtype(x, wide) for x in values])[0]
+            return chunk.evaluate([to_dtype(x, wide) for x in values])[0]
         product = op.replace_params(preferred_element_type=wide)
-        return to_dtype(pad(walk, product, values)[0], wide)
+        return to_dtype(chunk.evaluate(values, product)[0], wide)
 
 
 @dataclass(frozen=True)
@@ -78,16 +73,8 @@ class Fold(Accumulating):
     ) -> State:
         return [self.identity(op, op.outs[0])]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        part = self.wide_result(walk, op, values)
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        part = self.wide_result(chunk)
         return [None], [self.monoid.combine(state[0], part)]
 
 
@@ -118,21 +105,14 @@ class Prefix(Accumulating):
         shape[op.params["axis"]] = 1
         return [self.identity(op, shape)]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
         # Within the chunk by the rule, then combined with what is before it.
-        part = self.wide_result(walk, op, values)
+        part = self.wide_result(chunk)
         whole = self.monoid.combine(part, jnp.broadcast_to(state[0], part.shape))
-        axis = op.params["axis"]
-        end = 0 if op.params["reverse"] else part.shape[axis] - 1
-        result = to_dtype(whole, values[0].dtype)
+        params = chunk.op.params
+        axis = params["axis"]
+        end = 0 if params["reverse"] else part.shape[axis] - 1
+        result = to_dtype(whole, chunk.values[0].dtype)
         return [result], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
 
     def finish(self, op: Op, state: State) -> list[jax.Array]:

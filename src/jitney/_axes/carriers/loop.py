@@ -11,8 +11,8 @@ import jax
 from ..._jax.programs.jaxprs import scan_parts
 from ..callbacks import is_ordered
 from ..dims import is_ragged
-from ..interpreter import Op, PaddedInterpreter
-from ..rule import Carrier, Outputs, State, T, Use, bytes_of
+from ..interpreter import Op
+from ..rule import Carrier, ChunkStep, Outputs, State, T, Use, bytes_of
 from ..typed_jax import jnp
 
 
@@ -26,7 +26,6 @@ class LoopCarry(Carrier):
     )
 
     def runs_along(self, op: Op) -> bool:
-        """Return whether the loop is one over the axis."""
         return is_ragged(op.params["length"])
 
     def can_be_cut(self, op: Op, uses: Sequence[Use]) -> bool:
@@ -55,16 +54,8 @@ class LoopCarry(Carrier):
     ) -> State:
         return [jnp.asarray(x) for x in initial]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        constants, _, xs = scan_parts(op.eqn, values)
-        out = walk.rules[op.name].pad(walk, op, [*constants, *state, *xs])
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        constants, _, xs = scan_parts(chunk.op.eqn, chunk.values)
+        out = chunk.evaluate([*constants, *state, *xs])
         carry, stacked = out[: len(state)], out[len(state) :]
         return [*(None for _ in state), *stacked], carry

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from ..dims import evaluate
-from ..interpreter import Op, PaddedInterpreter, ragged_axes, take, to_int32
+from ..interpreter import Op, ragged_axes, take, to_int32
 from ..monoids import to_dtype
-from ..rule import Carrier, Outputs, State, T, Use
+from ..rule import Carrier, ChunkStep, Outputs, State, T, Use
 from ..typed_jax import jnp, lax
 from .folds import Accumulating
 
@@ -45,52 +45,20 @@ class Gather(Carrier):
         aval = op.eqn.outvars[0].aval
         return [lax.full(aval.shape, 0, aval.dtype)]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        return [None], [_read_positions(walk, op, values, state[0])]
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        return [None], [_read_positions(chunk, state[0])]
 
 
-def _read_positions(
-    walk: PaddedInterpreter,
-    op: Op,
-    values: Sequence[jax.Array],
-    state: jax.Array,
-) -> jax.Array:
+def _read_positions(chunk: ChunkStep, state: jax.Array) -> jax.Array:
     """The next state of a read at positions: this chunk's elements where a position lies in it, the
     state elsewhere.
     """
-    (axis,) = ragged_axes(op.ins[0])
-    start = walk.start_of(op.ins[0][axis])
-    if op.name == "gather":
-        return _gather_chunk(
-            walk,
-            op,
-            values,
-            state,
-            start,
-            axis,
-        )
-    if op.name == "dynamic_slice":
-        positions, x = _dynamic(
-            walk,
-            op,
-            values,
-            axis,
-        )
-    else:
-        positions, x = _static(
-            walk,
-            op,
-            values[0],
-            axis,
-        )
+    (axis,) = ragged_axes(chunk.op.ins[0])
+    start = chunk.start_along(axis)
+    if chunk.op.name == "gather":
+        return _gather_chunk(chunk, state, start, axis)
+    read = _dynamic if chunk.op.name == "dynamic_slice" else _static
+    positions, x = read(chunk, axis)
     local = positions - start
     part = take(x, local, axis)
     inside = (local >= 0) & (local < x.shape[axis])
@@ -98,30 +66,16 @@ def _read_positions(
     return lax.select(inside, part, state)
 
 
-def _whole(
-    walk: PaddedInterpreter,
-    op: Op,
-    axis: int,
-) -> jax.Array:
-    """The size of the whole axis."""
-    return jnp.asarray(evaluate(op.ins[0][axis], walk.whole), np.int32)
-
-
-def _dynamic(
-    walk: PaddedInterpreter,
-    op: Op,
-    values: Sequence[jax.Array],
-    axis: int,
-) -> tuple[jax.Array, jax.Array]:
+def _dynamic(chunk: ChunkStep, axis: int) -> tuple[jax.Array, jax.Array]:
     """Positions along the cut axis, and the operand sliced along the other axes."""
-    x, *starts = values
-    windows = op.params["slice_sizes"]
+    x, *starts = chunk.values
+    windows = chunk.op.params["slice_sizes"]
     count = windows[axis]
     begin = to_int32(starts[axis])
     begin = lax.clamp(
         np.int32(0),
         begin,
-        _whole(walk, op, axis) - np.int32(count),
+        chunk.whole_size(axis) - np.int32(count),
     )
 
     others = [np.int32(0) if i == axis else to_int32(at) for i, at in enumerate(starts)]
@@ -131,15 +85,11 @@ def _dynamic(
     return begin + jnp.arange(count, dtype=np.int32), x
 
 
-def _static(
-    walk: PaddedInterpreter,
-    op: Op,
-    x: jax.Array,
-    axis: int,
-) -> tuple[jax.Array, jax.Array]:
+def _static(chunk: ChunkStep, axis: int) -> tuple[jax.Array, jax.Array]:
+    op, x = chunk.op, chunk.values[0]
     starts, limits = op.params["start_indices"], op.params["limit_indices"]
     strides = op.params["strides"] or (1,) * x.ndim
-    begin = jnp.asarray(evaluate(starts[axis], walk.whole), np.int32)
+    begin = jnp.asarray(evaluate(starts[axis], chunk.walk.whole), np.int32)
     for i, (low, high, stride) in enumerate(zip(starts, limits, strides, strict=True)):
         if i != axis:
             x = lax.slice_in_dim(
@@ -154,17 +104,16 @@ def _static(
 
 
 def _gather_chunk(
-    walk: PaddedInterpreter,
-    op: Op,
-    values: Sequence[jax.Array],
+    chunk: ChunkStep,
     state: jax.Array,
     start: jax.Array,
     axis: int,
 ) -> jax.Array:
-    x, indices = values[0], to_int32(values[1])
+    op = chunk.op
+    x, indices = chunk.values[0], to_int32(chunk.values[1])
     mode, numbers = op.params["mode"], op.params["dimension_numbers"]
     # Bounds are those of the whole axis, not of the chunk.
-    last = _whole(walk, op, axis) - 1
+    last = chunk.whole_size(axis) - 1
     column = numbers.start_index_map.index(axis)
     positions = indices[..., column]
     if mode == lax.GatherScatterMode.FILL_OR_DROP:
@@ -201,11 +150,7 @@ def _gather_chunk(
             local,
         )
         local = jnp.where(is_above, out_of_bounds, local)
-    (part,) = walk.rules[op.name].pad(
-        walk,
-        op,
-        [x, indices.at[..., column].set(local)],
-    )
+    (part,) = chunk.evaluate([x, indices.at[..., column].set(local)])
     batch = [i for i in range(part.ndim) if i not in numbers.offset_dims]
     return jnp.where(
         lax.broadcast_in_dim(inside, part.shape, batch),
@@ -248,15 +193,6 @@ class ScatterInto(Accumulating):
         # The other devices begin from the identity, so that the operand is counted once.
         return [jnp.where(is_first, x, self.monoid.filled(x.shape, x.dtype))]
 
-    def step(
-        self,
-        walk: PaddedInterpreter,
-        op: Op,
-        values: list[jax.Array],
-        state: State,
-        *,
-        back: bool,
-    ) -> tuple[Outputs, State]:
-        (x,), indices, updates = state, values[1], values[2]
-        operands = [x, indices, to_dtype(updates, x.dtype)]
-        return [None], walk.rules[op.name].pad(walk, op, operands)
+    def step(self, chunk: ChunkStep, state: State) -> tuple[Outputs, State]:
+        (x,), (_, indices, updates) = state, chunk.values
+        return [None], chunk.evaluate([x, indices, to_dtype(updates, x.dtype)])

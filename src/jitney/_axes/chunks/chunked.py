@@ -26,7 +26,7 @@ from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..interpreter import PaddedInterpreter
 from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid, to_dtype
-from ..rule import Carrier, Outputs, State
+from ..rule import Carrier, ChunkStep, Outputs, State
 from ..rules import RULES
 from ..typed_jax import jnp, lax
 from .cut_axis import carrier_of, is_along
@@ -256,7 +256,7 @@ class Chunked:
                 carry = before[node.makes[0]]
                 quiet = walk.without_callbacks()
                 carrier = self._carrier(node)
-                out, _ = carrier.step(quiet, node.op, values, carry, back=work.back)
+                out, _ = carrier.step(ChunkStep(quiet, node.op, values, work.back), carry)
             elif node.counts and node.parts is not None:
                 out = [None]
                 (least,) = next(states)
@@ -285,7 +285,7 @@ class Chunked:
             elif has_state(node, self.passes.streamed):
                 mine = walk.without_callbacks() if node.is_mute else walk
                 carry, carrier = next(states), self._carrier(node)
-                out, after = carrier.step(mine, node.op, values, carry, back=work.back)
+                out, after = carrier.step(ChunkStep(mine, node.op, values, work.back), carry)
                 new.append(after)
             else:
                 calls_back = self._calls_back(

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..._jax.programs.primitives import public_name
-from ..carriers.loop import LoopCarry
 from ..interpreter import Op, mentions
 from ..refusal import Refused
 from ..rule import Carrier, Use
@@ -92,7 +91,7 @@ def direction_of(op: Op) -> bool | None:
 def is_along(op: Op) -> bool:
     """Return whether an operation is a loop over the axis."""
     carrier = carrier_of(op)
-    return isinstance(carrier, LoopCarry) and carrier.runs_along(op)
+    return carrier is not None and carrier.runs_along(op)
 
 
 def accumulates(op: Op) -> bool:

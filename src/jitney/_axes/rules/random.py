@@ -98,8 +98,12 @@ def _cipher_words(
     words = jax.random.key_data(keys)
     ahead = words.shape[:-1]
     full = (*ahead, *walk.shape(shape))
-    # The cipher takes four arrays of one shape: the halves of the keys, and of the numbers.
     counts = [jnp.broadcast_to(count, full) for count in _counts(walk, shape)]
+    if not ahead:
+        # As in JAX: a key broadcast before the rounds would be three arrays more in their loop.
+        return list(ciphers.threefry2x32_p.bind(words[0], words[1], *counts))
+
+    # Of many keys, the cipher takes four arrays of one shape: the halves of keys and of numbers.
     axes = range(len(ahead))
     first = lax.broadcast_in_dim(words[..., 0], full, axes)
     second = lax.broadcast_in_dim(words[..., 1], full, axes)

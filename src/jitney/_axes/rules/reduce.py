@@ -80,7 +80,7 @@ def _reduction(
 ) -> Rule:
     # An argmax looks through the axis by the monoid "max", but its result is an index: no monoid
     # combines the indices of two chunks.
-    own = monoid if carrier is Fold else None
+    own = monoid if carrier.is_combined else None
 
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])

@@ -109,7 +109,9 @@ class AutoCalls(WholeCalls):
         return self.run_whole(arrays) if workers is None else workers.run_outermost(arrays)
 
     def run_alone(self, way: RunWay, arrays: Sequence[Array]) -> list[object]:
-        """Run the parts of a call in a way of threads, whose program is compiled, in turn."""
+        """Run a call in a way of threads, whose program is compiled, with one worker, and return
+        the results of its parts.
+        """
         workers = self.entry_of(way).workers
         program = None if workers is None else workers.program(arrays)
         if not isinstance(program, PartProgram):

@@ -23,7 +23,7 @@ from ..._jax.xla.memory import budget_of, counted_bytes, text
 from ..._signature.options import AUTO, Options
 from ..._sparsity import PassMode
 from ..._stages import Chunk
-from ..._stages.chunk import Cut
+from ..._stages.chunking.cut import Cut
 from ..._stages.derivatives.decisions import decisions
 from ..._stages.derivatives.derive import JACOBIANS, Derived
 from ..compiled_calls import CompiledCalls

@@ -206,7 +206,8 @@ class Search:
         shares = {
             way: self._rates[way] / rate
             for way, rate in alone.items()
-            if max(rate, self._rates[way]) < math.inf
+            # A coarse clock may see no time pass.
+            if 0 < rate < math.inf and self._rates[way] < math.inf
         }
         share = min(shares.values(), default=1.0)
         best = min(whole / self.size, self.quickest)

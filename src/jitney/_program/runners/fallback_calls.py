@@ -28,7 +28,7 @@ from ..._jax.xla.memory import free_bytes, memory_usage
 from ..._owners import users_level
 from ..._signature.options import AUTO, Options
 from ..._stages import Chunk
-from ..._stages.chunk import Cut
+from ..._stages.chunking.cut import Cut
 from ..._stages.stage import Fn
 from ..._view.result import Mixed
 from ..compiled_calls import CompiledCalls

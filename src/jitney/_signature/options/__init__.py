@@ -5,6 +5,8 @@ into what is stored, and back; `read.py` reads all keywords of a decoration.
 """
 
 from ..._extent import AUTO as AUTO
+from .option import EQUAL as EQUAL
+from .option import SUMS_ROUNDED as SUMS_ROUNDED
 from .plan_lines import USUAL_ERROR as USUAL_ERROR
 from .read import falls_back as falls_back
 from .read import read_options as read_options
@@ -33,3 +35,4 @@ from .values import policy_of as policy_of
 from .values import tolerance_of as tolerance_of
 from .writers import bucket_spelling as bucket_spelling
 from .written import option_texts as option_texts
+from .written import script_texts as script_texts

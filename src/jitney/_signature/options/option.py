@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from ..._errors import Where
 
@@ -19,8 +19,15 @@ Change = tuple[str, tuple[str, ...]]
 """A change that an option makes to a program: its name, and the named axes that it acts on."""
 Decision = tuple[str, bool, str]
 """A line of a plan: its subject, whether it was taken, and the reason."""
-EQUAL, ROUNDED = "the same to the bit", "up to rounding"
-"""Comparison with the results of `jax.jit`, for most options."""
+EQUAL: Final = "the same to the bit"
+SUMS_ROUNDED: Final = "elementwise the same to the bit, sums up to rounding"
+ROUNDED: Final = "up to rounding"
+Tolerance = Literal[
+    "the same to the bit",
+    "elementwise the same to the bit, sums up to rounding",
+    "up to rounding",
+]
+"""Comparison with the results of `jax.jit`: what `verify` allows, and the documentation says."""
 KEY = "option"
 """Where the metadata of a field hold its `OptionSpec`."""
 
@@ -40,11 +47,16 @@ class OptionSpec:
     Args:
         read: Takes the place of the decoration, the name of the option and the value that the
             author wrote, and returns what `Options` holds; None if jitney sets the option itself.
+        default: The value if the option is not given.
         write: Returns what the author would write for a value.
+        script: Returns the source text of a value in a script that reproduces a difference; None if
+            the script does without.
+        left: Why a file of `f.export` does without the option, as its plan says; "" if the plan
+            says nothing, and None if the file has what it does.
         plain: The value in a plain run, with which `verify` compares; `MEANING` if it stays.
         nested: Returns whether a value acts differently under an outer `jit` or `grad`, so that
             such calls have a program of their own.
-        rounds: Whether results may differ by rounding, as those of sums in another order.
+        tolerance: How results may differ from those of a plain run.
         changes: Takes all options, and returns what this one may change in a program.
         says: Takes all options, and returns the lines of a plan that follow from them alone. Other
             lines are those of stages, and of `_report/option_lines.py`.
@@ -53,14 +65,22 @@ class OptionSpec:
     """
 
     read: Callable[[Where | str, str, object], object] | None
+    default: object
     write: Callable[..., object]
+    script: Callable[..., str | None]
+    left: str | None
     plain: object
     nested: Callable[..., object]
-    rounds: bool
+    tolerance: Tolerance
     changes: Callable[..., Iterable[Change]]
     says: Callable[..., Iterable[Decision]]
     use: str
     numbers: str
+
+    @property
+    def off(self) -> object:
+        """The value with which the option does nothing."""
+        return self.default if isinstance(self.plain, Meaning) else self.plain
 
 
 def option(
@@ -69,9 +89,11 @@ def option(
     read: Callable[[Where | str, object], T] | None = None,
     read_as: Callable[[Where | str, str, object], T] | None = None,
     write: Callable[..., object] | None = None,
+    script: Callable[..., str | None] | None = None,
+    left: str | None = None,
     plain: T | Meaning = MEANING,
     nested: Callable[..., object] | None = None,
-    rounds: bool = False,
+    tolerance: Tolerance = EQUAL,
     changes: Callable[..., Iterable[Change]] | None = None,
     says: Callable[..., Iterable[Decision]] | None = None,
     use: str = "",
@@ -85,24 +107,30 @@ def option(
         read_as: One that serves several options, and takes the name of the option too. Without a
             reader jitney sets the option itself.
         write: Returns what the author would write for a value; a value itself, if None.
+        script: Returns the source text in a script; that of what the author would write, if None.
+        left: Why a file of `f.export` does without it; None if the file has it.
         plain: The value in a plain run; none for an option that is part of the meaning.
         nested: Returns whether a value acts differently under an outer transform; never, if None.
-        rounds: Whether results may differ by rounding.
+        tolerance: How results may differ from those of a plain run.
         changes: Returns what the option may change in a program; nothing, if None.
         says: Returns its lines of a plan; none, if None.
         use: What it is for.
-        numbers: How results compare with those of `jax.jit`; as `rounds` says, if None.
+        numbers: How results compare with those of `jax.jit`; as `tolerance` says, if None.
     """
+    written = write or _as_it_is
     described = OptionSpec(
         _with_name(read) if read is not None else read_as,
-        write or _as_it_is,
+        default,
+        written,
+        script or (lambda value: repr(written(value))),
+        left,
         plain,
         nested or _never,
-        rounds,
+        tolerance,
         changes or _nothing,
         says or _nothing,
         use,
-        numbers or (ROUNDED if rounds else EQUAL),
+        numbers or tolerance,
     )
     return field(default=default, metadata={KEY: described})
 
@@ -110,6 +138,11 @@ def option(
 def is_given(value: object) -> bool:
     """Return whether an option that is None otherwise has a value."""
     return value is not None
+
+
+def is_value(one: object) -> Callable[[object], bool]:
+    """Return a function that returns whether an option has this value."""
+    return lambda value: value == one
 
 
 def _with_name(

@@ -27,8 +27,19 @@ from ..buckets import Bucket
 from ..compiler_options import read_compiler
 from ..policies import RematPolicy, read_policy
 from ..renamed import warn_renamed
-from . import plan_lines, program_changes
-from .option import KEY, MEANING, Change, Decision, OptionSpec, is_given, option
+from . import plan_lines, program_changes, scripts, writers
+from .option import (
+    KEY,
+    MEANING,
+    ROUNDED,
+    SUMS_ROUNDED,
+    Change,
+    Decision,
+    OptionSpec,
+    is_given,
+    is_value,
+    option,
+)
 from .readers import (
     choice,
     read_auto,
@@ -49,26 +60,6 @@ from .readers import (
 )
 from .spellings import Buckets, Compiler, Names, Precision, Shard
 from .values import CompileLimit, Sharding, VmapAxis
-from .writers import (
-    write_limit,
-    write_names,
-    write_pad,
-    write_precision,
-    write_shard,
-    write_vmap,
-)
-
-
-def _is_auto(value: object) -> bool:
-    return value == AUTO
-
-
-def _is_of_programs(cache: object) -> bool:
-    return cache == "program"
-
-
-def _is_later(checks: object) -> bool:
-    return checks == "later"
 
 
 class OptionKeywords(TypedDict, total=False):
@@ -206,13 +197,15 @@ class Options:
     static: tuple[str, ...] = option(
         default=(),
         read_as=read_names,
-        write=write_names,
+        write=writers.write_names,
         use="values that are compiled into the program",
     )
     donate: tuple[str, ...] = option(
         default=(),
         read_as=read_names,
-        write=write_names,
+        write=writers.write_names,
+        script=scripts.not_in_scripts,
+        left="the caller keeps the buffers of arguments",
         plain=(),
         nested=bool,
         use="results take over the buffers of arguments",
@@ -220,24 +213,26 @@ class Options:
     vmap: tuple[VmapAxis, ...] = option(
         default=(),
         read=read_vmap,
-        write=write_vmap,
+        write=writers.write_vmap,
         use="an axis that the signature does not name",
         numbers="those of `jax.vmap`, to the bit",
     )
     pad: tuple[tuple[str, Bucket], ...] = option(
         default=(),
         read=read_pad,
-        write=write_pad,
+        write=writers.write_pad,
+        script=scripts.script_pad,
+        left="sizes are those that were exported",
         plain=(),
         nested=bool,
-        rounds=True,
+        tolerance=SUMS_ROUNDED,
         changes=program_changes.padding,
         use="sizes share the programs of their bucket",
-        numbers="elementwise the same to the bit, sums up to rounding",
     )
     ragged: str = option(
         default="list",
         read_as=choice("list", "padded"),
+        script=scripts.not_in_scripts,
         use="results of rows of unlike lengths: lists, or padded arrays",
     )
     chunk: tuple[tuple[str, int | str], ...] = option(
@@ -246,7 +241,7 @@ class Options:
         write=dict,
         plain=(),
         nested=bool,
-        rounds=True,
+        tolerance=ROUNDED,
         changes=program_changes.cutting,
         use="a long axis, so many elements at a time",
     )
@@ -254,7 +249,7 @@ class Options:
         default=None,
         read=read_memory,
         plain=None,
-        rounds=True,
+        tolerance=ROUNDED,
         changes=program_changes.fitting,
         use="as many elements at a time as fit, as the compiler counts",
         numbers="up to rounding, where it cuts",
@@ -262,9 +257,10 @@ class Options:
     remat: str | RematPolicy | None = option(
         default=None,
         read=read_policy,
+        script=scripts.script_remat,
         plain=None,
-        nested=_is_auto,
-        rounds=True,
+        nested=is_value(AUTO),
+        tolerance=ROUNDED,
         changes=program_changes.rematerialising,
         use="a backward pass that recomputes instead of keeping",
         numbers="gradients up to rounding",
@@ -273,8 +269,8 @@ class Options:
         default=None,
         read=read_roll,
         plain=None,
-        nested=_is_auto,
-        rounds=True,
+        nested=is_value(AUTO),
+        tolerance=ROUNDED,
         changes=program_changes.rolling,
         use="equal layers, compiled once",
         numbers="up to rounding, where it rolls",
@@ -283,7 +279,7 @@ class Options:
     precision: str | tuple[tuple[str, str], ...] | None = option(
         default=None,
         read=read_precision,
-        write=write_precision,
+        write=writers.write_precision,
         plain=None,
         changes=program_changes.casting,
         use="in which type it computes",
@@ -292,7 +288,9 @@ class Options:
     cache: bool | Literal["program"] = option(
         default=True,
         read=read_cache,
-        nested=_is_of_programs,
+        script=scripts.not_in_scripts,
+        left="what is compiled is kept as JAX's settings say",
+        nested=is_value("program"),
         use="what other processes find compiled, or traced",
     )
     contracts: bool = option(
@@ -306,13 +304,17 @@ class Options:
     runtime_checks: str = option(
         default="now",
         read_as=choice("now", "later"),
+        script=scripts.not_in_scripts,
+        left="a loaded program waits for what its run-time checks find",
         plain="now",
-        nested=_is_later,
+        nested=is_value("later"),
         use="when run-time checks raise: now, or later",
     )
     on_trace_error: str = option(
         default="raise",
         read_as=choice("raise", "eager"),
+        script=scripts.not_in_scripts,
+        left="",
         says=plan_lines.of_trace_errors,
         use="a body that needs values: an error, or run un-jitted",
         numbers="those of JAX without `jit`, where un-jitted",
@@ -320,6 +322,8 @@ class Options:
     on_compile_error: str = option(
         default="raise",
         read_as=choice("raise", "eager"),
+        script=scripts.not_in_scripts,
+        left="",
         plain="raise",
         use="a program that XLA cannot compile: its error, or un-jitted",
         numbers="those of JAX without `jit`, where un-jitted",
@@ -327,6 +331,8 @@ class Options:
     on_memory_error: str = option(
         default="raise",
         read_as=choice("raise", "chunk", "eager"),
+        script=scripts.not_in_scripts,
+        left="",
         plain="raise",
         use="a call that runs out of memory: the error, or once more in chunks, or un-jitted",
         numbers="up to rounding, where it was run again",
@@ -334,22 +340,28 @@ class Options:
     max_compiles: CompileLimit | None = option(
         default=None,
         read=read_max_compiles,
-        write=write_limit,
+        write=writers.write_limit,
+        script=scripts.not_in_scripts,
+        left="nothing is traced after it is loaded",
         use="how many programs are too many",
         numbers="the same to the bit; with `eager`, as above",
     )
     compiler: str | CompilerOptions | None = option(
         default=None,
         read=read_compiler,
+        script=scripts.script_compiler,
+        left="compiled with XLA's usual options",
         plain="default",
         nested=options_of,
-        rounds=True,
+        tolerance=ROUNDED,
         changes=program_changes.compiling,
         use="short compile times and slower programs, or XLA's own options",
     )
     debug_nans: bool | None = option(
         default=None,
         read_as=read_setting,
+        script=scripts.not_in_scripts,
+        left="nothing looks at the results of a loaded program",
         plain=False,
         nested=bool,
         says=plan_lines.of_debug_nans,
@@ -358,32 +370,42 @@ class Options:
     shard: Sharding | None = option(
         default=None,
         read=read_shard,
-        write=write_shard,
+        write=writers.write_shard,
         plain=None,
         nested=is_given,
-        rounds=True,
+        tolerance=ROUNDED,
         changes=program_changes.sharding,
         use="named axes along the axes of a mesh of devices",
     )
-    mesh: jax.sharding.Mesh | str | None = option(default=None, read=read_mesh, plain=None)
+    mesh: jax.sharding.Mesh | str | None = option(
+        default=None,
+        read=read_mesh,
+        script=scripts.script_mesh,
+        plain=None,
+    )
     verify: bool | None = option(
         default=None,
         read_as=read_setting,
+        script=scripts.not_in_scripts,
+        left="",
         plain=False,
         use="each new program beside plain `jax.jit`",
     )
     workers: int | str | None = option(
         default=None,
         read=read_workers,
+        left="the whole program is exported, and runs in one call",
         plain=None,
         nested=is_given,
-        rounds=True,
+        tolerance=ROUNDED,
         changes=program_changes.sharing,
         use="a mapped axis over the cores of a CPU, in threads",
     )
     auto: bool | str | None = option(
         default=None,
         read=read_auto,
+        script=scripts.not_in_scripts,
+        left="the whole program is exported, and runs in one call",
         plain=False,
         nested=bool,
         use="widths and threads of a mapped axis, chosen by measuring",
@@ -392,6 +414,8 @@ class Options:
     progress: bool = option(
         default=False,
         read_as=read_flag,
+        script=scripts.not_in_scripts,
+        left="nothing is drawn while a loaded program runs",
         plain=False,
         use="a bar of the chunks of a call that are done",
     )
@@ -436,6 +460,14 @@ class Options:
     def plain(self) -> Options:
         """The options without those that may change the computation."""
         return replace(self, **_PLAIN)
+
+    @property
+    def in_file(self) -> Options:
+        """The options that a file of `f.export` carries out: it can hold neither an eager fallback
+        nor a second program to verify against.
+        """
+        left = {name: each.off for name, each in OPTIONS.items() if each.left is not None}
+        return replace(self, **left)
 
     @property
     def depends_on_nesting(self) -> bool:

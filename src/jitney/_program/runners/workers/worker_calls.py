@@ -96,24 +96,6 @@ class PartProgram:
     captured: tuple[jax.Array, ...]
     over: DeviceParts | None = None
 
-    def run_in_turn(self, arrays: Sequence[Array]) -> list[object]:
-        """Run the parts one after another in this thread, and return their results apart: nothing
-        is copied into one array, as nothing is where one program computes all elements.
-
-        Raises:
-            EquinoxRuntimeError: A run-time check fails.
-        """
-        results: list[object] = []
-        for part in self.split.division.cut(arrays):
-            out = jax.block_until_ready(self.compiled(*part, *self.captured))
-            if self.table is not None:
-                out, flag = out
-                failed = int(np.asarray(flag))
-                if failed:
-                    self.table.fail(failed)
-            results.append(out)
-        return results
-
     def run(self, arrays: Sequence[Array]) -> object:
         """Run a call.
 
@@ -147,6 +129,15 @@ class PartProgram:
         if first and self.table is not None:
             self.table.fail(first)
         return tree_unflatten(trees[0], [result.whole() for result in results])
+
+    def run_in_turn(self, arrays: Sequence[Array]) -> list[object]:
+        """Run the parts one after another in this thread, and return what each has computed.
+
+        That takes as long as a call in which one program computes all of it: nothing is joined, as
+        such a call joins nothing. Run-time checks are not looked at.
+        """
+        parts = self.split.division.cut(arrays)
+        return [jax.block_until_ready(self.compiled(*part, *self.captured)) for part in parts]
 
 
 class WorkerCalls(WholeCalls):

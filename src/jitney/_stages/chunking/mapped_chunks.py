@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .. import _axes
-from .._jax.typed import Array
-from .._view.named_axes import is_count, named_axes
-from .._view.result import Outcome
-from .._view.view import View
-from .stage import Fn, Request, Stage
+from ... import _axes
+from ..._jax.typed import Array
+from ..._view.named_axes import is_count, named_axes
+from ..._view.result import Outcome
+from ..._view.view import View
+from ..stage import Fn, Request, Stage
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .. import _axes
-from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
-from .._errors import AxisError, Where
-from .._jax.typed import Array
-from .._jax.xla.memory import budget_of, compiled_bytes, text
-from .._view.result import Outcome
-from .._view.view import View
-from .sharding import Place
-from .stage import Fn, Request, Shardings, Stage
+from ... import _axes
+from ..._axes import Refused, evaluate, is_symbolic, ranges_at_hand
+from ..._errors import AxisError, Where
+from ..._jax.typed import Array
+from ..._jax.xla.memory import budget_of, compiled_bytes, text
+from ..._view.result import Outcome
+from ..._view.view import View
+from ..sharding import Place
+from ..stage import Fn, Request, Shardings, Stage
 
 
 @dataclass(frozen=True)
