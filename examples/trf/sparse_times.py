@@ -3,11 +3,10 @@ examples.trf.sparse_times [--size 10000]`.
 
 Broyden's tridiagonal function, by `least_squares_large`, and by SciPy's call as it is and behind
 the drop-in, each with the sparse Jacobian and with its structure alone. The ends are compared
-before any time is taken. Milliseconds are of all processors, the least of the rounds.
+before any time is taken. Milliseconds are of the wall clock, the least of the rounds.
 """
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,9 @@ import scipy.optimize
 import scipy.sparse
 from jaxtyping import Array, Float
 
+from .._timing import in_turn, seconds_of
 from . import drop_in
 from .large import least_squares_large
-
-ROUNDS = 9
 
 
 def broyden(x: Float[Array, "k"]) -> Float[Array, "k"]:
@@ -66,17 +64,11 @@ def main() -> None:
     first: dict[str, float] = {}
     ends = []
     for name, call in named.items():
-        begin = time.process_time()
-        ends.append(call().x)
-        first[name] = time.process_time() - begin
+        first[name], end = seconds_of(call)
+        ends.append(end.x)
     for end in ends[1:]:
         np.testing.assert_allclose(end, ends[0], rtol=1e-6)
-    least = dict.fromkeys(named, np.inf)
-    for _ in range(ROUNDS):
-        for name, call in named.items():
-            begin = time.process_time()
-            call()
-            least[name] = min(least[name], time.process_time() - begin)
+    least = in_turn(named, seconds=60)
     print(f"jax {jax.__version__}, scipy {scipy.__version__}")
     for name in named:
         print(f"{name:26} {1e3 * least[name]:8.1f} ms, the first call {first[name]:.2f} s")

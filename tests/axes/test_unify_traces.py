@@ -432,3 +432,21 @@ def test_a_length_is_first_the_expression_that_a_rule_of_jax_made():
             x = np.arange(n, dtype=np.float32)
             np.testing.assert_allclose(program(x), halved(x), rtol=1e-6)
     assert program.stats.compiles == 1
+
+
+@pytest.mark.parametrize("first", [20, 5])
+def test_a_list_of_buckets_begins_before_the_slices_of_a_body(first):
+    """Nothing is three elements shorter at size 2, so the program begins at a size that was traced;
+    smaller ones run as in NumPy, after it and before it.
+    """
+
+    def inner(x: Float[Array, "n"]) -> Float[Array, "m"]:
+        return x[: len(x) - 3 + len(x) % 2] if len(x) > 2 else x[:1]
+
+    f = jitney.optimize(pad={"n": [32]}, cache=False)(inner)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jitney.errors.PaddingWarning)
+        for n in (first, 22, 24, 2, 21, 3, 4, 32, 31):
+            x = np.arange(1, n + 1, dtype=np.float32)
+            np.testing.assert_array_equal(f(x), inner(x))
+    assert f.stats.compiles <= 7

@@ -304,7 +304,7 @@ WORDS = [
     ),
     Mutation(
         "large arrays are not in the key of a cached program",
-        "src/jitney/_record/values.py",
+        "src/jitney/_record/value_kinds.py",
         "        self.say(digest)\n        if host.nbytes > LARGE and not is_key:\n",
         "        if host.nbytes <= LARGE:\n            self.say(digest)\n        elif not is_key:\n",
         (f"{_KEPT_CAPTURED}another_array_has_another_key",),

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 import jitney
 
 V = Float[Array, "n"]
-Call = Callable[[], Any]
+Call = Callable[..., Any]
 Pair = tuple[str, Call, Call]
 X = jnp.ones(1000)
 SIZE = jax.device_put(np.asarray(1000, np.int32))
@@ -93,16 +93,21 @@ def checked(x):
     return eqx.error_if(jnp.sqrt(x), jnp.any(x < 0), "must not be negative")
 
 
+def both(jitted: Call, program: Call, *args: Any) -> tuple[Call, Call]:
+    """Two calls on the same arguments, bound now: all pairs are listed before one is timed."""
+    return lambda: jitted(*args), lambda: program(*args)
+
+
 def features() -> Iterator[Pair]:
     """Names, and the calls under `jax.jit` and `jitney`."""
     jitted, program = jax.jit(added), jitney.optimize(annotated)
-    yield "contracts", lambda: jitted(X, X, X), lambda: program(X, X, X)
+    yield "contracts", *both(jitted, program, X, X, X)
     yield from pads()
     yield donated()
     for name, settings in SETTINGS.items():
         yield static(name, settings)
     mapped, ours = jax.jit(jax.vmap(one)), jitney.optimize(vmap="n")(one)
-    yield "vmap", lambda: mapped(X), lambda: ours(X)
+    yield "vmap", *both(mapped, ours, X)
     yield sharded()
     yield from checks()
 
@@ -114,33 +119,19 @@ def pads() -> Iterator[Pair]:
     sums = {1: sum_of_one, 5: sum_of_five}
     jitted, program = jax.jit(scaled), jitney.optimize(pad={"n": "pow2"})(scaled)
     full = jnp.ones(1024)
-    yield (
-        "pad, a size that fills its bucket",
-        lambda: jitted(full, full),
-        lambda: program(full, full),
-    )
-    yield "pad, a size that does not", lambda: jitted(X, X), lambda: program(X, X)
-    hand_cut = by_hand_cut()
-    yield "  a NumPy bucket by hand", lambda: jitted(X, X), lambda: hand_cut(X, X)
+    yield "pad, a size that fills its bucket", *both(jitted, program, full, full)
+    yield "pad, a size that does not", *both(jitted, program, X, X)
+    yield "  a NumPy bucket by hand", *both(jitted, by_hand_cut(), X, X)
     for name, count in (("one array", 1), ("five arrays", 5)):
         jitted, program = jax.jit(sums[count]), jitney.optimize(pad={"n": "pow2"})(sums[count])
         arrays = (X,) * count
-        yield (
-            f"pad, {name}, not in the result",
-            lambda jitted=jitted, arrays=arrays: jitted(*arrays),
-            lambda program=program, arrays=arrays: program(*arrays),
-        )
-        hand = by_hand(sums[count])
-        yield (
-            f"  a NumPy bucket by hand, {name}",
-            lambda jitted=jitted, arrays=arrays: jitted(*arrays),
-            lambda hand=hand, arrays=arrays: hand(*arrays),
-        )
+        yield f"pad, {name}, not in the result", *both(jitted, program, *arrays)
+        yield f"  a NumPy bucket by hand, {name}", *both(jitted, by_hand(sums[count]), *arrays)
     # Calls that may have rows of unlike lengths, and have none.
     mapped = jax.jit(jax.vmap(scaled))
     batched = jitney.optimize(vmap="row", pad={"n": "pow2"})(scaled)
     rows = jnp.ones((4, 1024))
-    yield "vmap and pad", lambda: mapped(rows, rows), lambda: batched(rows, rows)
+    yield "vmap and pad", *both(mapped, batched, rows, rows)
 
 
 def donated() -> Pair:
@@ -177,7 +168,7 @@ def sharded() -> Pair:
         jax.jit(scaled, in_shardings=(along, along)),
         jitney.optimize(shard={"n": "data"}, mesh=mesh)(scaled),
     )
-    return f"shard over {jax.device_count()}", lambda: jitted(x, x), lambda: program(x, x)
+    return f"shard over {jax.device_count()}", *both(jitted, program, x, x)
 
 
 def checks() -> Iterator[Pair]:
@@ -189,7 +180,7 @@ def checks() -> Iterator[Pair]:
         ('runtime_checks="later"', {"runtime_checks": "later"}),
     ):
         program: Any = jitney.optimize(checked, **options)
-        yield name, lambda: jitted(X), lambda program=program: program(X)
+        yield name, *both(jitted, program, X)
 
 
 def in_threads(calls: int) -> Pair:

@@ -170,3 +170,29 @@ def test_it_counts_at_which_abstract_class_a_class_was_registered():
     gc.collect()
     assert as_sequence != as_mapping
     assert as_sequence != registered_anywhere() != as_mapping
+
+
+def test_code_that_reads_the_base_of_a_view_has_what_the_base_holds():
+    """Two views of equal elements differ if code reads `base`, whose other elements differ; where
+    no code reads it, they are one.
+    """
+
+    def reads_of_base(base):
+        view = base[::2]
+
+        def body(x):
+            return x + view.base.sum()
+
+        return body
+
+    def reads_of_view(base):
+        view = base[::2]
+
+        def body(x):
+            return x + view.sum()
+
+        return body
+
+    one, other = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 9.0, 2.0, 9.0])
+    assert digest(reads_of_base(one)) != digest(reads_of_base(other))
+    assert digest(reads_of_view(one)) == digest(reads_of_view(other))

@@ -23,6 +23,7 @@ from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import CompiledSteps
 from jitney._verify.difference import Allowed, compare_results
+from jitney._verify.rounding import elementwise
 from jitney.errors import VerificationError
 from tests._arrays import array
 from tests._monitor import listening
@@ -297,6 +298,31 @@ def test_elementwise_results_of_padding_are_equal_to_the_bit():
     near = np.nextafter(np.asarray(X), np.float32(0))
     assert compare_results([near, X], [X, X], allowed).path == "[0]"
     assert compare_results([X, near], [X, X], allowed) is None
+
+
+def test_positions_that_scale_elements_are_elementwise():
+    """No number on the way is rounded before it meets an element; a ramp's are."""
+
+    def scaled(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * jnp.arange(x.shape[0], dtype=x.dtype) + x / x.shape[0]
+
+    def faded(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x + jnp.arange(x.shape[0], dtype=x.dtype) * 0.1
+
+    assert elementwise(jax.make_jaxpr(scaled)(X)) == [True]
+    assert elementwise(jax.make_jaxpr(faded)(X)) == [False]
+
+
+def test_a_ramp_of_the_size_may_be_rounded_otherwise():
+    """XLA folds it where the size is known; its products and sums are fused where it is not."""
+
+    @optimize(pad={"n": [40]}, verify=True)
+    def faded(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * jnp.linspace(0.3, 1.7, x.shape[0])
+
+    for n in (3, 21, 33, 39):
+        faded(jnp.asarray(np.random.default_rng(n).normal(size=n), jnp.float32))
+    assert faded.stats.verified == 4
 
 
 @pytest.mark.parametrize("other", [jnp.nan, jnp.inf, -jnp.inf])

@@ -113,6 +113,8 @@ class PaddedInterpreter:
     is_mute = False
     """True if operations are evaluated without their callbacks; nothing reads their results then.
     """
+    writes_apart = False
+    """True if updates are written element by element: see `overlapping_updates.py`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Updates of an array by a moved part of itself, which are refused.
+"""Updates of an array by a moved part of itself, which are written without an update in place.
 
     a = x[::-1]
     lax.dynamic_update_slice(a, a[2:5], [3])
@@ -16,6 +16,9 @@ over the axis, a sort along it or a scatter to as many positions has made lies i
 The other hazard: XLA writes into an array that lies in memory in another shape (a bitcast), and
 does not see that the update reads the same memory. At exact size the start is a number, and
 nothing is written in place.
+
+In a program that has such an update, each element of the result is chosen: that of the array, or
+that of the update. XLA makes an array of its own for the choice, never an update in place.
 """
 
 from __future__ import annotations
@@ -23,12 +26,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import jax
+import numpy as np
+
 from .._jax.programs.evaluation import CallStack, without_calls
 from .._jax.programs.jaxprs import equations, open_jaxpr, programs, scan_parts, while_parts
 from .._jax.programs.primitives import ARITHMETIC, LOGIC
 from .._jax.typed import Aval, JaxprEqn
 from .dims import Dim, is_ragged
 from .monoids import SCATTERS
+from .typed_jax import dtypes, jnp, lax
 
 _STILL = ("broadcast_in_dim", "dot_general", "iota", "squeeze", "transpose")
 _OF_EQUAL_RANK = ("concatenate", "dynamic_slice", "pad", "rev", "slice", "sort")
@@ -43,6 +50,41 @@ def overlapping_updates(jaxpr: object) -> frozenset[int]:
     if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
         _Moves(found).in_memory(jaxpr)
     return frozenset(found)
+
+
+def window_at(
+    update: jax.Array,
+    starts: Sequence[jax.Array],
+    shape: Sequence[int],
+) -> tuple[jax.Array, jax.Array]:
+    """The elements of an update at their positions in an array of a shape, anything elsewhere, and
+    a mask of the positions that it covers. A window lies inside of the array.
+    """
+    covered = jnp.ones(shape, np.bool_)
+    for axis, (start, size) in enumerate(zip(starts, shape, strict=True)):
+        length = update.shape[axis]
+        if length == size:
+            continue
+        positions = lax.broadcasted_iota(np.int32, shape, axis) - start
+        covered &= (positions >= 0) & (positions < length)
+        update = _spread(update, start, size, axis)
+    return update, covered
+
+
+def _spread(
+    update: jax.Array,
+    start: jax.Array,
+    size: int,
+    axis: int,
+) -> jax.Array:
+    """The elements of an update from a position on along an axis of a size; others are anything."""
+    if dtypes.issubdtype(update.dtype, dtypes.extended):
+        at = lax.iota(np.int32, size) - start
+        return jnp.take(update, at, axis=axis, mode="clip")
+    around = [(0, 0, 0)] * update.ndim
+    around[axis] = (size, size, 0)
+    wide = lax.pad(update, lax.full((), 0, update.dtype), around)
+    return lax.dynamic_slice_in_dim(wide, size - start, size, axis)
 
 
 class _Value(NamedTuple):

@@ -23,6 +23,7 @@ from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, JaxprEqn, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .monoids import MONOIDS
+from .overlapping_updates import overlapping_updates
 from .rules import RULES
 from .typed_jax import jnp
 
@@ -43,7 +44,9 @@ def run_padded(
         valid: Symbol -> the true size, an int32 scalar.
         numbers: Values that Python computed from the true size, by variables of the program.
     """
-    return PaddedInterpreter(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
+    walk = PaddedInterpreter(allocated, valid, RULES, numbers=numbers)
+    walk.writes_apart = bool(overlapping_updates(jaxpr))
+    return walk.run(jaxpr, arrays)
 
 
 @dataclass(frozen=True)
@@ -323,6 +326,7 @@ def run_differentiable(
             linear,
             program.numbers(numbers),
         )
+        finite.writes_apart = bool(overlapping_updates(program.jaxpr))
         return finite.run(program.jaxpr, [*arrays, *tangents])
 
     return with_derivative(

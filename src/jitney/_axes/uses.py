@@ -82,7 +82,8 @@ def demand(jaxpr: AnyJaxpr, ranges: Ranges) -> tuple[Use, ...]:
         Refused: The first use that is.
     """
     uses: list[Use] = []
-    for use in uses_of(jaxpr, ranges):
+    # A padded program writes overlapping updates element by element.
+    for use in uses_of(jaxpr, ranges, overlapping=frozenset()):
         if use.refused is not None:
             raise Refused(use.place, f"{use.refused} (`{public_name(use.op)}`)")
         uses.append(use)

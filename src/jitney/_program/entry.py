@@ -52,7 +52,7 @@ from .runners.fallback_calls import FallbackCalls
 from .runners.in_trace import is_inner
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
-from .runners.wrappers import Run, runner
+from .runners.wrappers import Run, nested_runner, outermost_runner, runner
 
 if TYPE_CHECKING:
     from .._jax.typed import Array
@@ -217,7 +217,7 @@ class Specialization(LoweredCalls):
                 return padded, True
             if is_in_chunks:
                 return self.run_under_transform, False
-            return runner(self, arrays, self.jitted), False
+            return nested_runner(self, self.jitted), False
 
         # The outermost program. Verification stands around whichever runner was chosen.
         run: Run
@@ -234,7 +234,7 @@ class Specialization(LoweredCalls):
         elif self.fallback is not None:
             run = self.fallback.runner()
         else:
-            run = runner(self, arrays, self.jitted)
+            run = outermost_runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
             pads = padded and padded.pads

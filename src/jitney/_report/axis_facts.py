@@ -187,7 +187,7 @@ def _facts(
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
     uses = tuple(
         replace(use, how=in_names(use.how, [name]))
-        for use in _axes.uses_of(program.jaxpr, mask.ranges)
+        for use in _axes.uses_of(program.jaxpr, mask.ranges, overlapping=frozenset())
     )
     kinds = list(dict.fromkeys(use.kind for use in uses))
     refused = next(

@@ -182,7 +182,7 @@ class Mask(Stage):
         # Sizes that are known here are not those of a padded program inside the body.
         with knowing(KnownSizes()):
             program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
-        _axes.demand(program.jaxpr, self.ranges)
+        _axes.demand(program.jaxpr, program.ranges)
         _axes.demand_no_tracers(program.jaxpr)
         # The body also runs on padded elements, where its effects must not happen.
         if self.is_mapped:

@@ -2,7 +2,9 @@
 
 Not at all where each operation on the way treats every element alone, or only moves it. Such
 results are promised to the bit under `pad`: the operations and the numbers are the same, in
-whatever shape.
+whatever shape. Numbers that are computed from no argument are another matter, as in `x *
+jnp.linspace(0.3, 1.7, len(x))`: XLA folds them while it compiles for one size, and in a padded
+program fuses their products and sums at run time.
 
 By the matrix units of a device. A product whose precision nobody set is computed in TensorFloat-32
 on a GPU (10 bits of mantissa) and in bfloat16 on a TPU, and which of them depends on what XLA
@@ -19,15 +21,18 @@ results.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from .._jax.programs.evaluation import CallStack, without_calls
 from .._jax.programs.jaxprs import equations, open_jaxpr, rebind, runs
 from .._jax.programs.primitives import ARITHMETIC, LOGIC, PRODUCTS, REARRANGED, UNROUNDED
+from .._jax.trees import issubdtype
 from .._jax.typed import Array, JaxprEqn
 
 _EXACT: Final = UNROUNDED | {
@@ -109,35 +114,55 @@ _ALONE: Final = ARITHMETIC | LOGIC
 _MOVED: Final = REARRANGED | {"iota"}
 
 
+class _Reads(Enum):
+    """Ingredients of a value, as far as rounding goes."""
+
+    NO_ARGUMENT = "literals, constants and positions, unrounded"
+    ELEMENTS = "elements of the arguments, each alone"
+    MORE = "several elements, or arithmetic of no argument"
+
+
 def elementwise(closed: object) -> list[bool]:
     """Return for each result of a program whether it is elementwise."""
     program, _ = open_jaxpr(closed)
-    # A forward analysis with booleans as abstract values; their join is `all`.
-    return without_calls(
+    # A forward analysis.
+    reads = without_calls(
         closed,
-        [True] * len(program.invars),
+        [_Reads.ELEMENTS] * len(program.invars),
         _results,
         runs,
-        constant=_alone,
+        constant=_no_argument,
     )
+    return [each is not _Reads.MORE for each in reads]
 
 
 def _results(
     eqn: JaxprEqn,
-    inside: Sequence[bool],
+    inside: Sequence[_Reads],
     _: CallStack,
-) -> Sequence[bool]:
+) -> Sequence[_Reads]:
     name = eqn.primitive.name
-    is_alone = all(inside) and (name in _ALONE or name in _MOVED)
-    return [is_alone] * len(eqn.outvars)
+    if _Reads.MORE in inside or not (name in _ALONE or name in _MOVED):
+        reads = _Reads.MORE
+    elif _Reads.ELEMENTS in inside:
+        reads = _Reads.ELEMENTS
+    else:
+        reads = _Reads.MORE if _rounds(eqn) else _Reads.NO_ARGUMENT
+    return [reads] * len(eqn.outvars)
 
 
-def _alone(
+def _rounds(eqn: JaxprEqn) -> bool:
+    """Return whether an operation may round."""
+    is_exact = eqn.primitive.name in LOGIC | _EXACT
+    return not is_exact and any(issubdtype(out.aval.dtype, np.inexact) for out in eqn.outvars)
+
+
+def _no_argument(
     _value: object,
     _aval: object,
     _eqn: object,
-) -> bool:
-    return True
+) -> _Reads:
+    return _Reads.NO_ARGUMENT
 
 
 _UNITS = {"gpu": "precision=tf32", "tpu": "precision=bf16"}

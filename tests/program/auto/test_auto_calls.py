@@ -18,7 +18,6 @@ import jitney
 from jitney import optimize
 from jitney._program.auto.auto_calls import AutoCalls
 from jitney._program.auto.search import WHOLE, RunWay
-from jitney._program.runners.workers import worker_calls
 from jitney.errors import NonFiniteError
 from tests._arrays import array
 from tests._patience import patience
@@ -495,33 +494,6 @@ def test_one_compile_tells_of_a_width_in_threads_and_in_one(machine):
     compiled = {str(way) for way, _ in machine.compiled if way.carrier == ""}
     assert compiled == {"64 at a time"}
     assert auto_line(f, W, np.tile(ROWS, (8, 1))).startswith("64 at a time: ")
-
-
-def test_a_trial_with_one_worker_joins_no_results(machine, monkeypatch):
-    """A call with one worker is one program, which joins nothing on the host."""
-    run, joined, alone = AutoCalls.run_alone, [], []
-    part = worker_calls.PartialResult
-
-    def counted(*args):
-        joined.append(args)
-        return part(*args)
-
-    def run_alone(calls, way, arrays):
-        before = len(joined)
-        out = run(calls, way, arrays)
-        assert len(joined) == before
-        rows = next(np.asarray(array) for array in arrays if np.ndim(array) == 2)
-        parts = np.concatenate([np.asarray(leaf) for each in out for leaf in jax.tree.leaves(each)])
-        np.testing.assert_allclose(parts, by_hand(W, rows), rtol=1e-6, atol=1e-5)
-        alone.append(way)
-        return out
-
-    monkeypatch.setattr(worker_calls, "PartialResult", counted)
-    monkeypatch.setattr(AutoCalls, "run_alone", run_alone)
-    machine.rates = {"64 at a time": 0.1, "64 at a time in threads": 0.12}
-    learnt(optimize(**AUTO)(residual), W, np.tile(ROWS, (8, 1)))
-    assert alone
-    assert joined
 
 
 @pytest.mark.parametrize("quicker", ["64 at a time", "256 at a time"])

@@ -22,8 +22,9 @@ from ..clamped_starts import is_single
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, ragged_axes, to_int32
 from ..monoids import MONOIDS, SCATTERS
+from ..overlapping_updates import window_at
 from ..rule import Rule, Use, ragged_dims, refuse, use
-from ..typed_jax import lax
+from ..typed_jax import jnp, lax
 from .fixed_windows import (
     Fitted,
     begin,
@@ -54,6 +55,13 @@ _ADDED: dict[tuple[str, bool], Callable[..., jax.Array]] = {
     ("add", True): lax.scatter_sub,
     ("mul", False): lax.scatter_mul,
 }
+_COMBINED: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "add": lax.add,
+    "sub": lax.sub,
+    "mul": lax.mul,
+    "min": lax.min,
+    "max": lax.max,
+}
 
 
 def _update_uses(op: Op) -> Iterator[Use]:
@@ -78,6 +86,9 @@ def _dynamic_update(
     if over:
         old = lax.dynamic_slice(x, inside, update.shape)
         update = _select_inside(walk, windows, update, old, over, fitted)
+    if walk.writes_apart:
+        placed, covered = window_at(update, inside, x.shape)
+        return [lax.select(covered, placed, x)]
     return [lax.dynamic_update_slice(x, update, inside)]
 
 
@@ -152,6 +163,12 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     partly = _partial_axes(op)
     if partly:
         updates = _neutralise_padding(walk, op, x, indices, updates, partly, fitted)
+    applies = op.name not in SCATTERS and op.params.get("update_jaxpr") is not None
+    if walk.writes_apart and is_single(indices) and not applies:
+        out = _written_apart(op, x, indices, updates, mode)
+        for axis in windows:
+            out = lax.slice_in_dim(out, 0, shape[axis], axis=axis)
+        return [out]
     if is_single(indices):
         x = lax.optimization_barrier(x)
 
@@ -174,6 +191,33 @@ def _scatter(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     for axis in windows:
         out = lax.slice_in_dim(out, 0, shape[axis], axis=axis)
     return [out]
+
+
+def _written_apart(
+    op: Op,
+    x: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    mode: object,
+) -> jax.Array:
+    """The one window of a scatter, written element by element."""
+    indexed = op.params["dimension_numbers"].scatter_dims_to_operand_dims
+    lengths = [1] * x.ndim
+    for axis, along in _update_axes(op).items():
+        lengths[axis] = updates.shape[along]
+    starts = [jnp.zeros((), np.int32)] * x.ndim
+    written = jnp.ones((), np.bool_)
+    for axis, column in zip(indexed, split_columns(indices), strict=True):
+        start, last = lax.reshape(column, ()), x.shape[axis] - lengths[axis]
+        starts[axis] = lax.clamp(np.int32(0), start, np.int32(last))
+        if mode != CLIP:
+            written &= starts[axis] == start
+    window = lax.reshape(lax.convert_element_type(updates, x.dtype), lengths)
+    placed, covered = window_at(window, starts, x.shape)
+    if op.name in SCATTERS:
+        kind = "sub" if "sub" in op.name else SCATTERS[op.name]
+        placed = _COMBINED[kind](x, placed)
+    return lax.select(covered & written, placed, x)
 
 
 def cuts_windows(op: Op) -> bool:

@@ -16,6 +16,7 @@ from ..derivative import demand_no_backward_rules
 from ..dims import Dim
 from ..interpreter import Ranges
 from ..refusal import AsksForSize, Refused
+from ..typed_jax import InconclusiveDimensionOperation
 from ..unified.choices import Choices
 from ..unified.closed_primitives import reads_sizes_inside
 from ..unified.compare_traces import Witness
@@ -40,11 +41,19 @@ class Candidate:
         looks: The places where code looked at a size in a way that is right only if each size is
             traced.
         is_expanded: True if the closed primitives were replaced by what they compute.
+        from_sizes: Symbol -> the least size that it stands for, if not that of the function's
+            range.
     """
 
     jaxpr: ClosedJaxpr
     looks: Sequence[str] = ()
     is_expanded: bool = False
+    from_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def ranges(self, ranges: Ranges) -> Ranges:
+        """The part of these ranges that the program stands for."""
+        lows = self.from_sizes
+        return {name: (lows.get(name, low), high) for name, (low, high) in ranges.items()}
 
     def witness(
         self,
@@ -56,8 +65,11 @@ class Candidate:
         Raises:
             Refused: They differ.
         """
+        ranges = self.ranges(function.ranges)
+        if any(sizes[name] < low for name, (low, _) in ranges.items()):
+            raise _other_program(sizes)
         exact = function.at_known(sizes)
-        witness = Witness(sizes, function.ranges)
+        witness = Witness(sizes, ranges)
         witness.compare(self.jaxpr, expand_closed(exact) if self.is_expanded else exact)
         # The witness looks no further than an empty array: what is read by such alone is not
         # recorded, and has no effect.
@@ -121,8 +133,7 @@ class SymbolicProgram:
             candidate = Candidate(self.jaxpr, is_expanded=self.is_expanded)
             numbers = candidate.witness(function, sizes).numbers
         if numbers.keys() != self.numbers.keys():
-            size = " and ".join(map(str, sizes.values()))
-            raise Refused("", f"does other operations at size {size}")
+            raise _other_program(sizes)
         allocated = {symbol: high for symbol, (_, high) in self.ranges.items()}
         return [
             fill_up(numbers[variable], at(variable.aval.shape, allocated))
@@ -184,7 +195,10 @@ def _program(
             raise
         symbolic = refusal
     try:
-        return _confirmed(function, _from_examples(function, at_hand[0]), at_hand)
+        # A bucket that ends at another size is looked for by such an end, not by a later beginning.
+        is_whole = sizes is None or bool(symbolic.ends)
+        candidate = _from_examples(function, at_hand[0], is_whole=is_whole)
+        return _confirmed(function, candidate, at_hand)
     except Refused as refusal:
         also = f"{symbolic.what}; and at known sizes it {refusal.what}"
         raise Refused(symbolic.place, also, symbolic.ends, by_size=True) from refusal
@@ -205,14 +219,15 @@ def _is_within(
 def _from_examples(
     function: SizedFunction,
     known: Mapping[str, int],
+    *,
+    is_whole: bool,
 ) -> Candidate:
-    """The program with symbolic sizes from traces at a few known ones.
+    """The program with symbolic sizes from traces at a few known ones; if `is_whole`, for the whole
+    ranges alone.
 
     Raises:
         Refused: There is none.
     """
-    dims = function.symbols
-    avals = function.avals(dims)
     traces: dict[tuple[int, ...], ClosedJaxpr] = {}
     taken = {size for aval in function.avals(known) for size in getattr(aval, "shape", ())}
     last = Refused("", "cannot be traced at other sizes")
@@ -223,15 +238,53 @@ def _from_examples(
                 if key not in traces:
                     traces[key] = _example(function, sample)
             each = [traces[tuple(sample.values())] for sample in samples]
-            jaxpr = unify(each, samples, dims, avals)
+            jaxpr, from_sizes = _unified(function, each, samples, is_whole=is_whole)
         except Refused as refusal:
             last = refusal
             continue
         *first, final = ("x".join(map(str, sample.values())) for sample in _in_order(samples))
         sizes = f"{', '.join(first)} and {final}"
         look = f"it was traced at sizes {sizes}, as its Python needs to know a size"
-        return Candidate(jaxpr, [look], is_expanded=True)
+        return Candidate(
+            jaxpr,
+            [look],
+            is_expanded=True,
+            from_sizes=from_sizes,
+        )
     raise last
+
+
+def _unified(
+    function: SizedFunction,
+    traces: Sequence[ClosedJaxpr],
+    samples: Sequence[Mapping[str, int]],
+    *,
+    is_whole: bool,
+) -> tuple[ClosedJaxpr, Mapping[str, int]]:
+    """The program from traces at known sizes, and the least sizes that it stands for where these
+    are not those of the ranges.
+
+    Raises:
+        Refused: There is none.
+    """
+    try:
+        dims = function.symbols
+        return unify(traces, samples, dims, function.avals(dims)), {}
+    except Refused as refusal:
+        # JAX could not tell for all sizes: `x[:-3]` of sizes from 2 on has no elements at 2. So the
+        # program begins at the least size that was traced.
+        if is_whole or not isinstance(refusal.__cause__, InconclusiveDimensionOperation):
+            raise
+    least = {name: min(sample[name] for sample in samples) for name in function.ranges}
+    lows = {name: max(low, function.ranges[name][0]) for name, low in least.items()}
+    ranges = {name: (lows[name], high) for name, (_, high) in function.ranges.items()}
+    dims = replace(function, ranges=ranges).symbols
+    return unify(traces, samples, dims, function.avals(dims)), lows
+
+
+def _other_program(sizes: Mapping[str, int]) -> Refused:
+    size = " and ".join(map(str, sizes.values()))
+    return Refused("", f"does other operations at size {size}")
 
 
 def _example(
@@ -267,7 +320,8 @@ def _confirmed(
     Raises:
         Refused: They differ.
     """
-    jaxpr, ranges, choices = candidate.jaxpr, function.ranges, function.choices
+    jaxpr, choices = candidate.jaxpr, function.choices
+    ranges = candidate.ranges(function.ranges)
     demand_no_backward_rules(jaxpr)
     if not ranges:
         return SymbolicProgram(

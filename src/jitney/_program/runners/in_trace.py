@@ -25,7 +25,8 @@ are, each in an order of its own:
 
 Why these stay apart:
 
-- `_first` and `runner` ask when a decision is made, which later calls keep; `_trace` and
+- `_first` and `runner` ask when a decision is made, which later calls keep (`_first` once, and not
+  `runner` after it); `_trace` and
   `SerializedPrograms` ask while JAX traces, where arrays are tracers wherever the call stands.
 - Inside a trace with jit off a function that shards runs unsharded, and if it pads too, its nested
   entry runs: one order for both would change what one of them runs. `PaddedCalls` pads under some

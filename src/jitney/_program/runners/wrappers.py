@@ -50,7 +50,21 @@ def runner(
         if jit_is_off():
             # Each call runs the body; to trace it here would run it once more.
             return around(body, jitted, jitted)
-        return around(body, jitted, runner_inside(body, arrays, jitted))
+        return outermost_runner(body, arrays, jitted)
+    return nested_runner(body, jitted)
+
+
+def outermost_runner(
+    body: CallPlanner,
+    arrays: Sequence[object],
+    jitted: Jitted,
+) -> Run:
+    """Return the function that runs the calls of an outermost program, with jit on."""
+    return around(body, jitted, runner_inside(body, arrays, jitted))
+
+
+def nested_runner(body: CallPlanner, jitted: Jitted) -> Run:
+    """Return the function that runs the calls that an outer transform owns."""
     ensure_cache()
     return _in_x64(body, jitted, jitted) if body.options.precision == "f64" else jitted
 

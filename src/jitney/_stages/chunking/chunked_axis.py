@@ -204,7 +204,7 @@ class ChunkedAxis:
 
 
 def _cause_of(refusal: Refused) -> BaseException | None:
-    """What a user sees as the cause of an error: not the refusal, which the error has in words.
+    """Cause of an error that a user sees: not the refusal, which the error has in words.
     A `ClosesOver` stays the cause, since `Chunk.wrap` looks for it.
     """
     cause: BaseException | None = refusal

@@ -131,13 +131,22 @@ class PartProgram:
         return tree_unflatten(trees[0], [result.whole() for result in results])
 
     def run_in_turn(self, arrays: Sequence[Array]) -> list[object]:
-        """Run the parts one after another in this thread, and return what each has computed.
+        """Run the parts one after another in this thread, and return their results apart: nothing
+        is copied into one array, as nothing is where one program computes all elements.
 
-        That takes as long as a call in which one program computes all of it: nothing is joined, as
-        such a call joins nothing. Run-time checks are not looked at.
+        Raises:
+            EquinoxRuntimeError: A run-time check fails.
         """
-        parts = self.split.division.cut(arrays)
-        return [jax.block_until_ready(self.compiled(*part, *self.captured)) for part in parts]
+        results: list[object] = []
+        for part in self.split.division.cut(arrays):
+            out = jax.block_until_ready(self.compiled(*part, *self.captured))
+            if self.table is not None:
+                out, flag = out
+                failed = int(np.asarray(flag))
+                if failed:
+                    self.table.fail(failed)
+            results.append(out)
+        return results
 
 
 class WorkerCalls(WholeCalls):
