@@ -139,6 +139,10 @@ def transformed(rows: Float[Array, "n d"]):
     return jnp.fft.fft(rows, axis=0).real
 
 
+def steps_along(column: Float[Array, "n"]):
+    return jax.lax.fori_loop(0, 2, lambda _, i: i + jnp.int32(column[i] < 0), jnp.int32([0, 1]))
+
+
 def backwards(rows: Float[Array, "n d"]):
     return jax.lax.cumsum(rows, axis=0, reverse=True)[0]
 
@@ -534,6 +538,13 @@ CASES = [
         lambda: stream(ROWS, transformed),
         lambda: stream(ROWS, transformed, chunk={"d": 2}),
         np.fft.fft(ROWS, axis=0).real,
+    ),
+    Remedy(
+        "_stages/chunking/refusals.py:cannot_stream",
+        "call it on arrays in memory with chunk={…: ...}",
+        lambda: stream(ROWS[:, 0], steps_along),
+        lambda: optimize(steps_along, chunk={"n": 3})(ROWS[:, 0]),
+        lambda: jax.jit(steps_along)(ROWS[:, 0]),
     ),
     Remedy(
         f"{RUN}:StreamRun.__call__",

@@ -12,7 +12,7 @@ import jax
 
 from ... import _axes
 from ..._axes import ClosesOver, MadeOfSize, Refused
-from ..._errors import Where
+from ..._errors import AxisError, Where
 from ..._jax.programs.primitives import public_name
 from ..._jax.xla.memory import compiled_bytes
 from ..._view.named_axes import in_names, named_axes, shape_at, sizes_of, with_shape_hint
@@ -24,6 +24,7 @@ from .refusals import (
     cannot_accumulate,
     cannot_cut,
     cannot_cut_on_devices,
+    cannot_stream,
     made_of_size,
     without,
 )
@@ -126,6 +127,8 @@ class ChunkedAxis:
                 error = cannot_accumulate(self.where, self.axis, what)
             elif isinstance(refusal, MadeOfSize):
                 error = made_of_size(self.where, self.axis, what, self._without(whole))
+            elif not in_memory and self._is_cut_in_memory(fn):
+                error = cannot_stream(self.where, self.axis, what)
             else:
                 recomputes = self.asked == "memory" and self.recomputes
                 error = cannot_cut(
@@ -133,6 +136,14 @@ class ChunkedAxis:
                 )
             raise error from _cause_of(refusal)
         return passes
+
+    def _is_cut_in_memory(self, fn: Fn) -> bool:
+        """True if the function, which cannot be streamed, runs in chunks of arrays in memory."""
+        try:
+            self.passes(fn)
+        except (AxisError, Refused):
+            return False
+        return True
 
     @property
     def _may_iterate(self) -> bool:

@@ -77,10 +77,10 @@ class Cut:
         for node in passes.at_once:
             loop = passes.loop(node)
             if loop is not None:
-                line += (
-                    f"; `{public_name(node.op.name)}` at {node.op.place} takes {loop.turns} in each"
-                    " iteration"
-                )
+                name = f"`{public_name(node.op.name)}` at {node.op.place}"
+                # Without a pass, elements at positions are read from the arrays in memory.
+                takes = f"takes {loop.turns}" if loop.turns else "reads the arrays in memory"
+                line += f"; {name} {takes} in each iteration"
         return line
 
     def _describe_memory(self, passes: _axes.Passes) -> str:

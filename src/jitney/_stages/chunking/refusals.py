@@ -75,6 +75,19 @@ def cannot_cut(
     )
 
 
+def cannot_stream(where: Where, axis: str, what: str) -> AxisError:
+    """Error of an operation that needs other chunks than the one at hand, such as a binary search,
+    in a function that `chunk` runs where the data are in memory.
+    """
+    return AxisError(
+        where,
+        f"axis {axis!r} cannot be streamed: {what}.",
+        "A stream has one chunk in memory at a time, and this line needs the others too; `chunk`"
+        " runs it, as its arrays are in memory as a whole.",
+        f"call it on arrays in memory with chunk={{{axis!r}: ...}}, or stream along another axis.",
+    )
+
+
 def made_of_size(where: Where, axis: str, what: str, otherwise: str) -> AxisError:
     """Error of results that are made of the size of the axis, which no chunk knows."""
     return AxisError(
