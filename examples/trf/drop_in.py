@@ -27,6 +27,7 @@ from ._scipys import NotTraced as NotTraced
 
 UNBOUNDED = (-np.inf, np.inf)
 MINPACKS = ("epsfcn", "factor", "col_deriv")  # of `leastsq`, without meaning here
+LEASTSQ = frozenset(("ftol", "xtol", "gtol", "maxfev", "diag", *MINPACKS))
 
 
 def least_squares(
@@ -163,14 +164,17 @@ def curve_fit(
     )
     given.apply_defaults()
     result, unit = _solved(**given.arguments)
+    status, message = result.status, result.message
+    if method == "lm" and status >= 0:
+        status, message = _minpacks(status, given.arguments, p0.size)
     if not result.success:
-        raise RuntimeError("Optimal parameters not found: " + result.message)
+        raise RuntimeError("Optimal parameters not found: " + message)
     names = [name or f"p[{i}]" for i, name in enumerate(argument_names(f, p0.size))]
     covariance = _covariance(result, unit, absolute_sigma, names, everywhere=method == "lm")
     if not full_output:
         return result.x, covariance
     about = {"nfev": result.nfev, "fvec": result.fun, **_factors(result, method)}
-    return result.x, covariance, about, result.message, result.status
+    return result.x, covariance, about, message, status
 
 
 def _start(f: Callable[..., Any], p0: Any, bounds: Any) -> tuple[np.ndarray, Any, Any]:
@@ -241,6 +245,10 @@ def _whitening(sigma: Any, ydata: np.ndarray) -> Callable[[Any], Any]:
 def _options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Further arguments by the names of `least_squares`."""
     options = dict(given)
+    others = sorted(set(given) - LEASTSQ) if method == "lm" else []
+    if others:
+        rule = f"leastsq() got an unexpected keyword argument '{others[0]}'"
+        raise TypeError(f"{rule}: it is one of `least_squares`.\nFix: `method='trf'`.")
     limit = options.pop("maxfev", None)
     options.setdefault("max_nfev", limit or None)
     if method == "lm":
@@ -253,6 +261,28 @@ def _options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
             if name in options and options[name] == 0:
                 options[name] = None
     return options
+
+
+def _minpacks(status: int, given: Mapping[str, Any], k: int) -> tuple[int, str]:
+    """The number and the words by which `leastsq` says how a fit ended."""
+    ftol, xtol, gtol = (given[name] or 0.0 for name in ("ftol", "xtol", "gtol"))
+    fell = (
+        "Both actual and predicted relative reductions in the sum of squares\n  are at most"
+        f" {ftol:f}"
+    )
+    moved = "he relative error between two consecutive iterates is at"
+    words = {
+        0: (5, f"Number of calls to function has reached maxfev = {given['max_nfev'] or 100 * k}."),
+        1: (
+            4,
+            "The cosine of the angle between func(x) and any column of the\n  Jacobian is at most"
+            f" {gtol:f} in absolute value",
+        ),
+        2: (1, fell),
+        3: (2, f"T{moved} most {xtol:f}"),
+        4: (3, f"{fell} and t{moved} \n  most {xtol:f}"),
+    }
+    return words[status]
 
 
 def _covariance(

@@ -450,3 +450,15 @@ def test_a_list_of_buckets_begins_before_the_slices_of_a_body(first):
             x = np.arange(1, n + 1, dtype=np.float32)
             np.testing.assert_array_equal(f(x), inner(x))
     assert f.stats.compiles <= 7
+
+
+def test_the_plan_says_from_which_size_a_program_begins():
+    """Its least example has 3 elements, and the bucket begins at 2."""
+
+    def inner(x: Float[Array, "n"]) -> Float[Array, "m"]:
+        return x[: len(x) - 3 + len(x) % 2] if len(x) > 2 else x[:1]
+
+    f = jitney.optimize(pad={"n": [32]}, cache=False)(inner)
+    lines = f.plan(np.zeros(20, np.float32)).to_dict()["decisions"]
+    (why,) = (line["why"] for line in lines if line["name"] == "mask")
+    assert why.startswith("one program for n from 3 to 32;")

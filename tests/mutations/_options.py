@@ -482,8 +482,8 @@ AROUND = [
     Mutation(
         "JITNEY_DISABLE pads",
         "src/jitney/_signature/options/table.py",
-        "        write=write_pad,\n        plain=(),\n",
-        "        write=write_pad,\n",
+        '        left="sizes are those that were exported",\n        plain=(),\n',
+        '        left="sizes are those that were exported",\n',
         ("tests/body/test_disable.py",),
     ),
     Mutation(

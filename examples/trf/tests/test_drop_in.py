@@ -323,3 +323,20 @@ def test_a_start_of_one_row_is_the_start():
     np.testing.assert_allclose(x, scipy.optimize.curve_fit(decay, T, Y, [[1, 1, 0]])[0], rtol=1e-6)
     with pytest.raises(ValueError, match="at most 1 dimension"):
         drop_in.curve_fit(decay, T, Y, [[1, 1, 0]], method="trf")
+
+
+@pytest.mark.parametrize("option", [{"loss": "cauchy"}, {"max_nfev": 9}, {"x_scale": 2.0}])
+def test_minpack_takes_its_own_options_alone(option):
+    """Without bounds the method is "lm", whose options are those of `leastsq`, as in SciPy."""
+    for fit in (drop_in.curve_fit, scipy.optimize.curve_fit):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(option))}'"):
+            fit(decay, T, Y, **option)
+
+
+def test_minpacks_fits_end_in_its_words_and_numbers():
+    """1 is that the cost no longer falls; and the limit of evaluations has its name of old."""
+    *_, words, number = drop_in.curve_fit(decay, T, Y, full_output=True)
+    *_, expected, code = scipy.optimize.curve_fit(decay, T, Y, full_output=True)
+    assert (words, number) == (expected, code)
+    with pytest.raises(RuntimeError, match="has reached maxfev = 3"):
+        drop_in.curve_fit(decay, T, Y, maxfev=3)

@@ -2,7 +2,8 @@
 drop-in.
 
 They are read from the installed SciPy, with its two functions replaced by ours. What fails is in
-`CHOICES` with its reason, and fails for sure: a test that begins to pass is reported.
+`CHOICES` with its reason, and fails for sure: a test that begins to pass is reported. The README's
+table is `table()`.
 """
 
 import importlib.util
@@ -91,6 +92,29 @@ ALL = [
     *(cases(SQUARES.TestTRF) if SQUARES else ()),
     *(cases(MINPACK.TestCurveFit) if MINPACK else ()),
 ]
+
+
+def table():
+    """A row for each of SciPy's suites, and one for each failure: what the README shows."""
+    suites = {name: [] for name in ("test_least_squares", "TestTRF", "TestCurveFit")}
+    for one in ALL:
+        suites[one.values[0].__name__.removeprefix("scipys_")].append(one.id)
+    rows = ["| SciPy's suite | pass | fail | why |", "|---|---|---|---|"]
+    for suite, labels in suites.items():
+        failed = [label for label in labels if label in CHOICES]
+        rows.append(f"| `{suite}` | {len(labels) - len(failed)} | {len(failed)} | |")
+        rows += [f"| `{of.partition('-')[2]}` | | | {CHOICES[of]} |" for of in failed]
+    return "\n".join(rows)
+
+
+@pytest.mark.skipif(
+    not scipy.__version__.startswith(("1.17.", "1.18.")),
+    reason="the table is of SciPy 1.17 and 1.18",
+)
+def test_the_readme_has_the_table():
+    """Its counts and reasons are those of `CHOICES` and of the installed SciPy."""
+    readme = (Path(drop_in.__file__).parent / "README.md").read_text()
+    assert table() in readme
 
 
 @pytest.mark.filterwarnings("ignore::examples.trf.drop_in.NotTraced")

@@ -25,6 +25,7 @@ from .._jax.programs.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, NumPyArray, Var
 from .clamped_starts import calls_with_starts, in_bounds
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from .overlapping_updates import is_update
 from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
 from .typed_jax import dtypes, jnp, lax
@@ -234,8 +235,9 @@ class PaddedInterpreter:
         if is_muted and op.name in CALLBACKS:
             return zero_results(op)
         # A rule also evaluates sub-jaxprs with this interpreter: needed to mute callbacks in them,
-        # to put in Python's values, and to clamp starts.
-        if mentions(op) or is_muted or self._holds_numbers(op) or calls_with_starts(op.eqn):
+        # to put in Python's values, to clamp starts, and to write apart.
+        is_held = self._holds_numbers(op) or self._holds_writes(op)
+        if mentions(op) or is_muted or is_held or calls_with_starts(op.eqn):
             return self.rules[op.name].pad(
                 self,
                 op,
@@ -257,6 +259,14 @@ class PaddedInterpreter:
         if op.name not in HOLDERS:
             raise Refused(op.place, f"computes a number of the size inside `{op.name}`")
         return True
+
+    def _holds_writes(self, op: Op) -> bool:
+        """Return whether an operation writes a window, which may be into an array of fixed size
+        that a padded one has been cut to.
+        """
+        if not self.writes_apart:
+            return False
+        return is_update(op.eqn) or (op.name in HOLDERS and any(map(is_update, inside(op.eqn))))
 
     def _is_number(self, eqn: JaxprEqn) -> bool:
         """Return whether Python has computed the result of an equation."""

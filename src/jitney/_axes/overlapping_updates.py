@@ -47,7 +47,7 @@ def overlapping_updates(jaxpr: object) -> frozenset[int]:
     not hashable by identity, and live as long as the program.
     """
     found: set[int] = set()
-    if any(map(_is_update, equations(open_jaxpr(jaxpr)[0]))):
+    if any(map(is_update, equations(open_jaxpr(jaxpr)[0]))):
         _Moves(found).in_memory(jaxpr)
     return frozenset(found)
 
@@ -144,7 +144,7 @@ class _Moves:
         at: CallStack,
     ) -> list[_Value]:
         del at
-        if _is_update(eqn):
+        if is_update(eqn):
             array, update = operands[0], operands[_place_of_update(eqn)]
             reads = array.shaped & update.made_of & ~self.scalars
             if array.moved & update.moved or reads:
@@ -284,7 +284,7 @@ def _symbolic(shape: Sequence[Dim]) -> list[tuple[int, str]]:
     return [(axis, str(dim)) for axis, dim in enumerate(shape) if is_ragged(dim)]
 
 
-def _is_update(eqn: JaxprEqn) -> bool:
+def is_update(eqn: JaxprEqn) -> bool:
     """Return whether an equation writes one window of several elements."""
     name = eqn.primitive.name
     if name in SCATTERS or name == "scatter":

@@ -514,7 +514,9 @@ class CallPlanner:
             return plan
         took = f"{len(program.spent)} traces took {1e3 * sum(program.spent):,.1f} ms"
         reason = f"{program.each}; {took}"
-        why = f"{mask.why}; each new size is traced once, not compiled: {reason}"
+        # A program from traces at known sizes may begin later than its bucket.
+        line = mask.line(program.ranges)
+        why = f"{line}; each new size is traced once, not compiled: {reason}"
         traced = replace(mask, why=why)
         return Plan(tuple(traced if stage is mask else stage for stage in plan.stages))
 

@@ -78,10 +78,8 @@ class Mask(Stage):
                 symbols.append(Symbol(name, f"d{len(symbols)}", bounds[0], sizes[name]))
 
         why = "the padded axes are mapped: each element alone"
-        if symbols:
-            axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
-            why = f"one program for {axes}; what each operation does along it is proven"
-        return cls(tuple(symbols), counts, inside, why, request.nested)
+        mask = cls(tuple(symbols), counts, inside, why, request.nested)
+        return replace(mask, why=mask.line(mask.ranges)) if symbols else mask
 
     @classmethod
     def over(
@@ -109,6 +107,12 @@ class Mask(Stage):
     @property
     def ranges(self) -> dict[str, tuple[int, int]]:
         return {s.symbol: (s.low, s.high) for s in self.symbols}
+
+    def line(self, ranges: Mapping[str, tuple[int, int]]) -> str:
+        """The line of the plan, where one program stands for these sizes of each symbol."""
+        bounds = ((s.name, ranges[s.symbol]) for s in self.symbols)
+        axes = " and ".join(f"{name} from {low} to {high}" for name, (low, high) in bounds)
+        return f"one program for {axes}; what each operation does along it is proven"
 
     @property
     def is_mapped(self) -> bool:

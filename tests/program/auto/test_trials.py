@@ -89,8 +89,8 @@ def test_parts_in_turn_compute_all_rows(alone, machine):
     np.testing.assert_allclose(np.concatenate(parts), by_hand(w, rows), rtol=1e-6, atol=1e-5)
 
 
-def test_a_check_fails_with_one_worker(alone, machine):
-    """In the call too, in Equinox's words."""
+def test_a_check_fails_in_a_call_whose_way_was_tried_with_one_worker(alone, machine):
+    """The parts in turn look at no check; the call does, in Equinox's words."""
     machine.rates = ALONE
 
     def checked(y: Float[Array, "n"]) -> Float[Array, "n"]:
