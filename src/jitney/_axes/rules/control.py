@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from ..._jax.programs.control import rebuild
 from ..._jax.programs.jaxprs import (
     abstract,
     called_jaxpr,
@@ -135,7 +134,16 @@ def _cond(
     op: Op,
     values: Values,
 ) -> Values:
-    return rebuild(op.eqn, values, walk.run)
+    index, *operands = values
+
+    def branch(program: AnyJaxpr) -> Callable[..., Values]:
+        def taken(*given: jax.Array) -> Values:
+            return walk.run(program, given)
+
+        return taken
+
+    branches = [branch(program) for program in op.params["branches"]]
+    return list(lax.switch(index, branches, *operands))
 
 
 def _while(
