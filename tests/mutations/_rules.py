@@ -310,7 +310,7 @@ MOVES = [
         "src/jitney/_axes/rules/control.py",
         (
             "        return [\n"
-            "            lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)\n"
+            "            lax.select(lax.broadcast_in_dim(going, a.shape, range(rank)), a, b)\n"
             "            for a, b in zip(new, carry, strict=True)\n"
             "        ]"
         ),

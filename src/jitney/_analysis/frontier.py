@@ -89,7 +89,7 @@ def frontier(
         view, place = planned.view, planned.plan.of(Place)
         request = replace(
             entry.on_mesh(),
-            options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None),
+            options=core.options.without("pad", "chunk", "memory", "remat", "roll"),
         )
         body = entry.body_inside(Plan.make(view, request), AutoRemat)
         chosen = [

@@ -80,7 +80,7 @@ def strategy(
             )
 
         # The body below the chunks, with no padding or chunks of its own.
-        options = replace(entry.core.options, pad=(), chunk=(), memory=None)
+        options = entry.core.options.without("pad", "chunk", "memory")
         request = replace(on_mesh, options=options)
         body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})

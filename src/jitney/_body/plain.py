@@ -45,7 +45,7 @@ class PlainRun:
 
     def add(self, options: Options, fn: object) -> None:
         # Below an outer trace nothing is padded.
-        self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))
+        self.changes.update(dict.fromkeys(changes_of(options.without("pad"), fn)))
 
 
 @contextmanager

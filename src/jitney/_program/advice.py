@@ -336,13 +336,7 @@ def _twin(
     hints: Mapping[str, Hint],
 ) -> FunctionInfo:
     """Return the same function with other options and annotations, whose traces nobody counts."""
-    plain = replace(
-        core.options,
-        cache=True,
-        max_compiles=None,
-        verify=False,
-        debug_nans=False,
-    )
+    plain = core.options.without("cache", "max_compiles", "verify", "debug_nans")
     twin = core.of(core.fn(), replace(plain, **options))
     parameters = tuple(
         replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters

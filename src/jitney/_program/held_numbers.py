@@ -168,7 +168,7 @@ def attempt(entry: CallPlanner, arrays: Sequence[object]) -> Exception | None:
     """Trace the body of an entry on abstract values, and return the error that it raises."""
     if tolerance_of(entry.options.precision) is not None:
         # Its policy is chosen by values, which there are none of, and matters for no number.
-        options = replace(entry.request.options, precision=None)
+        options = entry.request.options.without("precision")
         entry = copy.copy(entry)
         entry.request = replace(entry.request, options=options)
 

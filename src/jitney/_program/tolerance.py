@@ -22,7 +22,7 @@ from .._jax.trees import Tracer, is_of_numbers, issubdtype, keystr, tree_flatten
 from .._jax.typed import Array, NumPyArray
 from .._precision import FULL, LOW, Policy
 from .._public import public_in
-from .._signature.options import DEFAULT, tolerance_of
+from .._signature.options import DEFAULT, ON_ERROR, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
 from .._stages.stage import Fn, Request, Stage
@@ -257,22 +257,19 @@ def report_on(
 
     # The same function without the options that change its numbers or where it runs.
     core = entry.core
-    options = replace(
-        core.options,
-        precision=None,
-        donate=(),
-        pad=(),
-        chunk=(),
-        memory=None,
-        remat=None,
-        roll=None,
-        shard=None,
-        mesh=None,
-        accumulate=False,
-        on_trace_error="raise",
-        on_compile_error="raise",
-        on_memory_error="raise",
-        debug_nans=False,
+    options = core.options.without(
+        "precision",
+        "donate",
+        "pad",
+        "chunk",
+        "memory",
+        "remat",
+        "roll",
+        "shard",
+        "mesh",
+        "accumulate",
+        *ON_ERROR,
+        "debug_nans",
     )
     plain_core = REGISTRY.core(core.fn(), options, core.namespace)
     plain = Specialization(

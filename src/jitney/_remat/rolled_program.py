@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import jax
 
-from .._jax.programs.jaxprs import open_jaxpr, scan_parts
+from .._jax.programs.control import rebuild_scan
+from .._jax.programs.jaxprs import open_jaxpr
 from .._jax.programs.ssa import FlatProgram, Step
 from .._jax.typed import Array
 from .chain import Arrays, Chain, with_weak_type
@@ -145,21 +146,5 @@ def _loop(
     inner: RolledProgram,
 ) -> list[Array]:
     """Run a loop whose body has rolled layers."""
-    fixed, carry, rows = scan_parts(step.eqn, operands)
-    params = step.eqn.params
-    _, constants = open_jaxpr(params["jaxpr"])
-    count = len(carry)
-
-    def iteration(carry: Arrays, row: Arrays) -> tuple[Arrays, Arrays]:
-        out = inner([*constants, *fixed, *carry, *row])
-        return out[:count], out[count:]
-
-    last, ys = jax.lax.scan(
-        iteration,
-        carry,
-        rows,
-        length=params["length"],
-        reverse=params["reverse"],
-        unroll=params["unroll"],
-    )
-    return [*last, *ys]
+    _, constants = open_jaxpr(step.eqn.params["jaxpr"])
+    return rebuild_scan(step.eqn, operands, lambda *values: inner([*constants, *values]))

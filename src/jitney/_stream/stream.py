@@ -372,7 +372,7 @@ def _on_one_device(program: Program[..., R]) -> Program[..., R]:
     options = program.options
     if options.shard is None:
         return program
-    return program.with_body(program.body, replace(options, shard=None, mesh=None))
+    return program.with_body(program.body, options.without("shard", "mesh"))
 
 
 def _unverified_value(
@@ -382,5 +382,5 @@ def _unverified_value(
     values: tuple[object, ...],
 ) -> object:
     """Result of a stream of other data, without verification."""
-    unverified = program.with_body(program.body, replace(program.options, verify=False))
+    unverified = program.with_body(program.body, program.options.without("verify"))
     return _run(unverified, values, _Keywords(axis, size, progress=False)).result

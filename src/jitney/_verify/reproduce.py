@@ -264,7 +264,7 @@ def _in_script(options: Options) -> Options:
     """Return the options as a script of its own needs them."""
     # `jitney.accumulate` takes its axis itself.
     if options.accumulate:
-        options = replace(options, chunk=())
+        options = options.without("chunk")
     # The mesh of a context is written too.
     mesh = current(options.mesh) if options.shard is not None else None
     return replace(options, mesh=mesh, shard=None if mesh is None else options.shard)

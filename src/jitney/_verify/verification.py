@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -186,7 +185,7 @@ class VerifiedRunner:
     def _changes(self, arrays: Sequence[Array]) -> tuple[ProgramChange, ...]:
         core, options = self.body.core, self.body.options
         if self.pads is not None and not self.pads(arrays):
-            options = replace(options, pad=())
+            options = options.without("pad")
         return changes_of(options, core.fn())
 
 
@@ -214,7 +213,7 @@ class Verification:
 
     def of(self, fn: Callable[..., object]) -> Verification:
         """Return the verification of another function of the same arguments."""
-        core = self.body.core.of(fn, replace(self.options, verify=False))
+        core = self.body.core.of(fn, self.options.without("verify"))
         probe = self.body.of(core)
 
         def again(arrays: Sequence[Array]) -> object:

@@ -26,7 +26,7 @@ from ..._jax.typed import Atom
 from ..dims import Dim, evaluate
 from ..interpreter import Op, ragged_axes, shape_of
 from ..refusal import Refused
-from ..rules.control import restore_weak_types
+from ..rules.control import loop_by_elements, restore_weak_types
 from ..typed_jax import jnp, lax
 from .passes import LoopPasses, Passes
 
@@ -150,30 +150,12 @@ def _while(
     run: Callable[[Passes, Sequence[jax.Array]], Values],
 ) -> Values:
     of_condition, of_body, start = while_parts(op.eqn, operands)
-    dims = range(len(_predicate_dims(op)))
 
     def predicate(carry: Values) -> jax.Array:
         (goes_on,) = run(condition, [*of_condition, *carry])
         return goes_on
 
-    def more(carry: Values) -> jax.Array:
-        return jnp.any(predicate(carry))
-
     def turn(carry: Values) -> Values:
-        results = run(loop.body, [*of_body, *carry])
-        new = restore_weak_types(results, carry)
-        if not dims:
-            return new
+        return run(loop.body, [*of_body, *carry])
 
-        # Under `vmap` elements that are finished keep their carry while others go on.
-        going = predicate(carry)
-        return [
-            lax.select(lax.broadcast_in_dim(going, a.shape, dims), a, b)
-            for a, b in zip(new, carry, strict=True)
-        ]
-
-    return lax.while_loop(
-        more,
-        turn,
-        [jnp.asarray(x) for x in start],
-    )
+    return loop_by_elements(predicate, turn, start, len(_predicate_dims(op)))

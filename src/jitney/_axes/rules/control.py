@@ -158,32 +158,41 @@ def _while(
     condition = op.params["cond_jaxpr"]
     jaxpr, _ = open_jaxpr(condition)
     dims = shape_of(jaxpr.outvars[0])
-    start = [jnp.asarray(x) for x in start]
 
     def predicate(carry: Values) -> jax.Array:
         out = walk.run(condition, [*of_condition, *carry])[0]
         return walk.within().keep(out, dims, range(len(dims)), np.False_)
 
     def body(carry: Values) -> Values:
-        results = walk.run(
-            op.params["body_jaxpr"],
-            [*of_body, *carry],
-        )
-        new = restore_weak_types(results, carry)
-        if not dims:
+        return walk.run(op.params["body_jaxpr"], [*of_body, *carry])
+
+    return loop_by_elements(predicate, body, start, len(dims))
+
+
+def loop_by_elements(
+    predicate: Callable[[Values], jax.Array],
+    body: Callable[[Values], Values],
+    start: Values,
+    rank: int,
+) -> Values:
+    """Bind a while loop whose predicate has `rank` dimensions, those of a batch under `vmap`."""
+
+    def turn(carry: Values) -> Values:
+        new = restore_weak_types(body(carry), carry)
+        if not rank:
             return new
 
         # Elements that are finished keep their carry while others go on.
         going = predicate(carry)
         return [
-            lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b)
+            lax.select(lax.broadcast_in_dim(going, a.shape, range(rank)), a, b)
             for a, b in zip(new, carry, strict=True)
         ]
 
     def more(carry: Values) -> jax.Array:
         return jnp.any(predicate(carry))
 
-    return list(lax.while_loop(more, body, start))
+    return list(lax.while_loop(more, turn, [jnp.asarray(x) for x in start]))
 
 
 State = tuple[jax.Array, Values]

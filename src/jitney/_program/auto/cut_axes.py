@@ -130,7 +130,7 @@ def _rules_obstacle(entry: CompiledCalls, arrays: Sequence[Array]) -> Unsplit | 
     derived = entry.core.fn()
     if not isinstance(derived, Derived):
         return None
-    plain = entry.of(entry.core.of(derived.fn, replace(entry.core.options, memory=None)))
+    plain = entry.of(entry.core.of(derived.fn, entry.core.options.without("memory")))
     with entry.numbers():
         body = jax.make_jaxpr(plain.run_inner_stages)(*arrays)
     return joint_rules_obstacle(_axes.joint_rules(body))
@@ -175,11 +175,11 @@ def _chunks(
 def options_of(way: RunWay, options: Options) -> Options:
     """Return the options of calls that run in a way."""
     # Calls over a mesh are not tried (`obstacles.py`): an optional one is not there.
-    options = replace(options, shard=None, mesh=None)
+    options = options.without("shard", "mesh")
     if way.kind == "memory" and way.width is not None:
         return replace(options, memory=None, chunk=((way.axis, way.width),))
     if way.kind == "directions":
-        return replace(options, memory=None)
+        return options.without("memory")
     if way.width is not None:
         options = replace(options, chunk=((options.vmap[0].name, way.width),))
     workers = {"threads": AUTO, "devices": DEVICES}.get(way.carrier, options.workers)

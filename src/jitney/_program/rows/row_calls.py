@@ -66,16 +66,15 @@ class RowCalls:
         (axis,) = core.options.vmap
         self.axis = axis.name
         # The options of one row. Buckets that the lengths choose are open until the first call.
-        self._options = replace(
-            core.options,
-            vmap=(),
-            chunk=(),
-            memory=None,
-            ragged="list",
-            shard=None,
-            mesh=None,
-            accumulate=False,
-            verify=False,
+        self._options = core.options.without(
+            "vmap",
+            "chunk",
+            "memory",
+            "ragged",
+            "shard",
+            "mesh",
+            "accumulate",
+            "verify",
         )
         self._is_open = any(bucket.ladder == AUTO for _, bucket in core.options.pad)
         self.row = core.with_options(self._options)

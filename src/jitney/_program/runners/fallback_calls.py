@@ -273,15 +273,8 @@ class FallbackCalls(WholeCalls):
         chunk: tuple[tuple[str, int | str], ...],
         memory: int | None,
     ) -> CompiledCalls:
-        return self.entry_with(
-            replace(
-                self.options,
-                chunk=chunk,
-                memory=memory,
-                on_compile_error="raise",
-                on_memory_error="raise",
-            )
-        )
+        options = self.options.without("on_compile_error", "on_memory_error")
+        return self.entry_with(replace(options, chunk=chunk, memory=memory))
 
 
 def idle_options(options: Options) -> str:

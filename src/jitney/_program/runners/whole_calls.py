@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import cast
 
 from ..._jax.equinox_checks import FAILURE
@@ -74,7 +73,7 @@ class WholeCalls(PlacedCalls[Array]):
         function, if it is given.
         """
         # What this entry does around a call is not done inside of it once more.
-        options = replace(options, debug_nans=False, verify=False, auto=False)
+        options = options.without("debug_nans", "verify", "auto")
         key = options, fn
         entry = self._entries.get(key)
         if entry is None:

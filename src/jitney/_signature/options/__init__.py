@@ -14,6 +14,7 @@ from .readers import fail as fail
 from .readers import read_shard as read_shard
 from .spellings import Names as Names
 from .table import NAMES as NAMES
+from .table import ON_ERROR as ON_ERROR
 from .table import OPTIONS as OPTIONS
 from .table import OptionKeywords as OptionKeywords
 from .table import Options as Options

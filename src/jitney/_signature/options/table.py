@@ -461,13 +461,16 @@ class Options:
         """The options without those that may change the computation."""
         return replace(self, **_PLAIN)
 
+    def without(self, *names: str) -> Options:
+        """Return the options with these set to the value with which they do nothing."""
+        return replace(self, **{name: OPTIONS[name].off for name in names})
+
     @property
     def in_file(self) -> Options:
         """The options that a file of `f.export` carries out: it can hold neither an eager fallback
         nor a second program to verify against.
         """
-        left = {name: each.off for name, each in OPTIONS.items() if each.left is not None}
-        return replace(self, **left)
+        return self.without(*(name for name, each in OPTIONS.items() if each.left is not None))
 
     @property
     def depends_on_nesting(self) -> bool:
@@ -487,4 +490,6 @@ OPTIONS: Mapping[str, OptionSpec] = {each.name: each.metadata[KEY] for each in f
 """Name of a field -> the option."""
 NAMES = tuple(name for name, each in OPTIONS.items() if each.read is not None)
 """Names of the options of `@optimize`."""
+ON_ERROR = tuple(name for name in OPTIONS if name.startswith("on_"))
+"""Names of the options that choose what follows an error."""
 _PLAIN = {name: each.plain for name, each in OPTIONS.items() if each.plain is not MEANING}
