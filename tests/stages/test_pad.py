@@ -569,3 +569,17 @@ def test_sizes_of_other_buckets_are_padded_beside_it():
         t, y = rows(n), rows(n)
         np.testing.assert_allclose(f(t, y), np.trapezoid(y, t), rtol=1e-5, atol=1e-6)
     assert f.plan(t, y).plan.stage("fill").why.startswith("n 3 -> 4")
+
+
+def test_a_result_that_is_a_literal_of_an_inner_jit_is_an_array():
+    """JAX writes it into the program as a bool of Python, as the state of a norm that has begun."""
+
+    @optimize(pad={"n": "pow2"})
+    def total(x: Float[Array, "n"]) -> tuple[Array, Array]:
+        return jnp.sum(x), jax.jit(lambda y: (y, False))(x)[1]
+
+    found, literal = total(jnp.ones(5))
+    assert found == 5
+    assert isinstance(literal, jax.Array)
+    assert literal.dtype == bool
+    assert not literal

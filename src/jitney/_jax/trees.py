@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer as Tracer
 from jax.extend.core import primitives
@@ -61,6 +62,9 @@ def set_weak_type(
     Padded arrays and chunks are strongly typed, and so is whatever is computed from them; so are
     stacked values, carries, and the results of exported programs.
     """
+    if not hasattr(x, "dtype"):
+        # A result that is a literal of its program is a number of Python's.
+        x = jnp.asarray(x)
     is_typed = getattr(x, "weak_type", False) == is_weak
     if dtype is None:
         dtype = x.dtype
