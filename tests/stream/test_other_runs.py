@@ -4,6 +4,7 @@ broken off.
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -113,6 +114,95 @@ def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
         stream(made(2), **data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
         == 13 - 6
     )
+
+
+class Table:
+    """A table on the host, which a method looks values up in."""
+
+    def __init__(self, factor):
+        self.values = np.full(2, factor, F)
+
+    def __call__(self, b):
+        return self.scaled(b)
+
+    def scaled(self, b):
+        return (self.values[0] * b).astype(F)
+
+
+LOOKED_UP = np.ones(2, F)
+
+
+def looked_up(b):
+    return (LOOKED_UP[0] * b).astype(F)
+
+
+HOSTS = {
+    "closed over number": lambda factor: lambda b: (np.full(2, factor, F)[0] * b).astype(F),
+    "closed over": lambda factor: (lambda table: lambda b: (table[0] * b).astype(F))(
+        np.full(2, factor, F)
+    ),
+    "third": lambda factor: (lambda one, two, three: lambda b: ((one + two + three) * b).astype(F))(
+        1, 2, factor - 1
+    ),
+    "keyword": lambda factor: partial(
+        lambda b, by: (by[0] * b).astype(F), by=np.full(2, factor, F)
+    ),
+    "method": lambda factor: Table(factor).scaled,
+    "object": lambda factor: Table(factor).__call__,
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_other_data_of_the_host_are_another_run(name, tmp_path, monkeypatch):
+    """Numbers of both tables would be mixed."""
+
+    def made(factor):
+        host = HOSTS[name](factor)
+
+        @optimize
+        def total(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+            return jnp.sum(x) * jax.pure_callback(host, by, by, vmap_method="sequential")
+
+        return total
+
+    path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
+    breaks_off(monkeypatch, made(2), data, path, 6)
+    with pytest.raises(JitneyError, match="of another run: the function"):
+        stream(made(3), **data, chunk={"n": 8}, checkpoint=path, progress=False)
+    again = stream(made(2), **data, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert again.stats.chunks == 13 - 6
+
+
+def test_another_global_array_of_the_host_is_another_run(tmp_path, monkeypatch):
+    """Code looks it up by its name."""
+
+    def total(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.sum(x) * jax.pure_callback(looked_up, by, by, vmap_method="sequential")
+
+    path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
+    breaks_off(monkeypatch, optimize(total), data, path, 6)
+    monkeypatch.setitem(globals(), "LOOKED_UP", np.full(2, 3.0, F))
+    with pytest.raises(JitneyError, match="of another run: the function"):
+        stream(optimize(total), **data, chunk={"n": 8}, checkpoint=path, progress=False)
+
+
+def test_notes_that_a_callback_takes_are_no_other_run(tmp_path, monkeypatch):
+    """They are written, and not read."""
+    notes = []
+
+    @optimize
+    def total(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+        def host(b):
+            notes.append(1)
+            return b
+
+        return jnp.sum(x) * jax.pure_callback(host, by, by, vmap_method="sequential")
+
+    path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
+    breaks_off(monkeypatch, total, data, path, 6)
+    assert notes
+    again = stream(total, **data, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert again.stats.chunks == 13 - 6
 
 
 def scopes():

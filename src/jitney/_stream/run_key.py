@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType
-from typing import Any
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, cast
 
 import jax
 import jaxlib
@@ -18,6 +19,8 @@ from .._jax.programs.jaxprs import CALLBACKS, is_literal, open_jaxpr, programs
 from .._jax.programs.ssa import Ref
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
+from .._record.functions import is_users
+from .._record.origin import is_installed
 
 
 def program_key(passes: Passes) -> list[object]:
@@ -36,11 +39,16 @@ def _read(ref: Ref) -> object:
     return ref if isinstance(ref, int) else value_key(ref.value)
 
 
+def host_texts(passes: Passes) -> list[str]:
+    """Texts of the Python code that a program calls back, and of the data that it reads now."""
+    return [text for node in passes.flat.steps for text in _callback_code(node.op.eqn)]
+
+
 def _describe_equation(eqn: JaxprEqn) -> tuple[str, list[object]]:
-    """Printed form of an equation, with constants and callback code, which JAX does not print."""
+    """Printed form of an equation, with constants, which JAX does not print."""
     # JAX prints functions among the parameters with their addresses, which change per process.
     text = re.sub(r"0x[0-9a-f]+", "", str(eqn))
-    return text, [*map(value_key, _constants(eqn)), *_callback_code(eqn)]
+    return text, [*map(value_key, _constants(eqn))]
 
 
 def _callback_code(eqn: JaxprEqn) -> Iterator[str]:
@@ -75,40 +83,92 @@ def platform() -> tuple[str, ...]:
 # Text of the Python code that a program calls back, stable between processes and line numbers.
 #
 # JAX prints such a function by its name and address, which differ between processes. The text here
-# holds the bytecode, the constants, and the same for functions and plain values that the function
-# closes over. Globals that the code looks up by name are not followed.
+# holds the bytecode, the constants, and the same for functions, methods, plain values and arrays
+# that the function closes over, has as defaults or looks up among the globals of its module; of
+# objects of a class of the user's, their attributes. Lists, dictionaries and sets are left out, as
+# callbacks write notes into them, by which no later run should be another one; so are objects of
+# installed packages.
 
 
 _CALLS = (*CALLBACKS, "pure_callback")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 
 def host_code(eqn: JaxprEqn) -> list[str]:
     """Text of each function behind a callback equation; empty for other primitives."""
     if eqn.primitive.name not in _CALLS:
         return []
-    return [text for value in eqn.params.values() for text in _describe(value, set())]
+    return [text for value in eqn.params.values() for text in _describe(value, {})]
 
 
-def _describe(value: object, seen: set[int]) -> Iterator[str]:
-    """Yield the text of a callback parameter and of everything it closes over, once per object."""
-    if id(value) in seen:
+def _describe(value: object, seen: dict[int, int]) -> Iterator[str]:
+    """Yield the text of a callback parameter and of everything that it reads; of an object that
+    comes again, its number.
+    """
+    if isinstance(value, _PLAIN):
+        yield repr(value)
         return
-    seen.add(id(value))
+    if isinstance(value, _ARRAYS) and value.dtype != object:
+        yield repr(value_key(value))
+        return
+    if id(value) in seen:
+        yield f"again {seen[id(value)]}"
+        return
+    seen[id(value)] = len(seen)
     if isinstance(value, FunctionType):
         yield _text(value.__code__)
-        closed_over = map(_content, value.__closure__ or ())
-        for part in (*(value.__defaults__ or ()), *closed_over):
+        for part in _read_by(value):
+            yield from _describe(part, seen)
+    elif isinstance(value, MethodType):
+        for part in (value.__func__, value.__self__):
             yield from _describe(part, seen)
     elif isinstance(value, functools.partial):
         for part in (value.func, *value.args, *value.keywords.values()):
             yield from _describe(part, seen)
-    elif isinstance(value, _PLAIN):
-        yield repr(value)
+    elif isinstance(value, tuple):
+        for part in cast("tuple[object, ...]", value):
+            yield from _describe(part, seen)
     elif dataclasses.is_dataclass(value):
         # JAX wraps the called function in a dataclass of its own.
         for field in dataclasses.fields(value):
-            yield from _describe(getattr(value, field.name), seen)
+            yield from _describe(getattr(value, field.name, None), seen)
+    else:
+        yield f"{type(value).__module__}.{type(value).__qualname__}"
+    module = type(value).__module__
+    is_of_user = module in sys.modules and not is_installed(module)
+    if is_of_user and not isinstance(value, (FunctionType, type)):
+        for name, part in _attributes(value):
+            yield name
+            yield from _describe(part, seen)
+
+
+def _read_by(fn: FunctionType) -> Iterator[object]:
+    """Yield what a function closes over, its defaults, and the globals that a user's code names."""
+    yield from fn.__defaults__ or ()
+    yield from (fn.__kwdefaults__ or {}).values()
+    yield from map(_content, fn.__closure__ or ())
+    if is_users(fn):
+        names = {name for code in _codes(fn.__code__) for name in code.co_names}
+        yield from (fn.__globals__[name] for name in sorted(names & {*fn.__globals__}))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code, and that of the functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the attributes of a user's object by their names, those of its classes too."""
+    yield from sorted(getattr(value, "__dict__", {}).items())
+    for class_ in type(value).__mro__:
+        if class_.__module__ in sys.modules and not is_installed(class_.__module__):
+            kept = (FunctionType, *_PLAIN, *_ARRAYS, tuple)
+            items = sorted(vars(class_).items())
+            yield from (item for item in items if isinstance(item[1], kept))
 
 
 def _content(cell: CellType) -> object:

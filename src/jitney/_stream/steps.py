@@ -30,7 +30,7 @@ from .._stages import Chunk
 from .._stages.plan import Plan
 from .._stages.stage import name_scope
 from .._view.result import Outcome
-from .run_key import program_key, value_key
+from .run_key import host_texts, program_key, value_key
 from .schedule import PassSchedule
 from .stream_layout import Begin, Join, Step, StreamLayout
 
@@ -197,8 +197,12 @@ class CompiledSteps(StreamProgram):
 
     @property
     def program(self) -> str:
-        """Digest of every operation and constant."""
-        return self._digest
+        """Digest of every operation and constant, and of what callbacks read now."""
+        read = host_texts(self.passes)
+        if not read:
+            return self._digest
+        text = repr([self._digest, *read])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     # Once: nothing of it changes, and printing the operations takes a fifth of a millisecond.
     @cached_property
