@@ -41,7 +41,7 @@ FLOORS = {
     "latent ODE": 13,
     "normalising flow": 7,
     "neural SDE": 7,
-    "heat equation": 2,
+    "heat equation": 4,
     "Kalman filter": 6,
     "hierarchical regression": 13,
     "hidden Markov model": 13,
