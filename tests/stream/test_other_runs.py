@@ -93,29 +93,6 @@ def test_a_comment_or_a_moved_line_is_the_same_run(tmp_path, monkeypatch):
     )
 
 
-def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
-    """JAX prints a callback by its name."""
-
-    def made(factor):
-        @optimize
-        def total(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
-            def host(b):
-                return (factor * b).astype(F)
-
-            return jnp.sum(x) * jax.pure_callback(host, by, by, vmap_method="sequential")
-
-        return total
-
-    path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
-    breaks_off(monkeypatch, made(2), data, path, 6)
-    with pytest.raises(JitneyError, match="of another run: the function"):
-        stream(made(3), **data, chunk={"n": 8}, checkpoint=path, progress=False)
-    assert (
-        stream(made(2), **data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks
-        == 13 - 6
-    )
-
-
 class Table:
     """A table on the host, which a method looks values up in."""
 
@@ -129,6 +106,22 @@ class Table:
         return (self.values[0] * b).astype(F)
 
 
+class Slotted:
+    """The same, without a dictionary of attributes."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, factor):
+        self.values = np.full(2, factor, F)
+
+    def scaled(self, b):
+        return (self.values[0] * b).astype(F)
+
+
+def less(b, *, one, two):
+    return ((one - two) * b).astype(F)
+
+
 LOOKED_UP = np.ones(2, F)
 
 
@@ -137,7 +130,7 @@ def looked_up(b):
 
 
 HOSTS = {
-    "closed over number": lambda factor: lambda b: (np.full(2, factor, F)[0] * b).astype(F),
+    "number": lambda factor: lambda b: (factor * b).astype(F),
     "closed over": lambda factor: (lambda table: lambda b: (table[0] * b).astype(F))(
         np.full(2, factor, F)
     ),
@@ -147,6 +140,13 @@ HOSTS = {
     "keyword": lambda factor: partial(
         lambda b, by: (by[0] * b).astype(F), by=np.full(2, factor, F)
     ),
+    "names of keywords": lambda factor: (
+        partial(less, one=1, two=2) if factor == 2 else partial(less, two=1, one=2)
+    ),
+    "nesting": lambda factor: (lambda nested: lambda b: (len(nested[0]) * b).astype(F))(
+        ((1, 2), (3,)) if factor == 2 else ((1,), (2, 3))
+    ),
+    "slots": lambda factor: Slotted(factor).scaled,
     "method": lambda factor: Table(factor).scaled,
     "object": lambda factor: Table(factor).__call__,
 }
@@ -154,7 +154,7 @@ HOSTS = {
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_other_data_of_the_host_are_another_run(name, tmp_path, monkeypatch):
-    """Numbers of both tables would be mixed."""
+    """JAX prints a callback by its name. Numbers of both would be mixed."""
 
     def made(factor):
         host = HOSTS[name](factor)

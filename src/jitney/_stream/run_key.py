@@ -19,7 +19,9 @@ from .._jax.programs.jaxprs import CALLBACKS, is_literal, open_jaxpr, programs
 from .._jax.programs.ssa import Ref
 from .._jax.typed import JaxprEqn
 from .._processes.compare_processes import digest
+from .._record.classes import class_items, instance_items
 from .._record.functions import is_users
+from .._record.instructions import codes_in
 from .._record.origin import is_installed
 
 
@@ -102,73 +104,71 @@ def host_code(eqn: JaxprEqn) -> list[str]:
     return [text for value in eqn.params.values() for text in _describe(value, {})]
 
 
-def _describe(value: object, seen: dict[int, int]) -> Iterator[str]:
+def _describe(value: object, seen: dict[int, tuple[int, object]]) -> Iterator[str]:
     """Yield the text of a callback parameter and of everything that it reads; of an object that
-    comes again, its number.
+    comes again, its number. `seen` has the objects too, so that no other one gets the id of one.
     """
     if isinstance(value, _PLAIN):
         yield repr(value)
         return
-    if isinstance(value, _ARRAYS) and value.dtype != object:
+    if isinstance(value, _ARRAYS) and not getattr(value.dtype, "hasobject", False):
         yield repr(value_key(value))
         return
     if id(value) in seen:
-        yield f"again {seen[id(value)]}"
+        yield f"again {seen[id(value)][0]}"
         return
-    seen[id(value)] = len(seen)
+    seen[id(value)] = len(seen), value
+    yield f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, FunctionType):
         yield _text(value.__code__)
-        for part in _read_by(value):
-            yield from _describe(part, seen)
+    # The names separate the parts of one value from those of the next.
+    for name, part in _parts(value):
+        yield name
+        yield from _describe(part, seen)
+    yield "end"
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """Yield what a value reads, or consists of, by name."""
+    if isinstance(value, FunctionType):
+        yield from _read_by(value)
     elif isinstance(value, MethodType):
-        for part in (value.__func__, value.__self__):
-            yield from _describe(part, seen)
+        yield "function", value.__func__
+        yield "object", value.__self__
     elif isinstance(value, functools.partial):
-        for part in (value.func, *value.args, *value.keywords.values()):
-            yield from _describe(part, seen)
+        yield "function", value.func
+        yield from (("positional", part) for part in value.args)
+        yield from value.keywords.items()
     elif isinstance(value, tuple):
-        for part in cast("tuple[object, ...]", value):
-            yield from _describe(part, seen)
+        yield from (("element", part) for part in cast("tuple[object, ...]", value))
+    elif _is_users(type(value)) and not isinstance(value, type):
+        yield from instance_items(value)
+        yield from _class_items(type(value))
     elif dataclasses.is_dataclass(value):
         # JAX wraps the called function in a dataclass of its own.
         for field in dataclasses.fields(value):
-            yield from _describe(getattr(value, field.name, None), seen)
-    else:
-        yield f"{type(value).__module__}.{type(value).__qualname__}"
-    module = type(value).__module__
-    is_of_user = module in sys.modules and not is_installed(module)
-    if is_of_user and not isinstance(value, (FunctionType, type)):
-        for name, part in _attributes(value):
-            yield name
-            yield from _describe(part, seen)
+            yield field.name, getattr(value, field.name, None)
 
 
-def _read_by(fn: FunctionType) -> Iterator[object]:
+def _read_by(fn: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield what a function closes over, its defaults, and the globals that a user's code names."""
-    yield from fn.__defaults__ or ()
-    yield from (fn.__kwdefaults__ or {}).values()
-    yield from map(_content, fn.__closure__ or ())
+    yield from (("default", part) for part in fn.__defaults__ or ())
+    yield from (fn.__kwdefaults__ or {}).items()
+    yield from (("cell", _content(cell)) for cell in fn.__closure__ or ())
     if is_users(fn):
-        names = {name for code in _codes(fn.__code__) for name in code.co_names}
-        yield from (fn.__globals__[name] for name in sorted(names & {*fn.__globals__}))
+        names = {name for code in codes_in(fn.__code__) for name in code.co_names}
+        yield from ((name, fn.__globals__[name]) for name in sorted(names & {*fn.__globals__}))
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code, and that of the functions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+def _is_users(class_: type) -> bool:
+    return class_.__module__ in sys.modules and not is_installed(class_.__module__)
 
 
-def _attributes(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of a user's object by their names, those of its classes too."""
-    yield from sorted(getattr(value, "__dict__", {}).items())
-    for class_ in type(value).__mro__:
-        if class_.__module__ in sys.modules and not is_installed(class_.__module__):
-            kept = (FunctionType, *_PLAIN, *_ARRAYS, tuple)
-            items = sorted(vars(class_).items())
-            yield from (item for item in items if isinstance(item[1], kept))
+def _class_items(class_: type) -> Iterator[tuple[str, object]]:
+    """Yield the methods, numbers and arrays of a user's class and of those it inherits from."""
+    kept = (FunctionType, *_PLAIN, *_ARRAYS, tuple)
+    for base in filter(_is_users, class_.__mro__):
+        yield from (item for item in class_items(base) if isinstance(item[1], kept))
 
 
 def _content(cell: CellType) -> object:

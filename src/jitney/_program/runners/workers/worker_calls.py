@@ -114,10 +114,7 @@ class PartProgram:
 
         def work_on(number: int) -> None:
             with jax.enable_x64(x64):
-                out = self.compiled(*parts[number], *self.captured)
-                if self.table is not None:
-                    out, flag = out
-                    failed[number] = int(np.asarray(flag))
+                out, failed[number] = self._run_part(parts[number])
                 leaves, trees[number] = tree_flatten(out)
                 for result, leaf in zip(results, leaves, strict=True):
                     result.add(number, leaf)
@@ -139,14 +136,19 @@ class PartProgram:
         """
         results: list[object] = []
         for part in self.split.division.cut(arrays):
-            out = jax.block_until_ready(self.compiled(*part, *self.captured))
-            if self.table is not None:
-                out, flag = out
-                failed = int(np.asarray(flag))
-                if failed:
-                    self.table.fail(failed)
-            results.append(out)
+            out, failed = self._run_part(part)
+            if failed and self.table is not None:
+                self.table.fail(failed)
+            results.append(jax.block_until_ready(out))
         return results
+
+    def _run_part(self, part: Sequence[Array]) -> tuple[object, int]:
+        """Run a part, and return its result and the number of the check that fails, or 0."""
+        out = self.compiled(*part, *self.captured)
+        if self.table is None:
+            return out, 0
+        out, flag = out
+        return out, int(np.asarray(flag))
 
 
 class WorkerCalls(WholeCalls):
