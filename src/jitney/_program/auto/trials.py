@@ -30,7 +30,7 @@ from ..runners.workers.parts import Spread
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
 from .cut_axes import CutAxis, axis_of, refused_memory
-from .search import WHOLE, RunWay, Search
+from .search import ONE_CORE, WHOLE, RunWay, Search
 from .trial_costs import (
     CLEARLY,
     LONG,
@@ -38,6 +38,7 @@ from .trial_costs import (
     SLOWER,
     TIMES,
     WORK,
+    close_rounds,
     end_cost,
     is_brief,
     rounds,
@@ -56,6 +57,8 @@ _SETTLED, _WHOLES = 0.01, 2
 # It runs once more, though slower, as its first run starts threads and takes new memory, unless it
 # is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
+# Threads that had one core run again for so many seconds.
+_WAKING = 0.05
 # A way that is not quicker than the whole by this factor is not taken.
 _GAIN = 0.95
 _FAILED = (FAILURE, RuntimeError, ValueError, AxisError)
@@ -279,23 +282,20 @@ class Trials:
             known,
         )
         took = compiled - began if way.carrier else max(0.0, first - least)
+        # The same program with one worker is another way; it may be the quicker, where XLA uses
+        # all cores for one operation.
+        alone = None
+        if way.carrier == "threads" and way.width is not None and least <= _MUCH * known:
+            alone = _least(partial(self._timed_alone, way, some), [], limit, known)
+            if least > ONE_CORE * alone:
+                least = _until(lambda: self._timed(ran, some)[1], least, ONE_CORE * alone)
         search.add(
             way,
             spread.count,
             least,
             took if is_first else None,
         )
-        # The same program with one worker is another way; it may be the quicker, where XLA uses
-        # all cores for one operation.
-        is_near = least <= _MUCH * known
-        if way.carrier == "threads" and way.width is not None and is_near:
-            run = partial(self._timed_alone, way, some)
-            alone = _least(
-                run,
-                [],
-                limit,
-                known,
-            )
+        if alone is not None:
             search.add(
                 replace(way, carrier=""),
                 spread.count,
@@ -447,8 +447,29 @@ class Trials:
             # More turns would change nothing, except among several ways.
             runs[WHOLE] = theirs, min(whole, usual)
             in_turn = [*turns][:-1] if len(turns) > 2 else []
-        for _ in range(0 if is_long else rounds(calls)):
-            for way in filter(runs.__contains__, in_turn):
+        if not is_long:
+            self._take_turns(rounds(calls), in_turn, runs, failed, turns, arrays)
+            # Turns of some milliseconds differ by a tenth beside other work.
+            best = min(runs, key=lambda way: runs[way][1])
+            if best != WHOLE and runs[best][1] > CLEARLY * runs[WHOLE][1]:
+                more = close_rounds(calls)
+                self._take_turns(more, [best, WHOLE], runs, failed, turns, arrays)
+        return runs, failed
+
+    def _take_turns(
+        self,
+        count: int,
+        ways: Sequence[RunWay],
+        runs: dict[RunWay, tuple[object, float]],
+        failed: dict[RunWay, str],
+        turns: dict[RunWay, list[float]],
+        arrays: Sequence[Array],
+    ) -> None:
+        """Run a call in some ways, so often each, and let `runs` have the medians of all turns. A
+        way that fails leaves `runs`, and `failed` says how.
+        """
+        for _ in range(count):
+            for way in filter(runs.__contains__, ways):
                 try:
                     out, again = self._timed(way, arrays)
                 except _FAILED as error:
@@ -459,7 +480,6 @@ class Trials:
                 else:
                     turns[way].append(again)
                     runs[way] = out, statistics.median_low(turns[way])
-        return runs, failed
 
 
 def _least(
@@ -485,6 +505,21 @@ def _least(
             break
         times.append(run())
     return min(times)
+
+
+def _until(run: Callable[[], float], least: float, enough: float) -> float:
+    """Return the least seconds of threads that had one core, probably, and of further runs: a
+    system that has just woken them moves one to another core after some milliseconds only. The
+    first run that takes no more than `enough` ends it.
+    """
+    took = least
+    for _ in range(OFTEN):
+        if took >= _WAKING or least <= enough:
+            break
+        again = run()
+        took += again
+        least = min(least, again)
+    return least
 
 
 def _are_equal(ours: object, theirs: object, rows: slice | None = None) -> bool:
