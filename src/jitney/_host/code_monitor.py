@@ -229,9 +229,7 @@ def _by_profile(observer: ThreadObserver, watch: ThreadWatch) -> Generator[None]
             watch.is_blind = True
 
 
-def _profile_function(
-    observer: ThreadObserver, outer: Callable[..., object] | None
-) -> _Profile:
+def _profile_function(observer: ThreadObserver, outer: Callable[..., object] | None) -> _Profile:
     """Profile function of an observer, which also calls the one of an outer watch."""
     # It runs some 300,000 times in a trace: each name is its own, and most events end early.
     known: dict[int, CodeType] = {}
