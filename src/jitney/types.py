@@ -15,7 +15,7 @@ if _typing.TYPE_CHECKING:
     from ._devices.speeds import DeviceSpeed as DeviceSpeed
     from ._devices.visualize import Placement as Placement
     from ._diagnosis.cause import Cause as Cause
-    from ._diagnosis.counters import Stats as Stats
+    from ._diagnosis.counters.stats import Stats as Stats
     from ._diagnosis.jax_work import NoCompiles as NoCompiles
     from ._diagnosis.jax_work import Watch as Watch
     from ._diagnosis.jax_work import Work as Work
@@ -23,7 +23,7 @@ if _typing.TYPE_CHECKING:
     from ._diagnosis.memory_course import MemoryPeak as MemoryPeak
     from ._export.loaded import ExportedProgram as ExportedProgram
     from ._export.loaded import Loaded as Loaded
-    from ._interface.derivatives import Derivative as Derivative
+    from ._interface.derivatives.derivative import Derivative as Derivative
     from ._interface.stack import Stacked as Stacked
     from ._jax.compile_cache.cache import CacheFacts as CacheFacts
     from ._jax.mesh import Mesh as Mesh
@@ -59,7 +59,7 @@ else:
             "Schedule": "_devices.pipeline",
             "Placement": "_devices.visualize",
             "Cause": "_diagnosis.cause",
-            "Stats": "_diagnosis.counters",
+            "Stats": "_diagnosis.counters.stats",
             "NoCompiles": "_diagnosis.jax_work",
             "Watch": "_diagnosis.jax_work",
             "Work": "_diagnosis.jax_work",
@@ -67,7 +67,7 @@ else:
             "MemoryPeak": "_diagnosis.memory_course",
             "ExportedProgram": "_export.loaded",
             "Loaded": "_export.loaded",
-            "Derivative": "_interface.derivatives",
+            "Derivative": "_interface.derivatives.derivative",
             "Stacked": "_interface.stack",
             "CacheFacts": "_jax.compile_cache.cache",
             "Mesh": "_jax.mesh",

@@ -85,14 +85,14 @@ DERIVATIVES = [
     ),
     Mutation(
         "a derivative is donated what its function is",
-        "src/jitney/_interface/derivatives.py",
+        "src/jitney/_interface/derivatives/derivative.py",
         "replace(options, vmap=mapped, donate=(), remat=None, memory=memory)",
         "replace(options, vmap=mapped, remat=None, memory=memory)",
         (f"{_DERIVATIVES}donated_arguments_live",),
     ),
     Mutation(
         "a derivative shares its program with another argument's",
-        "src/jitney/_interface/derivatives.py",
+        "src/jitney/_interface/derivatives/derivative.py",
         "key = (self.what, names, single, aux)",
         "key = (self.what, single, aux)",
         (f"{_DERIVATIVES}each_argument_has_a_derivative_of_its_own",),

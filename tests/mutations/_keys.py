@@ -241,7 +241,7 @@ WORDS = [
     ),
     Mutation(
         "a call that failed is a hit",
-        "src/jitney/_diagnosis/counters.py",
+        "src/jitney/_diagnosis/counters/counters.py",
         "hits=max(0, self.calls - self.misses - self.eager),",
         "hits=self.calls,",
         (f"{_COUNTERS}a_call_that_fails_to_trace_is_no_hit",),

@@ -184,7 +184,7 @@ RECOMPUTED = [
     ),
     Mutation(
         "remat is left out of a derivative",
-        "src/jitney/_interface/derivatives.py",
+        "src/jitney/_interface/derivatives/derivative.py",
         "                options.remat,\n",
         "                None,\n",
         (f"{_REMAT}a_derivative_of_the_function_computes_it_again_too",),
@@ -474,7 +474,7 @@ AROUND = [
     ),
     Mutation(
         "a call that saves nothing repays a compile",
-        "src/jitney/_diagnosis/counters.py",
+        "src/jitney/_diagnosis/counters/stats.py",
         "return math.ceil(spent / saved) if saved > 0 else None",
         "return math.ceil(spent / saved) if saved else None",
         (f"{_COUNTERS}stats_say_after_how_many_calls_a_compile_is_repaid",),

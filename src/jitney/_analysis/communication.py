@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._jax.mesh import mesh_text
 from .._jax.xla.hlo import HloCollective, collectives
 from .._owners import public

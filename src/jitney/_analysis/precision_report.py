@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_number

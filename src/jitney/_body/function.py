@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from .._contract.contract import Contract, contract_of
-from .._diagnosis.counters import Counters
+from .._diagnosis.counters.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import AuthorContext
 from .._errors import Where

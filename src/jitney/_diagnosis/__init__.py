@@ -1,6 +1,6 @@
 """Diagnosis of a running program: counters, causes of retraces, tracer errors, the first NaN.
 
-For calls `step(x[3])`, `step(x[4])` of `step(x: Float[Array, "n"])`, `counters.py` counts two
+For calls `step(x[3])`, `step(x[4])` of `step(x: Float[Array, "n"])`, `counters/` counts two
 traces, `history.py` finds the nearest earlier call, `retraces.py` compares the two, and
 `remedies.py` gives the line to write. Printed as `step.stats.causes`, these are:
 

@@ -23,7 +23,7 @@ from . import remedies
 from .cache_drops import DROPPED
 from .cause import Cause
 from .closures import cells, changed_cells, weak_stand_in
-from .counters import Call, Counters, Event
+from .counters.counters import Call, Counters, Event
 from .remedies import AuthorContext
 from .retraces import TraceRecord, causes, sentence_of
 

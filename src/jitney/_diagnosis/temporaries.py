@@ -17,7 +17,7 @@ import jax
 from jax.extend import backend
 
 from .._owners import users_place
-from .counters import COMPILED
+from .counters.jax_events import COMPILED
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import jax
 
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import no_number, trace_error
 from .._jax.trees import tree_flatten

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import ParamSpec, TypeVar
 
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._diagnosis.exhausted import note_exhausted
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import (

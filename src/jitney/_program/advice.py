@@ -20,11 +20,12 @@ import jax
 
 from .._body.function import FunctionInfo
 from .._diagnosis.cause import Cause
-from .._diagnosis.counters import Advised, Counters, Event
+from .._diagnosis.counters.counters import Counters, Event
+from .._diagnosis.counters.stats import Advised
 from .._errors import plural
 from .._jax.trees import canonicalize_dtype, issubdtype, tree_flatten
 from .._jax.typed import DType
-from .._signature.annotations import array_of_kind
+from .._signature.array_hints import array_of_kind
 from .._signature.buckets import Bucket
 from .._signature.hints import AnyHint, Hint
 from .._signature.options import Options, bucket_spelling, tolerance_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._body.call_key import trace_key
 from .._body.decoration import check_names
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._errors import ContractError
 from .._host.switches import SETTINGS
 from .._jax.trees import tree_flatten

@@ -18,7 +18,8 @@ from .._axes import Refused, at_any_size
 from .._body.body import Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
-from .._diagnosis.counters import LISTENER, Call, Event
+from .._diagnosis.counters.counters import Call, Event
+from .._diagnosis.counters.listener import LISTENER
 from .._host.own_time import OWN_TIME
 from .._jax.typed import AnyMesh, Array
 from .._signature.options import tolerance_of

@@ -1,41 +1,36 @@
-"""Derivatives of a program, each built when it is requested: `f.grad`, `f.jacobian` and their like,
-and `@lazy_derivatives`.
+"""A derivative of a program: called, planned, compiled and exported like one.
+
+Its program is made when it is first requested, from the function of the program that it is a
+derivative of.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-import jax
-import numpy as np
-
-from .._body.function import FunctionInfo
-from .._diagnosis.counters import Stats, total
-from .._errors import DerivativeError, OptionError, Where
-from .._jax.trees import Tracer, tree_flatten
-from .._owners import public, shorten
-from .._program.entry import Specialization
-from .._public import CompletedType, completed_names, public_in
-from .._report.plan_report import Report
-from .._signature.binding import around_method
-from .._signature.options import AUTO, Options, Wrt, fail
-from .._sparsity import Mode
-from .._stages.derivatives.arguments import COTANGENT, TANGENT, unknown_name
-from .._stages.derivatives.derive import Derived, What, with_directions
-from .bound import Defaults
-from .tools import Tools
+from ..._diagnosis.counters.counters import total
+from ..._diagnosis.counters.stats import Stats
+from ..._errors import DerivativeError, OptionError, Where
+from ..._owners import public, shorten
+from ..._program.entry import Specialization
+from ..._public import CompletedType, completed_names, public_in
+from ..._report.plan_report import Report
+from ..._signature.options import AUTO, Options, Wrt, fail
+from ..._stages.derivatives.arguments import COTANGENT, TANGENT
+from ..._stages.derivatives.derive import Derived, What, with_directions
+from ..tools import Tools
+from .sparse_positions import with_static_positions
+from .varying_arguments import argument_names, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .program import AnyProgram, Program
+    from ..program import AnyProgram
 
 P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 G = TypeVar("G", covariant=True)
 
@@ -328,43 +323,7 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
     ) -> T:
-        """Call or plan a derivative whose sparsity structure depends on positions: integer arrays
-        among its arguments, by their values.
-
-        The structure of a sparse derivative has to be known before its numbers. So the arguments
-        that determine it become static for such a call: other positions are another program, with
-        another structure.
-        """
-        key = made.body
-        known = self._program.positions
-
-        # Each failure names the arguments whose values the structure needs; they are static in the
-        # next try.
-        while True:
-            names = known.get(key, ())
-            is_known = names and _are_positions(made, names, args, kwargs)
-            try:
-                return act(self._at_positions(made, names) if is_known else made)
-            except DerivativeError as error:
-                more = tuple(name for name in error.positions if name not in names)
-                if not more or not _are_positions(made, more, args, kwargs):
-                    raise
-                known[key] = (*names, *more)
-
-    def _at_positions(
-        self,
-        made: AnyProgram,
-        names: tuple[str, ...],
-    ) -> AnyProgram:
-        """Return the program of a derivative with these arguments static."""
-        key = (self.what, made.body, names)
-        static = self._program.kept(key)
-        if static is None:
-            static_names = (*made.options.static, *names)
-            options = replace(made.options, static=static_names)
-            derived: Any = made.body
-            static = self._program.with_body(replace(derived, positions=names), options, key)
-        return static
+        return with_static_positions(self._program, self.what, made, act, args, kwargs)
 
     def _check_aux(self, aux: object, options: Options) -> None:
         if aux is not True:
@@ -393,30 +352,6 @@ class Derivative(Tools[G], Generic[P, G], metaclass=CompletedType):
                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.",
                 code="J201",
             )
-
-
-def _are_positions(
-    made: AnyProgram,
-    names: tuple[str, ...],
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-) -> bool:
-    """Return whether these arguments of a call can be static by value: concrete arrays of integers,
-    equal for all lanes.
-    """
-    options = made.options
-    if options.vmap or options.pad or options.chunk or options.shard:
-        return False
-    given = made.arguments(args, kwargs)
-    leaves = tree_flatten([given.get(name, "") for name in names])[0]
-    return all(map(_holds_integers, leaves))
-
-
-def _holds_integers(leaf: object) -> bool:
-    """Return whether a leaf is a concrete array of integers or truth values."""
-    if isinstance(leaf, Tracer) or not isinstance(leaf, (np.ndarray, jax.Array)):
-        return False
-    return leaf.dtype.kind in "iub"
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> AnyProgram:
@@ -451,157 +386,3 @@ def program_of_call(
         return program_of(tool, given)
     wrt = keywords.pop("wrt", None)
     return given.ahead_of_time(keywords, wrt, aux=keywords.pop("has_aux", False))
-
-
-def argument_names(
-    where: Where | str,
-    option: str,
-    value: object,
-) -> tuple[tuple[str, ...], bool]:
-    """Return the names of arguments that the user gave, and whether it was a single name.
-
-    Raises:
-        OptionError: The value is neither a name nor several.
-    """
-    if isinstance(value, str) and value:
-        return (value,), True
-    if (
-        isinstance(value, (tuple, list))
-        and value
-        and all(isinstance(name, str) for name in value)
-        and len(set(value)) == len(value)
-    ):
-        return tuple(value), False
-    raise OptionError(
-        where,
-        f"{option}={value!r} does not name arguments.",
-        f"`{option}` takes a name, or several different ones.",
-        f'write {option}="x" or {option}=("x", "z").',
-        code="J207",
-    )
-
-
-def check_names(
-    where: Where | str,
-    names: tuple[str, ...],
-    core: FunctionInfo,
-) -> None:
-    """Check that these are arguments that can vary.
-
-    Raises:
-        DerivativeError: An argument does not exist.
-        OptionError: An argument is static.
-    """
-    known = [parameter.name for parameter in core.binder.parameters]
-    for name in names:
-        if name not in known:
-            raise unknown_name(where, name, known)
-        if name in core.options.static:
-            raise OptionError(
-                where,
-                f"{name!r} is static.",
-                "A derivative is with respect to what is traced.",
-                "leave it out of `static`, or out of `wrt`.",
-                code="J207",
-            )
-
-
-@overload
-def lazy_derivatives(fn: Callable[P, R], /) -> Program[P, R]: ...
-@overload
-def lazy_derivatives(
-    *,
-    wrt: Wrt = None,
-    skip: Wrt = None,
-    mode: Mode = "auto",
-    sparse: bool = False,
-) -> Callable[[Callable[P, R]], Program[P, R]]: ...
-@overload
-def lazy_derivatives(
-    fn: Callable[P, R],
-    /,
-    *,
-    wrt: Wrt = None,
-    skip: Wrt = None,
-    mode: Mode = "auto",
-    sparse: bool = False,
-) -> Program[P, R]: ...
-@public
-def lazy_derivatives(
-    fn: object = None,
-    /,
-    *,
-    wrt: Wrt = None,
-    skip: Wrt = None,
-    mode: Mode = "auto",
-    sparse: bool = False,
-) -> object:
-    """Give a function its derivatives, each traced and compiled when it is first called, with
-    common defaults.
-
-    Args:
-        fn: A function, or a program of `@optimize`; a plain function is put under `@optimize`
-            first.
-        wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by
-            name. Without it, all that hold floating-point arrays.
-        skip: Arguments that are left out of "all".
-        mode: Computation of Jacobians: `"forward"` or `"reverse"`, one pass for each element of the
-            arguments or of the results; `"coloured"`, fewer passes by their structure; or `"auto"`,
-            the cheapest by their sizes and structure.
-        sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of
-            dense ones.
-
-    Returns:
-        A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`,
-        `hessian_diag`, `jvp`, `vjp`, `hvp` and `linearize`.
-
-    Raises:
-        DerivativeError: A name is not the name of an argument.
-        OptionError: An option is malformed.
-    """
-    where = "lazy_derivatives()"
-    names, single = argument_names(where, "wrt", wrt) if wrt is not None else (None, False)
-    left_out = argument_names(where, "skip", skip)[0] if skip is not None else ()
-    if not isinstance(mode, str) or mode not in get_args(Mode):
-        raise OptionError(
-            where,
-            f"mode={mode!r} is not a mode.",
-            f"`mode` is one of {', '.join(get_args(Mode))}.",
-            "choose one.",
-            code="J207",
-        )
-    if type(sparse) is not bool:
-        raise OptionError(
-            where,
-            f"sparse={sparse!r} is neither True nor False.",
-            "`sparse` asks for BCOO arrays.",
-            "write one.",
-            code="J207",
-        )
-    if names is not None and left_out:
-        raise OptionError(
-            where,
-            "`wrt` and `skip` are both given.",
-            "`wrt` names all that varies; `skip` is for where it does not.",
-            "keep one.",
-            code="J201",
-        )
-
-    defaults = Defaults(names, left_out, single, mode, sparse)
-    if fn is None:
-        return functools.partial(_apply_defaults, defaults=defaults)
-    return _apply_defaults(fn, defaults)
-
-
-@public
-def _apply_defaults(fn: Any, defaults: Defaults) -> Any:
-    from .optimize import optimize
-    from .program import Program
-
-    method = around_method(fn, lambda fn: _apply_defaults(fn, defaults))
-    if method is not None:
-        return method
-    program = fn if isinstance(fn, Program) else optimize(fn)
-    names = (*(defaults.wrt or ()), *defaults.skip)
-    check_names(program.core.where, names, program.core)
-    return program.with_defaults(defaults)
