@@ -24,11 +24,11 @@ from ..._jax.ticks import Ticks
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..interpreter import PaddedInterpreter
-from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid, to_dtype
 from ..rule import Carrier, ChunkStep, Outputs, State
 from ..rules import RULES
 from ..typed_jax import jnp, lax
+from ..xla_faults.low_bits import as_bits, from_bits
 from .cut_axis import carrier_of, is_along
 from .loop_passes import run_loop
 from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of

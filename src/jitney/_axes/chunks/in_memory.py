@@ -18,8 +18,8 @@ from jax.sharding import PartitionSpec
 from ..._jax.programs.ssa import Const
 from ..._jax.ticks import Ticks
 from ..derivative import Derivative, with_derivative
-from ..low_bits import as_bits, from_bits
 from ..typed_jax import jnp, lax
+from ..xla_faults.low_bits import as_bits, from_bits
 from .chunked import (
     Chunked,
     FromChunks,
@@ -211,7 +211,7 @@ def _scan_chunks(
                 full,
                 chunk,
             )
-    # Results of low types leave the loop as bits: see `low_bits.py`.
+    # Results of low types leave the loop as bits: see `xla_faults/low_bits.py`.
     moved = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
     # The position of this device's shard in the axis.

@@ -10,7 +10,7 @@ treats those. With 5 valid rows of 8 allocated:
     position 6, PROMISE_IN_BOUNDS     -> 4, as XLA clamps it; in a derivative see
     `gather.py`
 
-Starts are clamped in the program, for the reason in `clamped_starts.py`.
+Starts are clamped in the program, for the reason in `xla_faults/clamped_starts.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ that end in padding write the identity there, or what the operand has:
     x.at[i].add(u)                     -> rows of `u` beyond the true size go to 2**31 - 1
     dynamic_update_slice(x, u, (i,))   -> the end of `u` is replaced by that part of `x`
 
-A scatter of one window has a barrier before its operand, for the reason in `clamped_starts.py`.
+A scatter of one window has a barrier before its operand, for the reason in
+`xla_faults/clamped_starts.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import numpy as np
 
 from ..._jax.typed import Values
 from ..carriers.positions import ScatterInto
-from ..clamped_starts import is_single
 from ..dims import Dim, is_ragged
 from ..interpreter import Op, PaddedInterpreter, ragged_axes, to_int32
 from ..monoids import MONOIDS, SCATTERS
-from ..overlapping_updates import window_at
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import jnp, lax
+from ..xla_faults.clamped_starts import is_single
+from ..xla_faults.overlapping_updates import window_at
 from .fixed_windows import (
     Fitted,
     begin,

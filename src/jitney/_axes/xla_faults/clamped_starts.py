@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._jax.programs.jaxprs import inside
-from .._jax.programs.primitives import PLAIN_CALLS
-from .._jax.typed import JaxprEqn, Value, Values
-from .typed_jax import lax
+from ..._jax.programs.jaxprs import inside
+from ..._jax.programs.primitives import PLAIN_CALLS
+from ..._jax.typed import JaxprEqn, Value, Values
+from ..typed_jax import lax
 
 _SLICES = ("dynamic_slice", "dynamic_update_slice")
 _CLIP = lax.GatherScatterMode.CLIP

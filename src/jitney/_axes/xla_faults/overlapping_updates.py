@@ -29,13 +29,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from .._jax.programs.evaluation import CallStack, without_calls
-from .._jax.programs.jaxprs import equations, open_jaxpr, programs, scan_parts, while_parts
-from .._jax.programs.primitives import ARITHMETIC, LOGIC
-from .._jax.typed import Aval, JaxprEqn
-from .dims import Dim, is_ragged
-from .monoids import SCATTERS
-from .typed_jax import dtypes, jnp, lax
+from ..._jax.programs.evaluation import CallStack, without_calls
+from ..._jax.programs.jaxprs import equations, open_jaxpr, programs, scan_parts, while_parts
+from ..._jax.programs.primitives import ARITHMETIC, LOGIC
+from ..._jax.typed import Aval, JaxprEqn
+from ..dims import Dim, is_ragged
+from ..monoids import SCATTERS
+from ..typed_jax import dtypes, jnp, lax
 
 _STILL = ("broadcast_in_dim", "dot_general", "iota", "squeeze", "transpose")
 _OF_EQUAL_RANK = ("concatenate", "dynamic_slice", "pad", "rev", "slice", "sort")

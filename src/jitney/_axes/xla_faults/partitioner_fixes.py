@@ -18,12 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.programs.evaluation import interpret
-from .._jax.programs.jaxprs import abstract, equations, inside, open_jaxpr, rebind
-from .._jax.programs.primitives import HOLDERS
-from .._jax.typed import JaxprEqn
-from .monoids import MONOIDS, REDUCTIONS, SCATTERS
-from .typed_jax import dtypes, lax, make_jaxpr
+from ..._jax.programs.evaluation import interpret
+from ..._jax.programs.jaxprs import abstract, equations, inside, open_jaxpr, rebind
+from ..._jax.programs.primitives import HOLDERS
+from ..._jax.typed import JaxprEqn
+from ..monoids import MONOIDS, REDUCTIONS, SCATTERS
+from ..typed_jax import dtypes, lax, make_jaxpr
 
 _EXTREMES = (MONOIDS["max"], MONOIDS["min"])
 _REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]

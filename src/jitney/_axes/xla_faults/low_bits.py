@@ -10,9 +10,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from .._jax.typed import DType
-from .monoids import is_low
-from .typed_jax import lax
+from ..._jax.typed import DType
+from ..monoids import is_low
+from ..typed_jax import lax
 
 
 def as_bits(x: jax.Array) -> jax.Array:
