@@ -28,7 +28,7 @@ from ..rule import (
     use,
 )
 from ..typed_jax import jnp, lax
-from .fixed_windows import begin, fit_window, is_fixed_window, shift_down
+from .indexing.fixed_windows import begin, fit_window, is_fixed_window, shift_down
 
 # Broadcast, iota and sizes.
 

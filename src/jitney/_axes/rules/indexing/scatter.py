@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
-from ..._jax.typed import Values
-from ..carriers.positions import ScatterInto
-from ..dims import Dim, is_ragged
-from ..interpreter import Op, PaddedInterpreter, ragged_axes, to_int32
-from ..monoids import MONOIDS, SCATTERS
-from ..rule import Rule, Use, ragged_dims, refuse, use
-from ..typed_jax import jnp, lax
-from ..xla_faults.clamped_starts import is_single
-from ..xla_faults.overlapping_updates import window_at
+from ...._jax.typed import Values
+from ...carriers.positions import ScatterInto
+from ...dims import Dim, is_ragged
+from ...interpreter import Op, PaddedInterpreter, ragged_axes, to_int32
+from ...monoids import MONOIDS, SCATTERS
+from ...rule import Rule, Use, ragged_dims, refuse, use
+from ...typed_jax import jnp, lax
+from ...xla_faults.clamped_starts import is_single
+from ...xla_faults.overlapping_updates import window_at
+from ..reduce import refuse_unordered
 from .fixed_windows import (
     Fitted,
     begin,
@@ -49,7 +50,6 @@ from .positions import (
     slice_uses,
     split_columns,
 )
-from .reduce import refuse_unordered
 
 _ADDED: dict[tuple[str, bool], Callable[..., jax.Array]] = {
     ("add", False): lax.scatter_add,

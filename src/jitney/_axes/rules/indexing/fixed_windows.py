@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ..dims import Dim, is_ragged
-from ..interpreter import PaddedInterpreter, take
-from ..typed_jax import dtypes, lax
+from ...dims import Dim, is_ragged
+from ...interpreter import PaddedInterpreter, take
+from ...typed_jax import dtypes, lax
 
 
 def is_fixed_window(dim: Dim, window: Dim) -> bool:

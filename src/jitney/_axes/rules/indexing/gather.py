@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from ..._jax.typed import Values
-from ..carriers.positions import Gather
-from ..dims import is_ragged
-from ..interpreter import Op, PaddedInterpreter, to_int32
-from ..rule import Rule, Use, refuse
-from ..typed_jax import lax
-from ..xla_faults.clamped_starts import is_single
+from ...._jax.typed import Values
+from ...carriers.positions import Gather
+from ...dims import is_ragged
+from ...interpreter import Op, PaddedInterpreter, to_int32
+from ...rule import Rule, Use, refuse
+from ...typed_jax import lax
+from ...xla_faults.clamped_starts import is_single
 from .fixed_windows import (
     Fitted,
     begin,
