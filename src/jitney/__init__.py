@@ -43,7 +43,7 @@ if _typing.TYPE_CHECKING:
     from ._diagnosis.jax_work import watch as watch
     from ._errors import JitneyError as JitneyError
     from ._errors import JitneyWarning as JitneyWarning
-    from ._export.loaded import load as load
+    from ._export.loading.loaded import load as load
     from ._interface.derivatives.lazy_derivatives import lazy_derivatives as lazy_derivatives
     from ._interface.optimize import optimize as optimize
     from ._interface.program import Program as Program
@@ -74,7 +74,7 @@ else:
             "watch": "_diagnosis.jax_work",
             "JitneyError": "_errors",
             "JitneyWarning": "_errors",
-            "load": "_export.loaded",
+            "load": "_export.loading.loaded",
             "lazy_derivatives": "_interface.derivatives.lazy_derivatives",
             "optimize": "_interface.optimize",
             "Program": "_interface.program",

@@ -21,8 +21,8 @@ if _typing.TYPE_CHECKING:
     from ._diagnosis.jax_work import Work as Work
     from ._diagnosis.memory_course import MemoryCourse as MemoryCourse
     from ._diagnosis.memory_course import MemoryPeak as MemoryPeak
-    from ._export.loaded import ExportedProgram as ExportedProgram
-    from ._export.loaded import Loaded as Loaded
+    from ._export.loading.loaded import ExportedProgram as ExportedProgram
+    from ._export.loading.loaded import Loaded as Loaded
     from ._interface.derivatives.derivative import Derivative as Derivative
     from ._interface.stack import Stacked as Stacked
     from ._jax.compile_cache.cache import CacheFacts as CacheFacts
@@ -65,8 +65,8 @@ else:
             "Work": "_diagnosis.jax_work",
             "MemoryCourse": "_diagnosis.memory_course",
             "MemoryPeak": "_diagnosis.memory_course",
-            "ExportedProgram": "_export.loaded",
-            "Loaded": "_export.loaded",
+            "ExportedProgram": "_export.loading.loaded",
+            "Loaded": "_export.loading.loaded",
             "Derivative": "_interface.derivatives.derivative",
             "Stacked": "_interface.stack",
             "CacheFacts": "_jax.compile_cache.cache",

@@ -248,14 +248,14 @@ FILES = [
     ),
     Mutation(
         "a file of a later JAX is loaded",
-        "src/jitney/_export/versions.py",
+        "src/jitney/_export/loading/versions.py",
         'if _number(jax.__version__) < _number(header["jax"]):',
         'if _number(jax.__version__)[:1] < _number(header["jax"])[:1]:',
         (f"{_CONTAINER}a_file_of_a_later_jax_is_a_sentence",),
     ),
     Mutation(
         "the dtype of an argument of a loaded program is not compared",
-        "src/jitney/_export/sizes.py",
+        "src/jitney/_export/loading/sizes.py",
         (
             "    if any(\n"
             '        str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"])\n'
@@ -277,49 +277,49 @@ FILES = [
     ),
     Mutation(
         "a size beyond the range is taken",
-        "src/jitney/_export/sizes.py",
+        "src/jitney/_export/loading/sizes.py",
         "if not low <= known.get(symbol, low) <= high:",
         "if not low <= known.get(symbol, low):",
         (f"{_LOADED}one_program_takes_all_sizes_of_a_range",),
     ),
     Mutation(
         "a loaded bucket takes a size at which Python does something else",
-        "src/jitney/_export/sizes.py",
+        "src/jitney/_export/loading/sizes.py",
         "    return next((values for at, values in numbers if at == own), None)",
         "    return next((values for at, values in numbers if at == own), numbers[0][1])",
         (f"{_BUCKETS}a_size_at_which_python_does_something_else_is_not_taken",),
     ),
     Mutation(
         "a loaded bucket takes its own size for the true one",
-        "src/jitney/_export/running.py",
+        "src/jitney/_export/loading/running.py",
         "np.asarray(sizes[name], np.int32) for name",
         "np.asarray(max(sizes[name], told['sizes'][name][1]), np.int32) for name",
         (f"{_BUCKETS}a_bucket_is_right_without_jitney_too",),
     ),
     Mutation(
         "an array that a bucket is bound to may have another size",
-        "src/jitney/_export/sizes.py",
+        "src/jitney/_export/loading/sizes.py",
         "    return all(size == _at(told, known) for size, told in axes)",
         "    return all(size == _at(told, known) for size, told in axes[-1:])",
         (f"{_BUCKETS}what_a_program_is_bound_to_keeps_its_size",),
     ),
     Mutation(
         "a float64 program is loaded into float32",
-        "src/jitney/_export/loaded.py",
+        "src/jitney/_export/loading/loaded.py",
         'return x64(True) if self._header["f64"] else nullcontext()',
         "return nullcontext()",
         (f"{_LOADED}a_float64_program_stays_one",),
     ),
     Mutation(
         "a result of a loaded program is strongly typed",
-        "src/jitney/_export/running.py",
+        "src/jitney/_export/loading/running.py",
         "set_weak_type(x, is_weak=True) if is_weak else x",
         "x",
         (f"{_LOADED}results_are_those_of_the_program",),
     ),
     Mutation(
         "a loaded program keeps a check that failed to itself",
-        "src/jitney/_export/running.py",
+        "src/jitney/_export/loading/running.py",
         "    if failed:\n        check, index",
         "    if failed < 0:\n        check, index",
         (f"{_LOADED}a_check_raises_as_it_did",),

@@ -159,7 +159,7 @@ class ProgramAhead(BoundProgram[P, R]):
             ExportError: The program contains something that a file cannot hold: calls of Python, a
                 device mesh, a class that JAX cannot rebuild from its fields.
         """
-        from .._export.writing import export
+        from .._export.writing.export import export
 
         export(self, file, args, kwargs, sizes, vjp_order, platforms)
 

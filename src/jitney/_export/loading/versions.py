@@ -13,8 +13,8 @@ import struct
 import jax
 from jax import export as jax_export
 
-from .._errors import ExportError, format_error
-from .header import Header, ProgramEntry
+from ..._errors import ExportError, format_error
+from ..header import Header, ProgramEntry
 
 _RULE = (
     "JAX loads what a version of the six months before it has exported, and nothing of a later one."

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from .._extent import Unreadable, read_dim
-from .._view.layout import aval_parts
-from .._view.named_axes import in_names
-from .header import ArrayEntry, PaddingEntry, ProgramEntry, Symbol
-from .values import Data
+from ..._extent import Unreadable, read_dim
+from ..._view.layout import aval_parts
+from ..._view.named_axes import in_names
+from ..header import ArrayEntry, PaddingEntry, ProgramEntry, Symbol
+from ..values import Data
 
 
 class GivenArray(TypedDict):

@@ -17,20 +17,20 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from .._axes import Refused
-from .._jax.typed import Array
-from .._program.entry import Specialization
-from .._program.runners.padded_calls import PaddedCalls
-from .._program.runners.padding_recipes import PaddingRecipe, warn_refusal
-from .._program.tolerance import with_policy
-from .._serialized.padded_cuts import serialise_cuts
-from .._stages.fill import PaddedAxis
-from .._view.named_axes import named_axes, shape_at, sizes_of
-from .._view.true_sizes import Proof
-from .header import ArrayEntry, PaddingEntry, ProgramEntry
+from ..._axes import Refused
+from ..._jax.typed import Array
+from ..._program.entry import Specialization
+from ..._program.runners.padded_calls import PaddedCalls
+from ..._program.runners.padding_recipes import PaddingRecipe, warn_refusal
+from ..._program.tolerance import with_policy
+from ..._serialized.padded_cuts import serialise_cuts
+from ..._stages.fill import PaddedAxis
+from ..._view.named_axes import named_axes, shape_at, sizes_of
+from ..._view.true_sizes import Proof
+from ..header import ArrayEntry, PaddingEntry, ProgramEntry
+from ..values import Data, data_of
 from .lowering import ExportTrace, traced_program
 from .parts import Part
-from .values import Data, data_of
 
 _MOST_SIZES, _MOST_BYTES = 64, 1 << 16
 """Of a bucket whose numbers are found for all of its sizes: how many sizes it has at most, and how

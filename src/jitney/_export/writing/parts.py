@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from .._errors import ContractError, ExportError, Where
-from .._jax.stand_ins import unflatten_stand_ins
-from .._jax.trees import extended, issubdtype, words_of_keys
-from .._jax.typed import Array, Aval
-from .._program.entry import Specialization
-from .._signature.hints import ArrayHint, ScalarHint
-from .._view.view import LeafHint
-from .header import ArrayEntry, BoundEntry, ProgramEntry
+from ..._errors import ContractError, ExportError, Where
+from ..._jax.stand_ins import unflatten_stand_ins
+from ..._jax.trees import extended, issubdtype, words_of_keys
+from ..._jax.typed import Array, Aval
+from ..._program.entry import Specialization
+from ..._signature.hints import ArrayHint, ScalarHint
+from ..._view.view import LeafHint
+from ..header import ArrayEntry, BoundEntry, ProgramEntry
+from ..trees import Slot, StaticLeaf, Tree, tree_to_data
+from ..values import NoData
 from .lowering import ExportLowered
-from .trees import Slot, StaticLeaf, Tree, tree_to_data
-from .values import NoData
 
 
 @dataclass(frozen=True)

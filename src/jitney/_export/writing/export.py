@@ -4,7 +4,6 @@ arguments and results, its contract and its plans.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -12,25 +11,23 @@ from pathlib import Path
 
 import jax
 
-from .._axes import Refused
-from .._diagnosis.needed_values import CAUGHT
-from .._diagnosis.tracer_errors import trace_error
-from .._errors import ExportError, Where
-from .._jax.settings import settings, x64_is_on
-from .._jax.typed import Array
-from .._program.entry import Specialization
-from .._program.rows.lengths import LENGTHS
-from .._program.rows.row_calls import RowCall
-from .._program.rows.row_kinds import are_rows, hint_of, holds_rows, may_be_rows
-from .._program.runners.padding_recipes import warn_refusal
-from .._report.option_lines import PlanLine
-from .._report.plan_report import Report, report
-from .._report.rows import report_rows
-from .._signature.options import OPTIONS, Options, is_measured
-from .._version import __version__
-from .._view.layout import is_nested_trace, jit_is_off
-from .container import path_of, write
-from .contract_data import contract_data
+from ..._axes import Refused
+from ..._diagnosis.needed_values import CAUGHT
+from ..._diagnosis.tracer_errors import trace_error
+from ..._errors import ExportError, Where
+from ..._jax.settings import settings
+from ..._jax.typed import Array
+from ..._program.entry import Specialization
+from ..._program.rows.row_calls import RowCall
+from ..._program.rows.row_kinds import are_rows, hint_of, holds_rows
+from ..._program.runners.padding_recipes import warn_refusal
+from ..._report.rows import report_rows
+from ..._signature.options import OPTIONS
+from ..._version import __version__
+from ..._view.layout import is_nested_trace, jit_is_off
+from ..container import path_of, write
+from ..contract_data import contract_data
+from ..header import RowsEntry
 from .export_sizes import (
     ExportSizes,
     Program,
@@ -39,33 +36,25 @@ from .export_sizes import (
     resizing,
     size_combinations,
 )
-from .header import ProgramEntry, RowsEntry
-from .lowering import ExportLowered, ExportTrace, lower_program, trace_for
+from .exportable import (
+    bound_names,
+    check_exportable,
+    checks_contract,
+    has_rows,
+    pads_programs,
+    without_left_options,
+)
+from .lowering import ExportLowered, lower_program, trace_for
 from .lowering import trace_program as traced_at
-from .padded_writing import PaddedTrace, one_of_each, padded_trace
+from .padded_programs import PaddedTrace, one_of_each, padded_trace
 from .parts import (
     Part,
     argument_trees,
-    array_entry,
     bound_arrays,
-    portable_data,
     serialize_program,
 )
-from .row_writing import RowWriter
-
-_OF_THE_PROCESS = (
-    "cache",
-    "max_compiles",
-    "trace errors",
-    "compile errors",
-    "memory errors",
-    "verify",
-    "debug_nans",
-    "settings",
-)
-"""Lines of a plan that do not describe the program: caches on this machine, and what happens on
-errors.
-"""
+from .program_entries import lines_of_programs, program_entry
+from .row_programs import RowWriter
 
 
 def export(
@@ -80,32 +69,24 @@ def export(
     """Export a program to a file; implements `Program.export`."""
     where = replace(program.core.where, name=f"{program.core.where.name}.export")
     path = path_of(file, where)
-    _check(
-        program,
-        where,
-        vjp_order,
-    )
+    check_exportable(program, where, vjp_order)
 
     # Reset these options before anything is traced, so that the program does not depend on them.
-    has_rows = _has_rows(
-        program,
-        args,
-        kwargs,
-    )
-    asked = [*size_combinations(sizes, where)] if not has_rows else []
-    pads = has_rows or _pads(program.options, asked, vjp_order)
-    program, left = _without_ways(program, keeps=("pad",) if pads else ())
+    with_rows = has_rows(program, args, kwargs)
+    asked = [*size_combinations(sizes, where)] if not with_rows else []
+    pads = with_rows or pads_programs(program.options, asked, vjp_order)
+    program, left = without_left_options(program, keeps=("pad",) if pads else ())
     writer = _Writer(
         program,
         where,
-        _bound_names(program, where),
+        bound_names(program, where),
         vjp_order,
         platforms,
     )
 
     # Arguments and bound arrays are the same in all parts, so those of the first are written.
     rows: RowsEntry | None = None
-    if has_rows:
+    if with_rows:
         of_rows = writer.rows(
             args,
             kwargs,
@@ -124,7 +105,7 @@ def export(
         "jaxlib": metadata.version("jaxlib"),
         "name": program.core.name,
         "doc": getattr(program, "__doc__", None),
-        "checks_contract": _checks(program, has_rows=has_rows),
+        "checks_contract": checks_contract(program, has_rows=with_rows),
         "contract": contract_data(program.core.contract, writer.bound),
         "f64": program.options.precision == "f64",
         "arguments": first.arguments,
@@ -218,7 +199,7 @@ class _Writer:
         self._refuse_parts((*bound_args, *args), {**bound_kwargs, **kwargs}, call)
         self._demand_untraced([array for column in call.columns for array in column.arrays])
         whole = report_rows(self.program.core, call)
-        plan = replace(whole, lines=_lines_of_programs(whole))
+        plan = replace(whole, lines=lines_of_programs(whole))
         return RowWriter(
             call.differentiable() if self.vjp_order else call,
             self.where,
@@ -348,7 +329,7 @@ class _Writer:
             self.platforms,
         )
         return Part(
-            _program_entry(
+            program_entry(
                 self.program,
                 entry,
                 arrays,
@@ -362,169 +343,3 @@ class _Writer:
             bound_arrays(entry, examples, arrays, self.bound, self.where),
             serialize_program(program, self.vjp_order, self.where),
         )
-
-
-def _has_rows(
-    program: Program,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-) -> bool:
-    """Return whether rows of unlike lengths are among the examples of a program."""
-    bound_args, bound_kwargs = program.bound
-    given = (*bound_args, *args, *bound_kwargs.values(), *kwargs.values())
-    core = program.core
-    if not core.may_have_rows or not (LENGTHS in kwargs or any(map(may_be_rows, given))):
-        return False
-    return core.rows_in((*bound_args, *args), {**bound_kwargs, **kwargs}) is not None
-
-
-def _pads(
-    options: Options,
-    asked: Sequence[ExportSizes],
-    vjp_order: object,
-) -> bool:
-    """Return whether programs are those of buckets: a range is a program of its own, chunks of an
-    array with `vmap` are rows of equal lengths, and under two derivatives a call is not padded.
-    """
-    if options.chunk or options.memory is not None or any(at.ranges for at in asked):
-        return False
-    return vjp_order in (0, 1)
-
-
-def _checks(program: Program, *, has_rows: bool) -> bool:
-    """Return whether a loaded call is checked against the annotations. With `vmap` it is not, since
-    the annotations describe the arguments of the body; those of rows do so too, one by one.
-    """
-    return program.options.contracts and (has_rows or not program.options.vmap)
-
-
-def _lines_of_programs(whole: Report) -> tuple[PlanLine, ...]:
-    return tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS)
-
-
-def _check(program: Program, where: Where, vjp_order: object) -> None:
-    options = program.options
-    if importlib.util.find_spec("flatbuffers") is None:
-        raise ExportError(
-            where,
-            "the package flatbuffers is not there.",
-            "JAX writes and reads exported programs with it.",
-            'install it: pip install "jitney[export]".',
-            code="J291",
-        )
-    if not isinstance(vjp_order, int) or isinstance(vjp_order, bool) or vjp_order < 0:
-        raise ExportError(
-            where,
-            f"vjp_order={vjp_order!r} is not a number of derivatives.",
-            "It says how often a loaded program can be differentiated by `jax.grad`.",
-            "write vjp_order=1, or export `f.value_and_grad`.",
-        )
-    refused = {
-        "shard": options.shard is not None or options.mesh is not None,
-        "debug_nans": options.debug_nans,
-        "JITNEY_DISABLE": options.disabled is not None,
-        'chunk="fast"': is_measured(options.chunk),
-    }
-    for name, is_there in refused.items():
-        if is_there:
-            raise ExportError(
-                where,
-                f"it has `{name}`, which cannot be exported.",
-                "A file holds one program for one device, and no code that looks at its results.",
-                f"export it without: jitney.optimize(...) of the same function, without `{name}`.",
-            )
-
-
-def _without_ways(
-    program: Program,
-    keeps: Sequence[str],
-) -> tuple[Program, list[str]]:
-    """Return the program without options that are not exported, and their names. It has counters of
-    its own.
-
-    Args:
-        program: The program.
-        keeps: Options that are exported all the same.
-    """
-    # Settings of the process are left behind as options are.
-    options = program.options.settled()
-    kept = {name: getattr(options, name) for name in keeps}
-    changed = replace(options.in_file, **kept)
-    left = [
-        name
-        for name, each in OPTIONS.items()
-        if each.left and getattr(options, name) != getattr(changed, name)
-    ]
-    return program.with_body(program.body, changed), left
-
-
-def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
-    """Return the parameters that the program is bound to."""
-    (args, kwargs), _ = program.flattened()
-    if not args and not kwargs:
-        return ()
-    signature = program.core.binder.signature
-    names = tuple(signature.bind_partial(*args, **kwargs).arguments)
-    # kinds 2 and 4 are `*args` and `**kwargs`
-    if any(signature.parameters[name].kind in (2, 4) for name in names):
-        raise ExportError(
-            where,
-            "it is bound to some of its `*args` or `**kwargs`.",
-            "What it is bound to goes into the file by parameter.",
-            "export a function that names them.",
-        )
-    return names
-
-
-def _program_entry(
-    program: Program,
-    entry: Specialization,
-    arrays: Sequence[Array],
-    at: ExportSizes,
-    made: ExportTrace,
-    padded: PaddedTrace | None,
-    known: ExportLowered,
-    where: Where,
-) -> ProgramEntry:
-    """Return the header entry of one program."""
-    view = entry.layout.view(
-        entry.core.contract,
-        arrays,
-        entry.statics,
-    )
-    whole = report(
-        program.core,
-        entry,
-        arrays,
-        compiles=False,
-    )
-    plan = replace(whole, lines=_lines_of_programs(whole))
-
-    ranges = {name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}
-    if padded is not None:
-        ranges = padded.ranges()
-    # The names of JAX's symbolic dimensions, in the order of the ranges.
-    symbols = {f"d{i}": [name, *ends] for i, (name, ends) in enumerate(ranges.items())}
-    if padded is None:
-        own = [
-            array_entry(aval, leaf.path)
-            for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)
-        ]
-    else:
-        own = padded.arrays(arrays)
-    told: ProgramEntry = {
-        "sizes": {**at.exact, **ranges},
-        "symbols": symbols,
-        "arrays": own,
-        "results": [array_entry(aval, "") for aval in made.closed.out_avals],
-        "result": portable_data(made.result, "result", where),
-        "checks": [list(messages) for messages in known.checks],
-        "platforms": list(known.exported.platforms),
-        "calling_convention": known.exported.calling_convention_version,
-        "x64": x64_is_on(),
-        "plan": plan.to_dict(),
-        "plan_text": str(plan),
-    }
-    if padded is not None:
-        told["padding"] = padded.told()
-    return told

@@ -11,20 +11,20 @@ from typing import Any, NoReturn, TypeVar
 import jax
 import numpy as np
 
-from .._checks import split_code
-from .._errors import DerivativeError, ExportError
-from .._jax.equinox_checks import fail_with
-from .._jax.settings import x64_is_on
-from .._jax.trees import Tracer, set_weak_type
-from .._jax.typed import Array
-from .._program.runners.filling import FILLING
-from .._serialized.padded_cuts import read as read_cuts
-from .._view.layout import aval_parts
-from .._view.result_padding import Cut, unpadded_shape
-from .header import PaddingEntry, ProgramEntry
+from ..._checks import split_code
+from ..._errors import DerivativeError, ExportError
+from ..._jax.equinox_checks import fail_with
+from ..._jax.settings import x64_is_on
+from ..._jax.trees import Tracer, set_weak_type
+from ..._jax.typed import Array
+from ..._program.runners.filling import FILLING
+from ..._serialized.padded_cuts import read as read_cuts
+from ..._view.layout import aval_parts
+from ..._view.result_padding import Cut, unpadded_shape
+from ..header import PaddingEntry, ProgramEntry
+from ..trees import Taking, Tree, build_tree
+from ..values import value_of
 from .sizes import numbers_at, sizes_of
-from .trees import Taking, Tree, build_tree
-from .values import value_of
 
 T = TypeVar("T")
 Gradients = tuple[Array, ...]

@@ -12,24 +12,24 @@ from itertools import product
 import jax
 from jax import export as jax_export
 
-from .. import _axes
-from .._axes import Refused
-from .._body.body import CallPlanner
-from .._checks import CheckTable, Unflaggable, evaluate_flagged
-from .._diagnosis.checker_errors import wrappers
-from .._errors import ExportError, Where, shortlist
-from .._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
-from .._jax.programs.evaluation import evaluate_jaxpr
-from .._jax.programs.jaxprs import open_jaxpr, source_of
-from .._jax.stand_ins import unflatten_stand_ins
-from .._jax.trees import tree_flatten
-from .._jax.typed import AnyJaxpr, Array, ClosedJaxpr
-from .._owners import short
-from .._program.entry import Specialization
-from .._program.tolerance import with_policy
-from .._view.named_axes import in_names
-from .._view.result import Mixed
-from .trees import Slot, StaticLeaf
+from ... import _axes
+from ..._axes import Refused
+from ..._body.body import CallPlanner
+from ..._checks import CheckTable, Unflaggable, evaluate_flagged
+from ..._diagnosis.checker_errors import wrappers
+from ..._errors import ExportError, Where, shortlist
+from ..._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
+from ..._jax.programs.evaluation import evaluate_jaxpr
+from ..._jax.programs.jaxprs import open_jaxpr, source_of
+from ..._jax.stand_ins import unflatten_stand_ins
+from ..._jax.trees import tree_flatten
+from ..._jax.typed import AnyJaxpr, Array, ClosedJaxpr
+from ..._owners import short
+from ..._program.entry import Specialization
+from ..._program.tolerance import with_policy
+from ..._view.named_axes import in_names
+from ..._view.result import Mixed
+from ..trees import Slot, StaticLeaf
 
 Resized = Callable[[Mapping[str, object]], Sequence[jax.ShapeDtypeStruct]]
 """Function from sizes of axes, possibly symbolic, to the abstract values of the arrays of a call.

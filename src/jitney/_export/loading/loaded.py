@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._contract.contract import check_arguments
-from .._errors import ContractError, plural, shortlist
-from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.settings import x64_is_on
-from .._jax.xla.exported import look_up
-from .._owners import public, shorten
-from .._program.rows.lengths import LENGTHS, takes_lengths
-from .._public import CompletedType, completed_names, public_in
-from .._signature.binding import Binder
-from .._text.shown import Shown
-from .._view.layout import aval_parts
-from .container import Content, path_of, read
-from .contract_data import contract_of, signature_of
-from .header import BoundEntry, ProgramEntry, check_header, made_of_header
+from ..._contract.contract import check_arguments
+from ..._errors import ContractError, plural, shortlist
+from ..._jax.compile_cache.cache import ensure as ensure_cache
+from ..._jax.settings import x64_is_on
+from ..._jax.xla.exported import look_up
+from ..._owners import public, shorten
+from ..._program.rows.lengths import LENGTHS, takes_lengths
+from ..._public import CompletedType, completed_names, public_in
+from ..._signature.binding import Binder
+from ..._text.shown import Shown
+from ..._view.layout import aval_parts
+from ..container import Content, path_of, read
+from ..contract_data import contract_of, signature_of
+from ..header import BoundEntry, ProgramEntry, check_header, made_of_header
+from ..trees import Taking, Tree, build_tree, missing_classes, resolve_tree
+from ..values import Find, find_nothing, import_object
 from .loaded_rows import LoadedRows
 from .running import (
     Run,
@@ -37,8 +39,6 @@ from .running import (
     runner,
 )
 from .sizes import fits, lacks_numbers, nearest, one_line, sizes_of, takes
-from .trees import Taking, Tree, build_tree, missing_classes, resolve_tree
-from .values import Find, find_nothing, import_object
 from .versions import check_platform, check_version, deserialize_program
 
 if TYPE_CHECKING:
@@ -303,8 +303,8 @@ class Loaded(Shown, metaclass=CompletedType):
         }
 
     def __rich__(self) -> Table:
-        from .._jax.xla.memory import text
-        from .._text.console import table
+        from ..._jax.xla.memory import text
+        from ..._text.console import table
 
         rows: list[list[tuple[str, str]]] = [
             [("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]

@@ -11,20 +11,20 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from .._errors import ExportError, Where
-from .._jax.settings import x64_is_on
-from .._program.rows.group import RowGroup
-from .._program.rows.lots import Lot
-from .._program.rows.row_calls import RowCall
-from .._program.rows.rows_alone import axes_near
-from .._serialized.padded_cuts import serialise_cuts
-from .._view.layout import aval_parts
-from .._view.named_axes import named_axes, shape_at, sizes_of
-from .._view.view import View
-from .header import ArrayEntry, BlockEntry, ProgramEntry, RowsEntry
+from ..._errors import ExportError, Where
+from ..._jax.settings import x64_is_on
+from ..._program.rows.group import RowGroup
+from ..._program.rows.lots import Lot
+from ..._program.rows.row_calls import RowCall
+from ..._program.rows.rows_alone import axes_near
+from ..._serialized.padded_cuts import serialise_cuts
+from ..._view.layout import aval_parts
+from ..._view.named_axes import named_axes, shape_at, sizes_of
+from ..._view.view import View
+from ..header import ArrayEntry, BlockEntry, ProgramEntry, RowsEntry
+from ..values import data_of
 from .lowering import ExportLowered, lower_program, traced_program
 from .parts import Part, argument_trees, array_entry, bound_arrays, portable_data
-from .values import data_of
 
 _Made = dict[tuple[int, int], tuple[RowGroup, jax.stages.Traced]]
 """By a group and a number of rows: the group, and its program."""

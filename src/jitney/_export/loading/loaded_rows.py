@@ -10,34 +10,34 @@ from functools import partial
 
 import numpy as np
 
-from .._contract.contract import Contract, check_arguments
-from .._errors import AxisError, ContractError, shortlist
-from .._extent import read_dim
-from .._jax.settings import x64_is_on
-from .._jax.tracing import is_staged
-from .._jax.typed import Array, NumPyArray
-from .._program.rows.blocks import block, shared_array
-from .._program.rows.columns import Column, of_leaves, rows_of
-from .._program.rows.group import Member, RowGroup
-from .._program.rows.lengths import RowShape, cut_columns, read_lengths
-from .._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
-from .._program.rows.ragged import PaddedRows, is_list_of_rows
-from .._program.rows.results import Part, varying, whole_results
-from .._program.rows.row_checks import (
+from ..._contract.contract import Contract, check_arguments
+from ..._errors import AxisError, ContractError, shortlist
+from ..._extent import read_dim
+from ..._jax.settings import x64_is_on
+from ..._jax.tracing import is_staged
+from ..._jax.typed import Array, NumPyArray
+from ..._program.rows.blocks import block, shared_array
+from ..._program.rows.columns import Column, of_leaves, rows_of
+from ..._program.rows.group import Member, RowGroup
+from ..._program.rows.lengths import RowShape, cut_columns, read_lengths
+from ..._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
+from ..._program.rows.ragged import PaddedRows, is_list_of_rows
+from ..._program.rows.results import Part, varying, whole_results
+from ..._program.rows.row_checks import (
     INSIDE_JIT,
     demand_arrays,
     demand_equal,
     demand_sizes,
     refuse_none,
 )
-from .._serialized.padded_cuts import read as read_cuts
-from .._view.layout import MAX_ENTRIES
-from .._view.result_padding import Cut
-from .header import Header, ProgramEntry, RowsEntry, block_of
+from ..._serialized.padded_cuts import read as read_cuts
+from ..._view.layout import MAX_ENTRIES
+from ..._view.result_padding import Cut
+from ..header import Header, ProgramEntry, RowsEntry, block_of
+from ..trees import Taking, Tree, build_tree, slots
+from ..values import value_of
 from .running import RunFlat
 from .sizes import fits, nearest, sizes_of
-from .trees import Taking, Tree, build_tree, slots
-from .values import value_of
 
 
 @dataclass(frozen=True)
