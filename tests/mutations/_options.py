@@ -411,7 +411,7 @@ AROUND = [
     ),
     Mutation(
         "one program more than the limit",
-        "src/jitney/_program/limit.py",
+        "src/jitney/_program/tracing/limit.py",
         "core.counters.compile_events < limit.count",
         "core.counters.compile_events <= limit.count",
         (f"{_LIMIT}a_limit_may_be_an_error",),
@@ -533,7 +533,7 @@ TOLD = [
     ),
     Mutation(
         "a refused proof is JAX's time",
-        "src/jitney/_program/tracing.py",
+        "src/jitney/_program/tracing/traced_calls.py",
         "            self._book(time.perf_counter() - began, spent)\n            raise",
         "            raise",
         (f"{_COUNTERS}a_refused_proof_is_jitneys_own",),

@@ -4,7 +4,7 @@ Both calls are `TraceRecord`s. `causes` compares their tree structure, arrays, s
 surroundings; only if these are equal does it look at numbers computed from sizes, decisions of the
 plan and outer transforms. `sentence_of` prints the differences in one line.
 
-`_program/tracing.py` makes a record of each trace (`_remember`), `history.py` picks the nearest
+`_program/tracing/traced_calls.py` makes a record of each trace (`_remember`), `history.py` picks the nearest
 earlier one, and `remedies.py` has the fix of each cause.
 """
 

@@ -26,11 +26,11 @@ from .._view.layout import Layout, wrap_statics
 from .._view.taken_apart import take_apart
 from .advice import Advice
 from .entry import Specialization
-from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.lengths import LENGTHS, takes_lengths
 from .rows.row_kinds import cuts_rows, has_rows, may_be_rows, may_have_rows
 from .tables.entries import SpecializationTable
 from .tables.takers import call_pattern
+from .tracing.held_numbers import Held, attempt, hold, numbers_to_hold
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls

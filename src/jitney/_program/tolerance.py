@@ -30,7 +30,7 @@ from .._text.shown import Shown
 from .._view.result import Outcome
 from .entry import Specialization
 from .registry import REGISTRY
-from .tracing import Undecided
+from .tracing.traced_calls import Undecided
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,7 @@ from ..._jax.equinox_checks import FAILURE
 from ..._jax.typed import Array
 from ..._signature.options import Options
 from ..compiled_calls import CompiledCalls, SpecializedFunction
-from ..held_numbers import Redirected
+from ..tracing.held_numbers import Redirected
 from .in_trace import PlacedCalls
 from .wrappers import Run, around, runner_inside
 

@@ -22,15 +22,15 @@ from dataclasses import replace
 
 import jax
 
-from .._body.body import CallPlanner
-from .._body.call_key import trace_key
-from .._diagnosis.needed_values import need_of
-from .._errors import JitneyError
-from .._owners import user_line
-from .._signature.options import tolerance_of
-from .._stages.derivatives.derive import Derived
-from .._view.layout import Layout
-from .._view.result import Outcome
+from ..._body.body import CallPlanner
+from ..._body.call_key import trace_key
+from ..._diagnosis.needed_values import need_of
+from ..._errors import JitneyError
+from ..._owners import user_line
+from ..._signature.options import tolerance_of
+from ..._stages.derivatives.derive import Derived
+from ..._view.layout import Layout
+from ..._view.result import Outcome
 from .leaked_tracers import refuse_left_in_result
 
 Held = Mapping[int, str]

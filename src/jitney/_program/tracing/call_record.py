@@ -14,19 +14,19 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from .._body.body import CallPlanner
-from .._body.function import TraceInputs
-from .._diagnosis.closures import cells
-from .._diagnosis.retraces import CallerArray, TraceRecord, surroundings
-from .._jax.trees import Path, Tracer, tree_flatten_with_path
-from .._jax.typed import Array
-from .._stages.stage import Skip
-from .._stages.vmap import levels_of
-from .._values.static_values import Opaque
-from .._view.field_axes import axes_in_fields, with_fields
-from .._view.layout import aval_parts, is_nested_trace, name_of, static_text
-from .._view.named_axes import is_count, named_axes
-from .._view.view import View
+from ..._body.body import CallPlanner
+from ..._body.function import TraceInputs
+from ..._diagnosis.closures import cells
+from ..._diagnosis.retraces import CallerArray, TraceRecord, surroundings
+from ..._jax.trees import Path, Tracer, tree_flatten_with_path
+from ..._jax.typed import Array
+from ..._stages.stage import Skip
+from ..._stages.vmap import levels_of
+from ..._values.static_values import Opaque
+from ..._view.field_axes import axes_in_fields, with_fields
+from ..._view.layout import aval_parts, is_nested_trace, name_of, static_text
+from ..._view.named_axes import is_count, named_axes
+from ..._view.view import View
 
 _flatten_with_path: Callable[..., tuple[list[tuple[Path, object]], object]] = tree_flatten_with_path
 

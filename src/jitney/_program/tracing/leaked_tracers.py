@@ -14,13 +14,13 @@ from dataclasses import is_dataclass
 import jax
 from jax.core import Tracer
 
-from .._errors import StaticError, TraceError, Where
-from .._jax.trees import tree_flatten
-from .._signature.records import tree_fix
-from .._values.attribute_reads import AttributeReads
-from .._values.attributes import attributes_of
-from .._values.mutable_objects import article, is_plain
-from .._view.result import Outcome
+from ..._errors import StaticError, TraceError, Where
+from ..._jax.trees import tree_flatten
+from ..._signature.records import tree_fix
+from ..._values.attribute_reads import AttributeReads
+from ..._values.attributes import attributes_of
+from ..._values.mutable_objects import article, is_plain
+from ..._view.result import Outcome
 
 
 def refuse_left_in_result(where: Where, outcome: Outcome) -> None:

@@ -1,7 +1,7 @@
 """Traces of a function's body for JAX: one thread at a time for each key of a call.
 
 Here a call is planned, its contract checked, and the body traced; then the trace is recorded.
-Shapes are abstract, and nothing runs. `lowering.py` has JAX call this.
+Shapes are abstract, and nothing runs. `_program/lowering.py` has JAX call this.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from dataclasses import replace
 
 import jax
 
-from .._axes import Refused, at_any_size
-from .._body.body import Planned
-from .._body.call_key import padded_key, trace_key
-from .._body.explicit import without_explicit
-from .._diagnosis.counters.counters import Call, Event
-from .._diagnosis.counters.listener import LISTENER
-from .._host.own_time import OWN_TIME
-from .._jax.typed import AnyMesh, Array
-from .._signature.options import tolerance_of
-from .._stages import Jit, Mask
-from .._view.layout import aval_parts, jit_is_off
-from .._view.named_axes import is_count
-from .._view.result import Outcome, unmix
-from .._view.true_sizes import NeedsNumbers, TrueSizes, known_sizes, split_counts
+from ..._axes import Refused, at_any_size
+from ..._body.body import Planned
+from ..._body.call_key import padded_key, trace_key
+from ..._body.explicit import without_explicit
+from ..._diagnosis.counters.counters import Call, Event
+from ..._diagnosis.counters.listener import LISTENER
+from ..._host.own_time import OWN_TIME
+from ..._jax.typed import AnyMesh, Array
+from ..._signature.options import tolerance_of
+from ..._stages import Jit, Mask
+from ..._view.layout import aval_parts, jit_is_off
+from ..._view.named_axes import is_count
+from ..._view.result import Outcome, unmix
+from ..._view.true_sizes import NeedsNumbers, TrueSizes, known_sizes, split_counts
+from ..compiled_calls import CompiledCalls, PendingTrace
+from ..outer_transforms import looking, warn_uncut
 from .call_record import record_of, trace_inputs_of
-from .compiled_calls import CompiledCalls, PendingTrace
 from .held_numbers import Redirected, attempt, numbers_in
 from .leaked_tracers import refuse_left_in_result
 from .limit import keep_limit
-from .outer_transforms import looking, warn_uncut
 
 
 class Retry(Exception):
