@@ -33,9 +33,9 @@ if _typing.TYPE_CHECKING:
     from ._measured.verdict import Verdict as Verdict
     from ._program.rows.ragged import PaddedRows as PaddedRows
     from ._program.rows.ragged import Ragged as Ragged
-    from ._program.tolerance import Deviation as Deviation
-    from ._program.tolerance import PrecisionReport as PrecisionReport
-    from ._program.tolerance import Product as Product
+    from ._program.tolerance.precision_report import Deviation as Deviation
+    from ._program.tolerance.precision_report import PrecisionReport as PrecisionReport
+    from ._program.tolerance.precision_report import Product as Product
     from ._report.axis_facts import AxisFacts as AxisFacts
     from ._report.comparisons import Collective as Collective
     from ._report.comparisons import Communication as Communication
@@ -77,9 +77,9 @@ else:
             "Verdict": "_measured.verdict",
             "PaddedRows": "_program.rows.ragged",
             "Ragged": "_program.rows.ragged",
-            "Deviation": "_program.tolerance",
-            "PrecisionReport": "_program.tolerance",
-            "Product": "_program.tolerance",
+            "Deviation": "_program.tolerance.precision_report",
+            "PrecisionReport": "_program.tolerance.precision_report",
+            "Product": "_program.tolerance.precision_report",
             "AxisFacts": "_report.axis_facts",
             "Collective": "_report.comparisons",
             "Communication": "_report.comparisons",

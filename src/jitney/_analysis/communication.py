@@ -14,7 +14,7 @@ from .._jax.mesh import mesh_text
 from .._jax.xla.hlo import HloCollective, collectives
 from .._owners import public
 from .._program.runners.padded_calls import PaddedCalls
-from .._program.tolerance import with_policy
+from .._program.tolerance.decide import with_policy
 from .._report.comparisons import Collective, Communication
 from .._signature.options import FSDP, Sharding
 from .._stages.sharding import Place, no_mesh

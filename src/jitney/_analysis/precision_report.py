@@ -15,7 +15,8 @@ from .._interface.program import Program
 from .._jax.trees import is_number
 from .._owners import public
 from .._precision import LOW
-from .._program.tolerance import AUTO_LOW, WHOLE, PrecisionReport, report_on
+from .._program.tolerance.decide import AUTO_LOW, report_on
+from .._program.tolerance.precision_report import WHOLE, PrecisionReport
 from .._signature.options import policy_of
 
 

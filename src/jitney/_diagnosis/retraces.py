@@ -4,8 +4,8 @@ Both calls are `TraceRecord`s. `causes` compares their tree structure, arrays, s
 surroundings; only if these are equal does it look at numbers computed from sizes, decisions of the
 plan and outer transforms. `sentence_of` prints the differences in one line.
 
-`_program/tracing/traced_calls.py` makes a record of each trace (`_remember`), `history.py` picks the nearest
-earlier one, and `remedies.py` has the fix of each cause.
+`_program/tracing/traced_calls.py` makes a record of each trace (`_remember`), `history.py` picks
+the nearest earlier one, and `remedies.py` has the fix of each cause.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .._owners import public
 from .._program.entry import Specialization
 from .._program.examples import abstract_values
 from .._program.lowered import Lowered, Traced
-from .._program.tolerance import with_policy
+from .._program.tolerance.decide import with_policy
 from .._report.plan_report import Report, report
 from .._report.rows import report_rows
 from .._view.result import unmix

@@ -26,7 +26,7 @@ from .._jax.typed import Array
 from .._owners import shorten, users_level
 from .._program.entry import Specialization, ran_eagerly
 from .._program.runners.fallback_calls import idle_options
-from .._program.tolerance import decide
+from .._program.tolerance.decide import decide
 from .._program.tracing.held_numbers import Redirected
 from .._program.tracing.leaked_tracers import left_error
 from .._program.tracing.limit import is_past_limit

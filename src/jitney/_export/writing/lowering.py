@@ -26,7 +26,7 @@ from ..._jax.trees import tree_flatten
 from ..._jax.typed import AnyJaxpr, Array, ClosedJaxpr
 from ..._owners import short
 from ..._program.entry import Specialization
-from ..._program.tolerance import with_policy
+from ..._program.tolerance.decide import with_policy
 from ..._view.named_axes import in_names
 from ..._view.result import Mixed
 from ..trees import Slot, StaticLeaf

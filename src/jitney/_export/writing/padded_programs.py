@@ -22,7 +22,7 @@ from ..._jax.typed import Array
 from ..._program.entry import Specialization
 from ..._program.runners.padded_calls import PaddedCalls
 from ..._program.runners.padding_recipes import PaddingRecipe, warn_refusal
-from ..._program.tolerance import with_policy
+from ..._program.tolerance.decide import with_policy
 from ..._serialized.padded_cuts import serialise_cuts
 from ..._stages.fill import PaddedAxis
 from ..._view.named_axes import named_axes, shape_at, sizes_of
