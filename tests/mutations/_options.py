@@ -519,15 +519,15 @@ AROUND = [
 TOLD = [
     Mutation(
         "buckets are advised that `pad` refuses",
-        "src/jitney/_program/advice.py",
+        "src/jitney/_program/advice/buckets.py",
         '                calls.entry.lower(abstract, "trace")',
         "                pass",
         (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
     ),
     Mutation(
         "buckets are advised that do not hold all sizes",
-        "src/jitney/_program/advice.py",
-        "    all_sizes = len(seen) <= _CALLS and _are_all(core, seen)",
+        "src/jitney/_program/advice/advice.py",
+        "    all_sizes = len(seen) <= _CALLS and are_all_sizes(core, seen)",
         "    all_sizes = True",
         (f"{_ADVICE}calls_before_clear_cache_leave_sizes_that_nothing_is_proven_for",),
     ),

@@ -2,7 +2,7 @@
 
 A remedy is a line to paste, and true: `tests/diagnosis/test_catalogue.py` applies each, and counts
 fewer compiles. An empty remedy means that nothing helps, or that a later step proves one that may
-(`_program/advice.py`).
+(`_program/advice/`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .._values.static_values import Unkeyed, static_key_error
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.layout import Layout, wrap_statics
 from .._view.taken_apart import take_apart
-from .advice import Advice
+from .advice.advice import Advice
 from .entry import Specialization
 from .rows.lengths import LENGTHS, takes_lengths
 from .rows.row_kinds import cuts_rows, has_rows, may_be_rows, may_have_rows
