@@ -14,13 +14,13 @@ if _typing.TYPE_CHECKING:
     from ._devices.pipeline import Schedule as Schedule
     from ._devices.speeds import DeviceSpeed as DeviceSpeed
     from ._devices.visualize import Placement as Placement
-    from ._diagnosis.cause import Cause as Cause
     from ._diagnosis.counters.stats import Stats as Stats
     from ._diagnosis.jax_work import NoCompiles as NoCompiles
     from ._diagnosis.jax_work import Watch as Watch
     from ._diagnosis.jax_work import Work as Work
     from ._diagnosis.memory_course import MemoryCourse as MemoryCourse
     from ._diagnosis.memory_course import MemoryPeak as MemoryPeak
+    from ._diagnosis.retraces.cause import Cause as Cause
     from ._export.loading.loaded import ExportedProgram as ExportedProgram
     from ._export.loading.loaded import Loaded as Loaded
     from ._interface.derivatives.derivative import Derivative as Derivative
@@ -58,7 +58,7 @@ else:
             "Pipeline": "_devices.pipeline",
             "Schedule": "_devices.pipeline",
             "Placement": "_devices.visualize",
-            "Cause": "_diagnosis.cause",
+            "Cause": "_diagnosis.retraces.cause",
             "Stats": "_diagnosis.counters.stats",
             "NoCompiles": "_diagnosis.jax_work",
             "Watch": "_diagnosis.jax_work",

@@ -234,7 +234,7 @@ WORDS = [
     ),
     Mutation(
         "a retrace by a weak type is not told",
-        "src/jitney/_diagnosis/retraces.py",
+        "src/jitney/_diagnosis/retraces/causes.py",
         "        if was.weak_type != leaf.weak_type:\n",
         "        if was.weak_type and not leaf.weak_type and was.dtype != leaf.dtype:\n",
         (f"{_RETRACES}another_weak_type",),

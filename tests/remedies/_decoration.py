@@ -205,7 +205,7 @@ CASES = [
         plainly(0),
     ),
     Remedy(
-        "_diagnosis/remedies.py:for_setting",
+        "_diagnosis/retraces/remedies.py:for_setting",
         "jitney.configure(…=...), once, before the first call",
         lambda: changed_setting("default", "fast"),
         lambda: changed_setting("fast", "fast"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..._jax.typed import NumPyArray
-from ..cause import Cause
+from ..retraces.cause import Cause
 from .jax_events import COMPILED, LOWERED, TRACED
 from .stats import Advised, Stats
 

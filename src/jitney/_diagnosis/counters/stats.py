@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..._errors import plural
 from ..._public import public_in
 from ..._text.shown import Shown
-from ..cause import Cause
+from ..retraces.cause import Cause
 
 if TYPE_CHECKING:
     from rich.table import Table

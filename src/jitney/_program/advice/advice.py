@@ -15,9 +15,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from ..._body.function import FunctionInfo
-from ..._diagnosis.cause import Cause
 from ..._diagnosis.counters.counters import Event
 from ..._diagnosis.counters.stats import Advised
+from ..._diagnosis.retraces.cause import Cause
 from ..._signature.options import tolerance_of
 from ..compiled_calls import SpecializedFunction
 from ..entry import Specialization

@@ -1,4 +1,4 @@
-"""Records of traces and compiles, as data for comparison: see `_diagnosis/retraces.py`.
+"""Records of traces and compiles, as data for comparison: see `_diagnosis/retraces/causes.py`.
 
 A record is written while something is traced or compiled, and never in a warm call.
 """
@@ -16,8 +16,8 @@ from jax.tree_util import DictKey, SequenceKey
 
 from ..._body.body import CallPlanner
 from ..._body.function import TraceInputs
-from ..._diagnosis.closures import cells
-from ..._diagnosis.retraces import CallerArray, TraceRecord, surroundings
+from ..._diagnosis.retraces.closures import cells
+from ..._diagnosis.retraces.trace_record import CallerArray, TraceRecord, surroundings
 from ..._jax.trees import Path, Tracer, tree_flatten_with_path
 from ..._jax.typed import Array
 from ..._stages.stage import Skip

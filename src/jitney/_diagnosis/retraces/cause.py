@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .._public import public_in
+from ..._public import public_in
 
 Kind = Literal[
     "first call",

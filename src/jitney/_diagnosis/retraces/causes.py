@@ -2,127 +2,24 @@
 
 Both calls are `TraceRecord`s. `causes` compares their tree structure, arrays, static values and
 surroundings; only if these are equal does it look at numbers computed from sizes, decisions of the
-plan and outer transforms. `sentence_of` prints the differences in one line.
-
-`_program/tracing/traced_calls.py` makes a record of each trace (`_remember`), `history.py` picks
-the nearest earlier one, and `remedies.py` has the fix of each cause.
+plan and outer transforms.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-
-from .._host.switches import OF_PROGRAMS
-from .._jax.settings import settings_of_programs
-from .._signature.options import Options
-from .._stages.plan import Plan, difference
-from .._values.identity import kind_of
-from .._values.strict_keys import are_one
-from .._view.layout import static_text
-from .._view.view import Leaf, View
+from ..._jax.settings import settings_of_programs
+from ..._values.identity import kind_of
+from ..._values.strict_keys import are_one
+from ..._view.layout import static_text
+from ..._view.view import Leaf
 from . import remedies
 from .cause import Cause
 from .closures import cells, changed_cells, has_same_code, is_same, place_of_code
 from .remedies import AuthorContext
-
-_UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
-
-
-@dataclass(frozen=True)
-class CallerArray:
-    """Dtype and placement of one array as the caller passed it, which its program does not show.
-
-    Args:
-        dtype: Dtype before JAX narrowed 64 bits to 32.
-        place: Sharding, if the array is committed.
-    """
-
-    dtype: str
-    place: Any = None
-
-    def place_text(self) -> str:
-        if self.place is None:
-            return "not committed"
-        spec = getattr(self.place, "spec", None)
-        if spec is None:
-            return "committed to " + ", ".join(sorted(map(str, self.place.device_set)))
-        sizes = ", ".join(f"{name}={size}" for name, size in self.place.mesh.shape.items())
-        return f"{spec} on mesh {sizes}"
-
-
-@dataclass(frozen=True)
-class TraceRecord:
-    """Key of one program, in a form that can be compared and explained.
-
-    Args:
-        view: The arrays.
-        static: Static values by path.
-        keys: Cache key of the static values.
-        plan: Decisions of the stages; None if the program was compiled again without a trace.
-        surroundings: Settings of JAX, mesh and outer transform; see `surroundings`.
-        tree: Structure of each argument.
-        absent: Paths of leaves that are None.
-        fields: Static fields of modules, by path.
-        given: Dtype and placement of the caller's arrays, by path; empty if unknown.
-        axes: Names of the axes of each array, by path.
-        sizes: True sizes of padded axes.
-        numbers: Number of values that Python computed from the sizes.
-        padded: Whether calls are padded, so that the program's shapes are not those of the call.
-        placed: Whether the program places its arrays itself.
-        outer: The transform that passes the arrays.
-        generation: Number of times that the content of the same static values has changed.
-        changed: The latest such changes: path, old and new text.
-    """
-
-    view: View
-    static: tuple[tuple[str, object], ...]
-    keys: object
-    plan: Plan | None
-    surroundings: tuple[tuple[str, str], ...] = ()
-    tree: tuple[tuple[str, object], ...] = ()
-    absent: frozenset[str] = frozenset()
-    fields: tuple[tuple[str, object], ...] = ()
-    given: Mapping[str, CallerArray] = field(default_factory=dict[str, CallerArray])
-    axes: Mapping[str, tuple[str | None, ...]] = field(
-        default_factory=dict[str, tuple[str | None, ...]]
-    )
-    sizes: tuple[tuple[str, int], ...] = ()
-    numbers: int = 0
-    padded: bool = False
-    placed: bool = False
-    outer: str = ""
-    generation: int = 0
-    changed: tuple[tuple[str, str, str], ...] = ()
-
-    @functools.cached_property
-    def identity(self) -> Hashable:
-        """Hash of all that distinguishes programs for JAX and jitney, placements aside."""
-        leaves = tuple(
-            (leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves
-        )
-        return hash(
-            (self.keys, leaves, self.surroundings, self.sizes if self.numbers else (), self.numbers)
-        )
-
-
-def surroundings(options: Options, *, nested: bool) -> tuple[tuple[str, str], ...]:
-    """Surroundings of a trace: settings of JAX and of jitney, the mesh of the context, and whether
-    an outer transform traces.
-    """
-    mesh = jax.sharding.get_abstract_mesh()
-    sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
-    told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
-    told += [(f"setting {name}", repr(getattr(options, name))) for name in OF_PROGRAMS]
-    return (
-        *told,
-        ("mesh", sizes),
-        ("called", "inside an outer transform" if nested else "outside of one"),
-    )
+from .trace_record import TraceRecord, type_text
 
 
 def causes(
@@ -173,67 +70,61 @@ def causes(
 
 
 def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
-    """Yield differences of tree structure."""
+    """Yield differences of tree structure, and of the static fields of modules."""
     trees = dict(old.tree)
     if all(are_one(trees.get(argument, tree), tree) for argument, tree in new.tree):
         return
-    before, after = _leaves(old), _leaves(new)
-    fields = dict(old.fields)
+
     # A static field of a module is a part of the treedef: report it as a value, not as a structure.
+    fields = dict(old.fields)
+    of_fields: set[str] = set()
     for path, value in new.fields:
-        if path in fields and not is_same(fields[path], value):
-            remedy = (
-                f"make {path!r} an array, or keep its value: a static field is part of the program"
-            )
-            yield Cause(
-                "static value",
-                path,
-                None,
-                *_texts(fields[path], value),
-                remedy=remedy,
-            )
-    of_fields = {
-        _argument(path)
-        for path, value in new.fields
-        if path in fields and not is_same(fields[path], value)
-    }
+        if path not in fields or is_same(fields[path], value):
+            continue
+        of_fields.add(_argument(path))
+        remedy = f"make {path!r} an array, or keep its value: a static field is part of the program"
+        texts = _texts(fields[path], value)
+        yield Cause("static value", path, None, *texts, remedy=remedy)
+
+    before, after = _leaves(old), _leaves(new)
     for argument, tree in new.tree:
         if argument not in trees or are_one(trees[argument], tree):
             continue
-        mine = [path for path in (*before, *after) if _argument(path) == argument]
-        come = [path for path in dict.fromkeys(mine) if path in after and path not in before]
-        gone = [path for path in dict.fromkeys(mine) if path in before and path not in after]
-        switched = [
-            path
-            for path in dict.fromkeys(mine)
-            if path in before and path in after and "None" in (before[path], after[path])
-        ]
-        switched = [path for path in switched if before[path] != after[path]]
+        found = [*_of_leaves(before, after, argument)]
+        yield from found
+        if not found and argument not in of_fields:
+            words = _tree_text(trees[argument]), _tree_text(tree)
+            remedy = remedies.for_structure([], [], argument)
+            yield Cause("tree structure", argument, None, *words, remedy=remedy)
 
-        # A subtree that was None as a whole is reported once, not for each of its leaves.
-        come, gone = (
-            [p for p in come if not _stands_for(p, switched)],
-            [p for p in gone if not _stands_for(p, switched)],
-        )
-        remedy = remedies.for_structure(sorted(come or switched), sorted(gone), argument)
-        for path in sorted((*come, *gone, *switched)):
-            yield Cause(
-                "tree structure",
-                path,
-                None,
-                before.get(path, "absent"),
-                after.get(path, "absent"),
-                remedy=remedy,
-            )
-        if not (come or gone or switched) and argument not in of_fields:
-            yield Cause(
-                "tree structure",
-                argument,
-                None,
-                _tree_text(trees[argument]),
-                _tree_text(tree),
-                remedy=remedy,
-            )
+
+def _of_leaves(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    argument: str,
+) -> Iterator[Cause]:
+    """Yield the leaves of an argument that have come, gone, or become None or something else.
+
+    Args:
+        before: Text of the leaf at each path, in the earlier call.
+        after: Likewise, in the new call.
+        argument: Name of the argument.
+    """
+    mine = dict.fromkeys(path for path in (*before, *after) if _argument(path) == argument)
+    switched: list[str] = []
+    for path in mine:
+        words = before.get(path), after.get(path)
+        if None not in words and "None" in words and words[0] != words[1]:
+            switched.append(path)
+
+    # A subtree that was None as a whole is reported once, not for each of its leaves.
+    own = [path for path in mine if not _stands_for(path, switched)]
+    come = [path for path in own if path not in before]
+    gone = [path for path in own if path not in after]
+    remedy = remedies.for_structure(sorted(come or switched), sorted(gone), argument)
+    for path in sorted((*come, *gone, *switched)):
+        words = before.get(path, "absent"), after.get(path, "absent")
+        yield Cause("tree structure", path, None, *words, remedy=remedy)
 
 
 def _stands_for(path: str, switched: Sequence[str]) -> bool:
@@ -244,7 +135,7 @@ def _stands_for(path: str, switched: Sequence[str]) -> bool:
 def _leaves(record: TraceRecord) -> dict[str, str]:
     """Text of the leaf at each path."""
     return {
-        **{leaf.path: _short(leaf) for leaf in record.view.leaves if leaf.counts is None},
+        **{leaf.path: type_text(leaf) for leaf in record.view.leaves if leaf.counts is None},
         **{path: static_text(value) for path, value in record.static},
         **dict.fromkeys(record.absent, "None"),
     }
@@ -367,7 +258,7 @@ def _of_statics(
     for path, value in new.static:
         # An array before, static now; the loop below is for the converse.
         if path in arrays:
-            texts = f"{_short(arrays[path])} (array)", f"{static_text(value)} (static)"
+            texts = f"{type_text(arrays[path])} (array)", f"{static_text(value)} (static)"
             yield Cause(
                 "static value",
                 path,
@@ -389,7 +280,7 @@ def _of_statics(
                 )
     for leaf in new.view.leaves:
         if leaf.path in before and leaf.counts is None:
-            texts = f"{static_text(before[leaf.path])} (static)", f"{_short(leaf)} (array)"
+            texts = f"{static_text(before[leaf.path])} (static)", f"{type_text(leaf)} (array)"
             yield Cause(
                 "static value",
                 leaf.path,
@@ -479,84 +370,3 @@ def _of_function(path: str, old: object, new: object) -> Cause:
     return Cause(
         "function", path, None, *words, remedy=remedies.for_function_argument(path, changed)
     )
-
-
-def sentence_of(
-    old: TraceRecord | None,
-    new: TraceRecord,
-    found: Sequence[Cause],
-) -> str:
-    """Text of the differences from the nearest earlier trace, in one line.
-
-    It has decisions of the plan that follow from the causes too; `causes` names those only if there
-    is no other cause.
-    """
-    if old is None or found[0].kind in ("cache eviction", "unknown"):
-        return "first call" if found[0].kind == "first call" else "; ".join(map(_cause_text, found))
-    before = dict(old.surroundings)
-    beside = {"function", "static value"}
-    # In another mesh arrays are elsewhere.
-    if before.get("mesh") == dict(new.surroundings).get("mesh"):
-        beside |= {"committed", "sharding"}
-    plans = [] if old.plan is None or new.plan is None else difference(old.plan, new.plan)
-    differences = [
-        *_arrays(old.view, new.view),
-        *_statics(old, new),
-        *plans,
-        *(
-            f"{what} {before[what]} -> {value}"
-            for what, value in new.surroundings
-            if before.get(what, value) != value
-        ),
-    ]
-    # Causes that the differences do not mention: of an array that is elsewhere, its place.
-    rest = [
-        str(cause)
-        for cause in found
-        if cause.kind in beside and not any(f"{cause.argument!r}" in text for text in differences)
-    ]
-    told = [*differences, *_few(rest)] or _few([str(cause) for cause in found])
-    return "; ".join(told)
-
-
-def _cause_text(cause: Cause) -> str:
-    return f"unknown: {_UNKNOWN}" if cause.kind == "unknown" else str(cause)
-
-
-def _arrays(old: View, new: View) -> list[str]:
-    before = {leaf.path: leaf for leaf in old.leaves}
-    after = {leaf.path: leaf for leaf in new.leaves}
-    changed = [
-        f"{path!r} {_short(before[path])} -> {_short(leaf)}"
-        for path, leaf in after.items()
-        if path in before and _short(before[path]) != _short(leaf)
-    ]
-    gone = [path for path in before if path not in after]
-    come = [path for path in after if path not in before]
-    return [
-        *_few(changed),
-        *([f"no array any more in {', '.join(_few(gone))}"] if gone else []),
-        *([f"a new array in {', '.join(_few(come))}"] if come else []),
-    ]
-
-
-def _short(leaf: Leaf) -> str:
-    return str(leaf).split(": ", 1)[1]
-
-
-def _statics(old: TraceRecord, new: TraceRecord) -> list[str]:
-    before = dict(old.static)
-    return _few(
-        [
-            f"static {path!r} {static_text(before[path])} -> {static_text(value)}"
-            if path in before
-            else f"a new static {path!r}"
-            for path, value in new.static
-            if path not in before
-            or (before[path] is not value and static_text(before[path]) != static_text(value))
-        ]
-    )
-
-
-def _few(items: Sequence[str]) -> list[str]:
-    return list(items) if len(items) <= 4 else [*items[:3], f"and {len(items) - 3} more"]

@@ -15,17 +15,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._errors import Where
-from .._stages.derivatives.derive import Derived
-from .._stages.plan import difference
-from .._view.layout import MAX_ENTRIES
+from ..._errors import Where
+from ..._stages.derivatives.derive import Derived
+from ..._stages.plan import difference
+from ..._view.layout import MAX_ENTRIES
+from ..counters.counters import Call, Counters, Event
 from . import remedies
 from .cache_drops import DROPPED
 from .cause import Cause
+from .causes import causes
 from .closures import cells, changed_cells, weak_stand_in
-from .counters.counters import Call, Counters, Event
 from .remedies import AuthorContext
-from .retraces import TraceRecord, causes, sentence_of
+from .sentences import sentence_of
+from .trace_record import TraceRecord
 
 LOGGER = logging.getLogger("jitney")
 """Logger of each new trace and its cause, at level INFO, for services that do not poll `stats`."""

@@ -10,11 +10,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from .._jax.trees import attribute
-from .._owners import short
-from .._values.identity import Identity
-from .._values.static_values import Unkeyed, static_key
-from .._view.layout import static_text
+from ..._jax.trees import attribute
+from ..._owners import short
+from ..._values.identity import Identity
+from ..._values.static_values import Unkeyed, static_key
+from ..._view.layout import static_text
 
 _PLAIN = (int, float, str, bool, bytes, type(None))
 

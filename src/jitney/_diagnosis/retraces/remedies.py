@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import repr_of
-from .._host.switches import OF_PROGRAMS
-from .._jax.trees import extended, issubdtype
-from .._signature.options import Options
-from .._values.identity import kind_of
-from .._view.view import Leaf
+from ..._errors import repr_of
+from ..._host.switches import OF_PROGRAMS
+from ..._jax.trees import extended, issubdtype
+from ..._signature.options import Options
+from ..._values.identity import kind_of
+from ..._view.view import Leaf
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import weakref
 
 import jax
 
-from .._jax.equinox_checks import own_jit
-from .._jax.trees import register_pytree_node
+from ..._jax.equinox_checks import own_jit
+from ..._jax.trees import register_pytree_node
 
 
 class _CacheMark:
