@@ -1,4 +1,4 @@
-"""One type hint read into data: aliases, unions, containers, records and classes.
+"""Type hints read into data: aliases, unions, containers, records and classes.
 
     float, Float[Array, "n"]           `ScalarHint`, `ArrayHint`: traced (`array_hints.py`)
     int, str, Literal["a"]             `StaticHint`

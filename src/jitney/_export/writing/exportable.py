@@ -1,4 +1,4 @@
-"""What of a program goes into a file: what is refused, which options are left out, and whether its
+"""Programs that can be exported: what is refused, which options are left out, and whether its
 programs are those of buckets.
 """
 

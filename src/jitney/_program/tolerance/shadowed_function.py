@@ -29,7 +29,7 @@ _FLOOR = 1e-3
 
 
 class ShadowedFunction:
-    """One function on one set of data, under casts, beside its float64 shadow."""
+    """A function on one set of data, under casts, beside its float64 shadow."""
 
     def __init__(
         self,
