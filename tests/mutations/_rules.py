@@ -388,7 +388,7 @@ CHUNKS = [
     ),
     Mutation(
         "what a loop starts with is added in each chunk",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/chunks/chunk_evaluator.py",
         "begins[i] = lax.select(is_first, x, monoid.filled(x.shape, x.dtype))",
         "begins[i] = x",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),

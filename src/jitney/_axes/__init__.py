@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .callbacks import demand_no_effects as demand_no_effects
     from .callbacks import find_effect as find_effect
     from .chunks.chunked import Chunked as Chunked
-    from .chunks.chunked import KnownValues as KnownValues
-    from .chunks.chunked import StoredCarries as StoredCarries
     from .chunks.in_memory import run_chunked as run_chunked
     from .chunks.in_memory import run_chunked_differentiable as run_chunked_differentiable
+    from .chunks.known_values import KnownValues as KnownValues
+    from .chunks.known_values import StoredCarries as StoredCarries
     from .chunks.over_devices import Devices as Devices
     from .chunks.over_devices import check_order as check_order
     from .chunks.over_devices import describe_collectives as describe_collectives
@@ -68,8 +68,8 @@ else:
             "find_effect": "callbacks",
             "number_constants": "chunks.passes",
             "Chunked": "chunks.chunked",
-            "StoredCarries": "chunks.chunked",
-            "KnownValues": "chunks.chunked",
+            "StoredCarries": "chunks.known_values",
+            "KnownValues": "chunks.known_values",
             "run_chunked": "chunks.in_memory",
             "run_chunked_differentiable": "chunks.in_memory",
             "Devices": "chunks.over_devices",

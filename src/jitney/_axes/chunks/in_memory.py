@@ -20,11 +20,10 @@ from ..._jax.ticks import Ticks
 from ..derivative import Derivative, with_derivative
 from ..typed_jax import jnp, lax
 from ..xla_faults.low_bits import as_bits, from_bits
-from .chunked import (
-    Chunked,
+from .chunked import Chunked, RunInside
+from .known_values import (
     FromChunks,
     KnownValues,
-    RunInside,
     States,
     StoredCarries,
     Taken,
