@@ -3,158 +3,48 @@
 JAX moves elements by other primitives where a size is a symbol: a slice becomes a gather, the last
 element a dynamic slice at a computed position, and the gradient of a slice a scatter into zeros
 instead of a pad with zeros. Their effect is the same: along each axis, element i of the result is
-element p(i) of the operand. So chains of moves are composed, and positions are compared instead of
-operations.
-
-    rev(x[1:]), x of 5 elements   ->   Selection(x, axes=((0, range(4, 0, -1)),), fixed=())
+element p(i) of the operand. So chains of moves are composed (`selections.py`), and positions are
+compared instead of operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..._jax.typed import Array
 from ..typed_jax import dtypes, lax
 from .graph import Value, at
-
-Positions = Any
-"""Source position of each element along an axis: a range, or an array of ints."""
-Axis = tuple[int | None, Positions]
-"""An axis of the operand and the positions along it, or None and the length of a broadcast."""
+from .selections import (
+    Axis,
+    Move,
+    Positions,
+    Selection,
+    compose,
+    compose_positions,
+    normal_form,
+    plain,
+    whole_axes,
+)
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 Known = Callable[[Value], Array]
 """Evaluator of values that depend on constants and sizes alone."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A value as a selection of elements of another value.
-
-    Args:
-        base: The other value.
-        axes: For each axis of the value, the axis of the base and the positions along it; or None
-            and the number of repetitions of a broadcast.
-        fixed: Pairs of an axis of the base that no axis of the value runs along, and the position
-            on it.
-    """
-
-    base: Value
-    axes: tuple[Axis, ...]
-    fixed: tuple[tuple[int, int], ...]
-
-    def same_places(self, other: Selection) -> bool:
-        """Return whether two views select the same positions, each of its own base."""
-        return (
-            self.fixed == other.fixed
-            and len(self.axes) == len(other.axes)
-            and all(map(_is_same_axis, self.axes, other.axes))
-        )
-
-
-def _is_same_axis(a: Axis, b: Axis) -> bool:
-    (axis, mine), (other_axis, other) = a, b
-    if axis != other_axis or isinstance(mine, range) != isinstance(other, range):
-        return False
-    if isinstance(mine, (range, int)):
-        return mine == other
-    return np.array_equal(mine, other)
-
-
-def plain(positions: object) -> Positions:
-    """Normalise positions: a range if they are evenly spaced, else an array."""
-    if isinstance(positions, range):
-        return positions
-    array = np.asarray(positions, np.int64)
-    if not len(array):
-        return range(0)
-    first = int(array[0])
-    if len(array) == 1:
-        return range(first, first + 1)
-    steps = np.diff(array)
-    step = int(steps[0])
-    if not step or not np.all(steps == step):
-        return array
-    return range(first, first + step * len(array), step)
-
-
-def _through(inner: Positions, outer: Positions) -> Positions:
-    """Compose two moves: the positions `inner[outer[i]]`."""
-    if isinstance(inner, range) and isinstance(outer, range):
-        if not len(outer):
-            return range(0)
-        start = inner[outer[0]]
-        if len(outer) == 1:
-            return range(start, start + 1)
-        step = inner.step * outer.step
-        return plain(range(start, start + step * len(outer), step))
-    return plain(np.asarray(inner)[np.asarray(outer)])
-
-
-@dataclass(frozen=True)
-class Move:
-    """A single move: for each axis of the result, the axis of the operand and the positions, or
-    None and the length of a broadcast axis.
-    """
-
-    source: Value
-    axes: tuple[Axis, ...]
-    fixed: tuple[tuple[int, int], ...] = ()
-
-
 def source_view(value: Value, known: Known) -> Selection:
     """The value as a view of the nearest value below it that no move makes."""
-    whole = Selection(value, tuple(_whole(value)), ())
+    whole = Selection(value, tuple(whole_axes(value)), ())
     return _peel_moves(whole, known)
 
 
 def _peel_moves(view: Selection, known: Known) -> Selection:
-    view = _normal(view)
+    view = normal_form(view)
     while (move := _move(view.base, known)) is not None:
-        view = _normal(_compose(view, move))
+        view = normal_form(compose(view, move))
     return view
-
-
-def _compose(view: Selection, move: Move) -> Selection:
-    axes: list[Axis] = []
-    fixed = dict(move.fixed)
-    for axis, positions in view.axes:
-        if axis is None:
-            axes.append((None, positions))
-            continue
-        below, inner = move.axes[axis]
-        if below is None:
-            axes.append((None, len(positions)))
-        else:
-            axes.append((below, _through(inner, positions)))
-
-    # A fixed position on a broadcast axis selects nothing in the operand.
-    for axis, position in view.fixed:
-        below, inner = move.axes[axis]
-        if below is not None:
-            fixed[below] = int(inner[position])
-    return Selection(move.source, tuple(axes), tuple(sorted(fixed.items())))
-
-
-def _normal(view: Selection) -> Selection:
-    """Turn an axis along which a single position is selected into a fixed one."""
-    fixed = dict(view.fixed)
-    axes: list[Axis] = []
-    for axis, positions in view.axes:
-        if axis is not None and len(positions) == 1:
-            fixed[axis] = int(positions[0])
-            axes.append((None, 1))
-        else:
-            axes.append((axis, positions))
-    return Selection(view.base, tuple(axes), tuple(sorted(fixed.items())))
-
-
-def _whole(value: Value) -> list[Axis]:
-    return [(i, range(size)) for i, size in enumerate(value.shape)]
 
 
 def _move(value: Value, known: Known) -> Move | None:
@@ -162,7 +52,7 @@ def _move(value: Value, known: Known) -> Move | None:
     if value.name in _SAME:
         x = value.reads[value.index]
         if x.dtype == value.dtype and x.shape == value.shape:
-            return Move(x, tuple(_whole(value)))
+            return Move(x, tuple(whole_axes(value)))
     move = _MOVES.get(value.name)
     if move is not None:
         return move(value, known)
@@ -221,13 +111,13 @@ def _broadcast(value: Value, known: Known) -> Move | None:
 
 
 def _transpose(value: Value, known: Known) -> Move | None:
-    whole = _whole(value.reads[0])
+    whole = whole_axes(value.reads[0])
     order: Sequence[int] = value.params["permutation"]
     return Move(value.reads[0], tuple(whole[axis] for axis in order))
 
 
 def _rev(value: Value, known: Known) -> Move | None:
-    axes = _whole(value)
+    axes = whole_axes(value)
     turned: Sequence[int] = value.params["dimensions"]
     for axis in turned:
         forward = range(value.shape[axis])
@@ -250,7 +140,7 @@ def _slice(value: Value, known: Known) -> Move | None:
 def _split(value: Value, known: Known) -> Move | None:
     axis: int = value.params["axis"]
     sizes = at(value.params["sizes"], value.scope)
-    axes = _whole(value)
+    axes = whole_axes(value)
     start = sum(sizes[: value.index])
     axes[axis] = (axis, range(start, start + value.shape[axis]))
     return Move(value.reads[0], tuple(axes))
@@ -409,7 +299,7 @@ def zero_embedding(value: Value, known: Known) -> Embedded | None:
     places: list[Positions] = []
     for axis, target in targets:
         order = _rising(target)
-        places.append(_through(target, order))
+        places.append(compose_positions(target, order))
         axes.append((None, 1) if axis is None else (axis, order))
     fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
     ones = [(axis, 0) for axis in sorted(fixed)]
