@@ -24,13 +24,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..._jax.equinox_checks import is_of_check, messages_of
 from ..._jax.programs.jaxprs import (
     has_its_constants,
     open_jaxpr,
     programs,
     scan_parts,
-    solve_operands,
     while_parts,
 )
 from ..._jax.programs.program_parts import written_by
@@ -38,24 +36,21 @@ from ..._jax.typed import NumPyArray, Var
 from ..dims import evaluate, is_countable, is_ragged
 from ..interpreter import Ranges
 from ..refusal import AsksForSize, MadeOfSize
-from ..symbolic.constants import Evaluator, equal_bits
-from ..symbolic.graph import Graph, Value, arguments, canonical, graph_of, place_of
-from ..symbolic.layout_ops import is_whole_scatter, source_view, zero_embedding
-from .function_contents import contents
-from .number_of_size import NUMBER_OF_SIZE
+from ..unified.number_of_size import NUMBER_OF_SIZE
+from .constants import Evaluator, equal_bits
+from .graph import Graph, Value, arguments, graph_of, place_of
+from .layout_ops import is_whole_scatter, source_view, zero_embedding
+from .operation_parts import (
+    body_graph,
+    count_free,
+    differing_parameter,
+    operation_name,
+    solve_parts,
+    without_unit,
+)
 
-_SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 # Python and XLA round a size alike when it is converted to one of these.
 _EXACT = ("int32", "int64", "float32", "float64")
-# Parameters that do not affect the result, or that follow from the operands.
-_PARAMETERS = (
-    "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear"
-    " body_nconsts cond_nconsts weak_type indices_are_sorted unique_indices debug result_avals"
-    " _split_transpose"
-)
-_HOW = frozenset(_PARAMETERS.split())
-# Parameters that hold functions of the user's, which are called at run time.
-_CALLED = ("callback", "callback_func")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -248,7 +243,7 @@ class Witness:
 
         # Known values may be made by different operations; all others by the same, with one
         # exception: a loop up to a size (`_compare_fori_loop`).
-        mine, other = _name(a), _name(b)
+        mine, other = operation_name(a), operation_name(b)
         if a.is_known and b.is_known and mine != other:
             self._known_values(a, b)
             return
@@ -263,7 +258,7 @@ class Witness:
             self._pairs(a, b, [a.reads[0], a.reads[2]], [b.reads[0], b.reads[2]])
             return
 
-        param = _other_param(a, b)
+        param = differing_parameter(a, b)
         if param is not None:
             what = None
             if self._text(a, param) == self._text(b, param):
@@ -287,8 +282,8 @@ class Witness:
         """Compare two values that are made by different operations, operations that change nothing
         aside.
         """
-        mine = _without_unit(a, self._known)
-        other = _without_unit(b, self._known)
+        mine = without_unit(a, self._known)
+        other = without_unit(b, self._known)
         if mine is a and other is b:
             self._unlike(a, b)
         else:
@@ -339,12 +334,12 @@ class Witness:
         """Compare two sub-jaxprs: their leading arguments are given as values, the others are
         paired by position.
         """
-        free = _count_free(*mine)
-        if free != _count_free(*other):
+        free = count_free(*mine)
+        if free != count_free(*other):
             self._differ(a, b)
         keys = [object() for _ in range(free)]
-        my_graph = _body(a, *mine, keys)
-        other_graph = _body(b, *other, keys)
+        my_graph = body_graph(a, *mine, keys)
+        other_graph = body_graph(b, *other, keys)
         self._graphs(my_graph, other_graph, a, b)
 
     def _scan(self, a: Value, b: Value) -> None:
@@ -377,8 +372,8 @@ class Witness:
         """Compare two `custom_linear_solve` by their `solve` programs; the other programs serve
         derivatives, which are traced by now.
         """
-        mine, my_right_sides = _solve_parts(a)
-        other, other_right_sides = _solve_parts(b)
+        mine, my_right_sides = solve_parts(a)
+        other, other_right_sides = solve_parts(b)
         self._pairs(a, b, my_right_sides, other_right_sides)
         program, other_program = a.params["jaxprs"].solve, b.params["jaxprs"].solve
         self._bodies(a, b, (program, mine), (other_program, other))
@@ -395,8 +390,8 @@ class Witness:
         of_condition, of_body, start = while_parts(a.equation, list(a.reads))
         constants, carry, xs = scan_parts(b.equation, list(b.reads))
         keys = [object() for _ in start]
-        condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
-        body = _body(
+        condition = body_graph(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
+        body = body_graph(
             a,
             a.params["body_jaxpr"],
             of_body,
@@ -434,7 +429,7 @@ class Witness:
         if self._visit(a.reads, b.reads):
             self._pairs(a, b, [first, *start[2:]], carry)
             counter, _, *others = keys
-            other = _body(
+            other = body_graph(
                 b,
                 b.params["jaxpr"],
                 constants,
@@ -458,73 +453,3 @@ class Witness:
             places.append(place_of(self._at))
         place = next(filter(None, places), "")
         raise AsksForSize(place, what or f"does other operations at {self._size}")
-
-
-def _name(value: Value) -> str:
-    return _SAME_NAME.get(value.name, value.name)
-
-
-def _body(
-    value: Value,
-    program: object,
-    given: Sequence[Value],
-    keys: Sequence[object],
-) -> Graph:
-    """The graph of a sub-jaxpr, whose leading arguments are given."""
-    values = arguments(
-        program,
-        value.scope,
-        [*given, *keys],
-    )
-    values[: len(given)] = given
-    return graph_of(program, values, value.scope, place_of(value))
-
-
-def _count_free(program: object, given: Sequence[Value]) -> int:
-    """The number of arguments of a sub-jaxpr behind those that are given."""
-    jaxpr, _ = open_jaxpr(program)
-    return len(jaxpr.invars) - len(given)
-
-
-def _solve_parts(value: Value) -> tuple[list[Value], list[Value]]:
-    """The constants and the right-hand sides of the `solve` program of a `custom_linear_solve`."""
-    operands = solve_operands(value.equation, list(value.reads))
-    count = len(value.reads) - sum(value.params["const_lengths"])
-    constants = operands[: len(operands) - count]
-    return constants, operands[len(constants) :]
-
-
-def _other_param(a: Value, b: Value) -> str | None:
-    """The name of a parameter that differs; None if all are equal."""
-    names = a.params.keys() | b.params.keys()
-    for name in sorted(names - _HOW):
-        if name in _CALLED:
-            differs = _called(a, name) != _called(b, name)
-        else:
-            mine = canonical(a.params.get(name), a.scope)
-            differs = mine != canonical(b.params.get(name), b.scope)
-        if differs:
-            return name
-    return None
-
-
-def _called(value: Value, name: str) -> object:
-    """What a callback is compared by: the messages of a check, else what its function holds."""
-    if is_of_check(value.equation):
-        return messages_of(value.equation)
-    return contents(value.params.get(name))
-
-
-def _without_unit(value: Value, known: Evaluator) -> Value:
-    """Strip an operation that changes nothing, such as 0 + x or 1 * x: JAX counts positions by
-    0 + 1 * iota where a size is a symbol.
-    """
-    unit = {"mul": 1, "add": 0}.get(value.name)
-    if unit is None:
-        return value
-    for read, other in (value.reads, value.reads[::-1]):
-        if read.const is None or other.shape != value.shape:
-            continue
-        if np.all(np.asarray(read.const) == unit):
-            return other
-    return value
