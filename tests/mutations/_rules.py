@@ -347,8 +347,8 @@ CHUNKS = [
     Mutation(
         "the last chunk that is shorter is left out of sums",
         "src/jitney/_axes/chunks/in_memory.py",
-        "remainder and not back:\n        state, at_end =",
-        "remainder and not back:\n        _, at_end =",
+        "self.rest and not back:\n            state, at_end =",
+        "self.rest and not back:\n            _, at_end =",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[mean]",),
     ),
     Mutation(
