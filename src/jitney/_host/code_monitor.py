@@ -212,7 +212,7 @@ def _by_monitoring(observer: ThreadObserver, watch: ThreadWatch) -> Generator[No
 @contextmanager
 def _by_profile(observer: ThreadObserver, watch: ThreadWatch) -> Generator[None]:
     """Watch by a profile function, in Python 3.11."""
-    outer: _Profile | None = sys.getprofile()
+    outer = sys.getprofile()
     # The profile function of another tool stays, and hears what it has asked for.
     if outer is not None and getattr(outer, "__module__", "") != __name__:
         watch.is_blind = True
@@ -229,7 +229,7 @@ def _by_profile(observer: ThreadObserver, watch: ThreadWatch) -> Generator[None]
             watch.is_blind = True
 
 
-def _profile_function(observer: ThreadObserver, outer: _Profile | None) -> _Profile:
+def _profile_function(observer: ThreadObserver, outer: Callable[..., object] | None) -> _Profile:
     """Profile function of an observer, which also calls the one of an outer watch."""
     # It runs some 300,000 times in a trace: each name is its own, and most events end early.
     known: dict[int, CodeType] = {}

@@ -105,9 +105,20 @@ class WayRuns:
         # all cores for one operation.
         alone = None
         if way.carrier == "threads" and way.width is not None and least <= _MUCH * known:
-            alone = _least(partial(self._once_alone, way, some), [], limit, known)
-            if least > ONE_CORE * alone:
-                least = _until(lambda: self.once(ran, some)[1], least, ONE_CORE * alone)
+            run = partial(self._once_alone, way, some)
+            alone = _least(
+                run,
+                [],
+                limit,
+                known,
+            )
+            enough = ONE_CORE * alone
+            if least > enough:
+                least = _until(
+                    lambda: self.once(ran, some)[1],
+                    least,
+                    enough,
+                )
         search.add(
             way,
             spread.count,
@@ -188,7 +199,7 @@ class WayRuns:
 
 
 class Turns:
-    """One call, which several ways run in turn.
+    """Turns of several ways, which run one call.
 
     The seconds of a way are the median of its turns: the least would be those of the turn that
     found memory which another way had just freed, and a caller's calls do not.

@@ -287,11 +287,15 @@ class PaddedCalls(Buckets, PlacedCalls[Array]):
         if a call was padded.
         """
         padded = self._lookup_recipe(arrays)
-        return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
+        if padded is None:
+            return arrays
+        return (*padded.abstract(arrays), padded.counts.abstract())
 
     def _lookup_recipe(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
-            return self.known.get((*self.entry.mesh_key(), *map(aval_parts, arrays)))
+            mesh = self.entry.mesh_key()
+            key = (*mesh, *map(aval_parts, arrays))
+            return self.known.get(key)
 
     def ahead(self, arrays: Sequence[object]) -> Sequence[object]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
@@ -318,7 +322,13 @@ class PaddedCalls(Buckets, PlacedCalls[Array]):
             padded = self.bucket(arrays)
         return padded is not None and padded.fill.is_single
 
-    def _program(self, key: Hashable, arrays: Sequence[object], *, whole: bool) -> Run:
+    def _program(
+        self,
+        key: Hashable,
+        arrays: Sequence[object],
+        *,
+        whole: bool,
+    ) -> Run:
         """Return the runner of one program."""
         program = self._runs.get(key)
         if program is None:
@@ -380,7 +390,7 @@ class PaddedCalls(Buckets, PlacedCalls[Array]):
         # A new trace has new cuts.
         if not padded.cut or padded.cut[0][0] is not cuts:
             sizes = {axis.name: axis.size for axis in padded.fill.axes}
-            shapes = [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)]
+            shapes = [_true_shape(leaf, cut, sizes) for leaf, cut in zip(leaves, cuts, strict=True)]
             padded.cut[:] = [(cuts, shapes)]
 
         _, shapes = padded.cut[0]
