@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -38,7 +37,7 @@ from .._jax.programs.jaxprs import (
 from .._jax.programs.liveness import Liveness, Used
 from .._jax.programs.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, issubdtype
-from .._jax.typed import AnyJaxpr, JaxprEqn
+from .._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn
 from .flagged_loops import FlaggedLoops
 from .flags import Code, Flag, code_of, failed_code, first_failed, goes_well
 from .live_values import (
@@ -60,7 +59,7 @@ class Unflaggable(Exception):
 
 
 def evaluate_flagged(
-    closed: Any,
+    closed: ClosedJaxpr,
     arrays: Sequence[object],
     table: CheckTable,
 ) -> tuple[list[jax.Array], Code]:

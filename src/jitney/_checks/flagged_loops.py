@@ -19,8 +19,19 @@ from .._jax.equinox_checks import Insides, calls_equinox, is_callback
 from .._jax.programs.jaxprs import open_jaxpr, scan_parts, while_parts
 from .._jax.programs.liveness import Liveness, Used
 from .._jax.typed import AnyJaxpr, JaxprEqn
-from .flags import Code, Flag, code_of, goes_well
-from .live_values import Part, Results, Value, scatter_live, select_live
+from .flags import (
+    Code,
+    Flag,
+    code_of,
+    goes_well,
+)
+from .live_values import (
+    Part,
+    Results,
+    Value,
+    scatter_live,
+    select_live,
+)
 
 Carry = list[jax.Array]
 """Live carry of a loop."""

@@ -12,7 +12,12 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from .table import LEAST_INDEX, MASK, MOST_INDEX, message_bits
+from .table import (
+    LEAST_INDEX,
+    MASK,
+    MOST_INDEX,
+    message_bits,
+)
 
 Code = jax.Array | np.int32
 """An int32 of the program: the number of the check that failed first, with its message."""

@@ -27,7 +27,12 @@ import jax
 from jax.extend import backend
 
 from .._diagnosis.counters.jax_events import COMPILED
-from .._host.memory_samples import RUSAGE, Sampler, Track, reset_highest
+from .._host.memory_samples import (
+    RUSAGE,
+    Sampler,
+    Track,
+    reset_highest,
+)
 from .._owners import users_place
 
 

@@ -19,7 +19,14 @@ import jax
 import jaxtyping
 import numpy as np
 
-from .hints import AnyHint, ArrayHint, Dim, Hint, StaticHint, hint_text
+from .hints import (
+    AnyHint,
+    ArrayHint,
+    Dim,
+    Hint,
+    StaticHint,
+    hint_text,
+)
 
 
 def named_array(axes: str) -> Hint:

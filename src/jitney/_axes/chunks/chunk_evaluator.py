@@ -19,7 +19,12 @@ import jax
 from ..callbacks import run_with_callbacks
 from ..interpreter import PaddedInterpreter
 from ..monoids import Monoid, to_dtype
-from ..rule import Carrier, ChunkStep, Outputs, State
+from ..rule import (
+    Carrier,
+    ChunkStep,
+    Outputs,
+    State,
+)
 from ..typed_jax import jnp, lax
 from .cut_axis import carrier_of, is_along
 from .known_values import Size, States, StoredCarries

@@ -38,7 +38,13 @@ from ..interpreter import Ranges
 from ..refusal import AsksForSize, MadeOfSize
 from ..unified.number_of_size import NUMBER_OF_SIZE
 from .constants import Evaluator, equal_bits
-from .graph import Graph, Value, arguments, graph_of, place_of
+from .graph import (
+    Graph,
+    Value,
+    arguments,
+    graph_of,
+    place_of,
+)
 from .layout_ops import is_whole_scatter, source_view, zero_embedding
 from .operation_parts import (
     body_graph,

@@ -18,7 +18,12 @@ from ..._jax.equinox_checks import Insides, is_callback
 from ..._jax.programs.evaluation import CallStack, without_calls
 from ..._jax.programs.jaxprs import open_jaxpr, source_of
 from ..._jax.trees import Tracer, attribute
-from ..._jax.typed import Array, Aval, JaxprEqn, Var
+from ..._jax.typed import (
+    Array,
+    Aval,
+    JaxprEqn,
+    Var,
+)
 from ..dims import Dim, evaluate, tree_dims
 from ..interpreter import Op, mentions
 from ..rules import RULES

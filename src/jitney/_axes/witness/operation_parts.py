@@ -10,7 +10,14 @@ from ..._jax.equinox_checks import is_of_check, messages_of
 from ..._jax.programs.jaxprs import open_jaxpr, solve_operands
 from .constants import Evaluator
 from .function_contents import contents
-from .graph import Graph, Value, arguments, canonical, graph_of, place_of
+from .graph import (
+    Graph,
+    Value,
+    arguments,
+    canonical,
+    graph_of,
+    place_of,
+)
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 # Parameters that do not affect the result, or that follow from the operands.

@@ -19,7 +19,13 @@ import jax
 import numpy as np
 
 from ..._jax.programs.evaluation import interpret
-from ..._jax.programs.jaxprs import abstract, equations, inside, open_jaxpr, rebind
+from ..._jax.programs.jaxprs import (
+    abstract,
+    equations,
+    inside,
+    open_jaxpr,
+    rebind,
+)
 from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import JaxprEqn
 from ..monoids import MONOIDS, REDUCTIONS, SCATTERS

@@ -20,7 +20,12 @@ import jax
 from ..._host.own_time import OWN_TIME
 from ..._jax.typed import Array
 from .counters import Call, Counters, Event
-from .jax_events import COMPILED, HIT, LOWERED, TRACED
+from .jax_events import (
+    COMPILED,
+    HIT,
+    LOWERED,
+    TRACED,
+)
 
 Locals = dict[str, Any]
 """Local variables of the frame of a call."""

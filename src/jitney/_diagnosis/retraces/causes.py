@@ -17,7 +17,13 @@ from ..._view.layout import static_text
 from ..._view.view import Leaf
 from . import remedies
 from .cause import Cause
-from .closures import cells, changed_cells, has_same_code, is_same, place_of_code
+from .closures import (
+    cells,
+    changed_cells,
+    has_same_code,
+    is_same,
+    place_of_code,
+)
 from .remedies import AuthorContext
 from .trace_record import TraceRecord, type_text
 

@@ -25,8 +25,19 @@ from ..._text.shown import Shown
 from ..._view.layout import aval_parts
 from ..container import Content, path_of, read
 from ..contract_data import contract_of, signature_of
-from ..header import BoundEntry, ProgramEntry, check_header, made_of_header
-from ..trees import Taking, Tree, build_tree, missing_classes, resolve_tree
+from ..header import (
+    BoundEntry,
+    ProgramEntry,
+    check_header,
+    made_of_header,
+)
+from ..trees import (
+    Taking,
+    Tree,
+    build_tree,
+    missing_classes,
+    resolve_tree,
+)
 from ..values import Find, find_nothing, import_object
 from .loaded_rows import LoadedRows
 from .running import (
@@ -38,7 +49,14 @@ from .running import (
     padded_runner,
     runner,
 )
-from .sizes import fits, lacks_numbers, nearest, one_line, sizes_of, takes
+from .sizes import (
+    fits,
+    lacks_numbers,
+    nearest,
+    one_line,
+    sizes_of,
+    takes,
+)
 from .versions import check_platform, check_version, deserialize_program
 
 if TYPE_CHECKING:

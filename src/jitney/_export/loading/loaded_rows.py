@@ -20,7 +20,12 @@ from ..._program.rows.blocks import block, shared_array
 from ..._program.rows.columns import Column, of_leaves, rows_of
 from ..._program.rows.group import Member, RowGroup
 from ..._program.rows.lengths import RowShape, cut_columns, read_lengths
-from ..._program.rows.lots import Lot, cheap_rows, lots_of, rungs_of
+from ..._program.rows.lots import (
+    Lot,
+    cheap_rows,
+    lots_of,
+    rungs_of,
+)
 from ..._program.rows.ragged import PaddedRows, is_list_of_rows
 from ..._program.rows.results import Part, varying, whole_results
 from ..._program.rows.row_checks import (
@@ -33,8 +38,18 @@ from ..._program.rows.row_checks import (
 from ..._serialized.padded_cuts import read as read_cuts
 from ..._view.layout import MAX_ENTRIES
 from ..._view.result_padding import Cut
-from ..header import Header, ProgramEntry, RowsEntry, block_of
-from ..trees import Taking, Tree, build_tree, slots
+from ..header import (
+    Header,
+    ProgramEntry,
+    RowsEntry,
+    block_of,
+)
+from ..trees import (
+    Taking,
+    Tree,
+    build_tree,
+    slots,
+)
 from ..values import value_of
 from .running import RunFlat
 from .sizes import fits, nearest, sizes_of

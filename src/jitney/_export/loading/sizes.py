@@ -10,7 +10,12 @@ from typing import TypedDict
 from ..._extent import Unreadable, read_dim
 from ..._view.layout import aval_parts
 from ..._view.named_axes import in_names
-from ..header import ArrayEntry, PaddingEntry, ProgramEntry, Symbol
+from ..header import (
+    ArrayEntry,
+    PaddingEntry,
+    ProgramEntry,
+    Symbol,
+)
 from ..values import Data
 
 

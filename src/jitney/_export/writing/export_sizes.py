@@ -15,13 +15,24 @@ import jax
 import numpy as np
 
 from ..._axes import Refused
-from ..._errors import ContractError, ExportError, Where, shortlist
+from ..._errors import (
+    ContractError,
+    ExportError,
+    Where,
+    shortlist,
+)
 from ..._program.entry import Specialization
 from ..._program.examples import sizes_of_examples
 from ..._signature.options import tolerance_of
 from ..._stages import Vmap
 from ..._stages.stage import Skip
-from ..._view.named_axes import NoSize, named_axes, refuse_two_sizes, shape_at, sizes_of
+from ..._view.named_axes import (
+    NoSize,
+    named_axes,
+    refuse_two_sizes,
+    shape_at,
+    sizes_of,
+)
 from .lowering import Resized
 
 Program = Any

@@ -18,7 +18,12 @@ from ..._body.body import CallPlanner
 from ..._checks import CheckTable, Unflaggable, evaluate_flagged
 from ..._diagnosis.checker_errors import wrappers
 from ..._errors import ExportError, Where, shortlist
-from ..._jax.equinox_checks import Insides, has_equinox_checks, is_callback, messages_of
+from ..._jax.equinox_checks import (
+    Insides,
+    has_equinox_checks,
+    is_callback,
+    messages_of,
+)
 from ..._jax.programs.evaluation import evaluate_jaxpr
 from ..._jax.programs.jaxprs import open_jaxpr, source_of
 from ..._jax.stand_ins import unflatten_stand_ins

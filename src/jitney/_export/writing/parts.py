@@ -18,7 +18,12 @@ from ..._program.entry import Specialization
 from ..._signature.hints import ArrayHint, ScalarHint
 from ..._view.view import LeafHint
 from ..header import ArrayEntry, BoundEntry, ProgramEntry
-from ..trees import Slot, StaticLeaf, Tree, tree_to_data
+from ..trees import (
+    Slot,
+    StaticLeaf,
+    Tree,
+    tree_to_data,
+)
 from ..values import NoData
 from .lowering import ExportLowered
 

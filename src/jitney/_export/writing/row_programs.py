@@ -21,10 +21,21 @@ from ..._serialized.padded_cuts import serialise_cuts
 from ..._view.layout import aval_parts
 from ..._view.named_axes import named_axes, shape_at, sizes_of
 from ..._view.view import View
-from ..header import ArrayEntry, BlockEntry, ProgramEntry, RowsEntry
+from ..header import (
+    ArrayEntry,
+    BlockEntry,
+    ProgramEntry,
+    RowsEntry,
+)
 from ..values import data_of
 from .lowering import ExportLowered, lower_program, traced_program
-from .parts import Part, argument_trees, array_entry, bound_arrays, portable_data
+from .parts import (
+    Part,
+    argument_trees,
+    array_entry,
+    bound_arrays,
+    portable_data,
+)
 
 _Made = dict[tuple[int, int], tuple[RowGroup, jax.stages.Traced]]
 """By a group and a number of rows: the group, and its program."""

@@ -18,7 +18,12 @@ from ..._owners import public, shorten
 from ..._program.entry import Specialization
 from ..._public import CompletedType, completed_names, public_in
 from ..._report.plan_report import Report
-from ..._signature.options import AUTO, Options, Wrt, fail
+from ..._signature.options import (
+    AUTO,
+    Options,
+    Wrt,
+    fail,
+)
 from ..._stages.derivatives.arguments import COTANGENT, TANGENT
 from ..._stages.derivatives.derive import Derived, What, with_directions
 from ..tools import Tools

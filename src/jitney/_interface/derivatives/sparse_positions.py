@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import jax
 import numpy as np
 
 from ..._errors import DerivativeError
 from ..._jax.trees import Tracer, tree_flatten
-from ..._stages.derivatives.derive import What
+from ..._stages.derivatives.derive import Derived, What
 
 if TYPE_CHECKING:
     from ..program import AnyProgram
@@ -73,7 +73,7 @@ def _static_at(
     if static is None:
         static_names = (*derivative.options.static, *names)
         options = replace(derivative.options, static=static_names)
-        body: Any = derivative.body
+        body = cast("Derived", derivative.body)
         static = function.with_body(replace(body, positions=names), options, key)
     return static
 

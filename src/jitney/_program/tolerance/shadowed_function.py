@@ -23,7 +23,12 @@ from ..._stages.autocast import Autocast, body_of, labels_of
 from ..._stages.stage import Fn, Request, Stage
 from ..._view.result import Outcome
 from ..entry import Specialization
-from .precision_report import WHOLE, Deviation, PrecisionReport, Product
+from .precision_report import (
+    WHOLE,
+    Deviation,
+    PrecisionReport,
+    Product,
+)
 
 _FLOOR = 1e-3
 

@@ -24,7 +24,12 @@ from ..._stages.stage import Skip
 from ..._stages.vmap import levels_of
 from ..._values.static_values import Opaque
 from ..._view.field_axes import axes_in_fields, with_fields
-from ..._view.layout import aval_parts, is_nested_trace, name_of, static_text
+from ..._view.layout import (
+    aval_parts,
+    is_nested_trace,
+    name_of,
+    static_text,
+)
 from ..._view.named_axes import is_count, named_axes
 from ..._view.view import View
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 import warnings
 
 from ..._body.function import FunctionInfo
-from ..._errors import CompileError, RetraceWarning, format_error, plural
+from ..._errors import (
+    CompileError,
+    RetraceWarning,
+    format_error,
+    plural,
+)
 from ..._owners import users_level
 
 # Causes that a message shows.

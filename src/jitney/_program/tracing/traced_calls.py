@@ -27,7 +27,12 @@ from ..._stages import Jit, Mask
 from ..._view.layout import aval_parts, jit_is_off
 from ..._view.named_axes import is_count
 from ..._view.result import Outcome, unmix
-from ..._view.true_sizes import NeedsNumbers, TrueSizes, known_sizes, split_counts
+from ..._view.true_sizes import (
+    NeedsNumbers,
+    TrueSizes,
+    known_sizes,
+    split_counts,
+)
 from ..compiled_calls import CompiledCalls, PendingTrace
 from ..outer_transforms import looking, warn_uncut
 from .call_record import record_of, trace_inputs_of

@@ -22,7 +22,12 @@ import numpy as np
 
 from ...._jax.typed import Values
 from ...dims import Dim, is_ragged
-from ...interpreter import Op, PaddedInterpreter, grows, to_int32
+from ...interpreter import (
+    Op,
+    PaddedInterpreter,
+    grows,
+    to_int32,
+)
 from ...rule import Use, refuse, use
 from ...typed_jax import lax
 from .fixed_windows import (

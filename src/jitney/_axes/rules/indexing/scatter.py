@@ -20,9 +20,20 @@ import numpy as np
 from ...._jax.typed import Values
 from ...carriers.positions import ScatterInto
 from ...dims import Dim, is_ragged
-from ...interpreter import Op, PaddedInterpreter, ragged_axes, to_int32
+from ...interpreter import (
+    Op,
+    PaddedInterpreter,
+    ragged_axes,
+    to_int32,
+)
 from ...monoids import MONOIDS, SCATTERS
-from ...rule import Rule, Use, ragged_dims, refuse, use
+from ...rule import (
+    Rule,
+    Use,
+    ragged_dims,
+    refuse,
+    use,
+)
 from ...typed_jax import jnp, lax
 from ...xla_faults.clamped_starts import is_single
 from ...xla_faults.overlapping_updates import window_at
