@@ -82,8 +82,8 @@ KEYS = [
     Mutation(
         "padded programs of float32 and float64 are one",
         "src/jitney/_program/runners/padded_calls.py",
-        "        with self.entry.numbers():\n            return self._run(arrays, whole=not nested)",
-        "        return self._run(arrays, whole=not nested)",
+        "        with self.entry.numbers():\n            return self._run(arrays, whole=whole)",
+        "        return self._run(arrays, whole=whole)",
         (f"{_PAD}double_precision_has_keys_of_its_own", f"{_PAD}other_options_compose"),
     ),
     Mutation(

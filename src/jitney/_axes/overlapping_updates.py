@@ -30,7 +30,14 @@ import jax
 import numpy as np
 
 from .._jax.programs.evaluation import CallStack, without_calls
-from .._jax.programs.jaxprs import equations, open_jaxpr, programs, scan_parts, while_parts
+from .._jax.programs.jaxprs import (
+    equations,
+    open_jaxpr,
+    programs,
+    scan_parts,
+    solve_operands,
+    while_parts,
+)
 from .._jax.programs.primitives import ARITHMETIC, LOGIC
 from .._jax.typed import Aval, JaxprEqn
 from .dims import Dim, is_ragged
@@ -169,9 +176,12 @@ class _Moves:
     def _inside(self, eqn: JaxprEqn, operands: list[_Value]) -> list[_Value]:
         """Look at the programs that an operation holds. The arguments of a loop's body lie in
         memory, but XLA puts the body of a loop of one turn, and a branch that it knows, in the
-        place of the operation; `jax.vmap` does so with branches.
+        place of the operation; `jax.vmap` does so with branches. Padding evaluates the `solve` of a
+        `custom_linear_solve` in its place.
         """
         name = eqn.primitive.name
+        if name == "custom_linear_solve":
+            return self.follow(eqn.params["jaxprs"].solve, solve_operands(eqn, operands))
         if name == "cond":
             return [x for each in programs(eqn.params) for x in self.follow(each, operands[1:])]
         if name == "while" and _is_counted(eqn, operands):

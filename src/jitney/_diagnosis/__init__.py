@@ -9,5 +9,5 @@ traces, `history.py` finds the nearest earlier call, `retraces.py` compares the 
 
 Apart from these: `needed_values.py` and `tracer_errors.py` (errors of JAX in the user's words),
 `nonfinite/` (`debug_nans`), `jax_work.py` (`jitney.watch`), `static_variety.py` (static arguments
-with many values), `temporaries.py` (memory of compiled programs).
+with many values).
 """

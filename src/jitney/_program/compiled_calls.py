@@ -174,8 +174,10 @@ class CompiledCalls(CallPlanner, ABC):
         """
 
     @abstractmethod
-    def runner(self, arrays: Sequence[object]) -> Run:
-        """Return the function that runs calls of these shapes."""
+    def runner(self, arrays: Sequence[object], *, nested: bool) -> Run:
+        """Return the function that runs calls of these shapes with jit on; `nested` if an outer
+        transform owns them.
+        """
 
     @abstractmethod
     def jit_on_mesh(

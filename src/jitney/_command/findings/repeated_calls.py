@@ -1,8 +1,10 @@
-"""Compiled functions that cost more to compile than their calls can save, and loops of Python in
-which each call is for itself.
+"""Lines that do the same thing repeatedly, by the record of `lines.py`: compiled functions that
+cost more to compile than their calls can save, loops of Python in which each call is for itself,
+and arrays that are read back, each time with a wait for device and copy.
 
-Both need the number of calls at a line, and the seconds of the quickest, which `lines.py` records.
-Python may wait for less than the whole of a call, where a device computes beside it.
+The first two need the number of calls at a line, and the seconds of the quickest. Python may wait
+for less than the whole of a call, where a device computes beside it. For reads the saving is the
+time that Python spent in them: an upper bound, since the computation takes its time, read or not.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ..._text.json import Record
 from ..jax_log import CompileRecord, plain_name
 from .change import ProposedChange
 
-# Calls of a loop from which on it is worth a line, and calls of a function that are few.
+# Calls or reads of a loop from which on it is worth a line, and calls of a function that are few.
 _AGAIN = 5
 # Seconds of a call above which compiling may save something.
 _QUICK = 1e-3
@@ -107,3 +109,45 @@ def _mapped(name: str, place: Record) -> str:
         )
     in_axes = "" if set(axes) == {"0"} else f", in_axes=({', '.join(axes)})"
     return f"jax.jit(jax.vmap({name}{in_axes}))  # of the elements, stacked: jnp.stack(...)"
+
+
+_WORDS = {
+    "__float__": "float(x)",
+    "__int__": "int(x)",
+    "__bool__": "a test of x (`if x:`, `while x:`, `bool(x)`)",
+    "__index__": "x as an index",
+    "__complex__": "complex(x)",
+    "__array__": "NumPy",
+    "item": "x.item()",
+    "tolist": "x.tolist()",
+    "__repr__": "printing x",
+    "__str__": "printing x",
+    "__format__": "formatting x",
+    "device_get": "jax.device_get(x)",
+}
+_DECIDES = (
+    "jax.lax.while_loop or jax.lax.cond  # inside of one jax.jit, where it decides what comes next;"
+    " jnp.where, where it selects"
+)
+_TAKES = (
+    "keep x as it is, kept.append(x), and read once behind the loop: jax.device_get(kept); or"
+    " jax.jit the whole loop, with jax.lax.scan"
+)
+
+
+def reads(seen: Sequence[Record]) -> Iterator[ProposedChange]:
+    """Yield a change for each line and kind of read."""
+    for each in seen:
+        if each["kind"] != "read" or each["times"] < _AGAIN:
+            continue
+        how = _WORDS.get(each["how"], f"np.{each['how']}(x)")
+        yield ProposedChange(
+            each["seconds"],
+            at_most=True,
+            what=(
+                f"an array of JAX is read back {each['times']} times, by {how}: Python waits there"
+                " until it is computed, and for the copy"
+            ),
+            where=f"{short(each['file'])}:{each['line']} ({each['function']})",
+            write=_DECIDES if each["how"] in ("__bool__", "__index__") else _TAKES,
+        )
