@@ -139,8 +139,8 @@ def transformed(rows: Float[Array, "n d"]):
     return jnp.fft.fft(rows, axis=0).real
 
 
-def steps_along(column: Float[Array, "n"]):
-    return jax.lax.fori_loop(0, 2, lambda _, i: i + jnp.int32(column[i] < 0), jnp.int32([0, 1]))
+def sums_in_turns(column: Float[Array, "n"]):
+    return jax.lax.fori_loop(0, 2, lambda _, total: jnp.sin(total + column.sum()), jnp.float32(0))
 
 
 def backwards(rows: Float[Array, "n d"]):
@@ -542,9 +542,9 @@ CASES = [
     Remedy(
         "_stages/chunking/refusals.py:cannot_stream",
         "call it on arrays in memory with chunk={…: ...}",
-        lambda: stream(ROWS[:, 0], steps_along),
-        lambda: optimize(steps_along, chunk={"n": 3})(ROWS[:, 0]),
-        lambda: jax.jit(steps_along)(ROWS[:, 0]),
+        lambda: stream(ROWS[:, 0], sums_in_turns),
+        lambda: optimize(sums_in_turns, chunk={"n": 3})(ROWS[:, 0]),
+        lambda: jax.jit(sums_in_turns)(ROWS[:, 0]),
     ),
     Remedy(
         f"{RUN}:StreamRun.__call__",
