@@ -45,7 +45,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one slow run of a slice decides",
-        f"{_SOURCE}/trials.py",
+        f"{_SOURCE}/way_runs.py",
         "slower = _MUCH if len(times) == 1 else SLOWER",
         "slower = SLOWER",
         (f"{_CALLS}a_slow_first_run_does_not_decide",),
@@ -136,9 +136,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a whole that is clearly slower takes all turns",
-        f"{_SOURCE}/trials.py",
-        "if quickest <= CLEARLY * min(whole, usual):",
-        "if quickest <= 0.0:",
+        f"{_SOURCE}/way_runs.py",
+        "if turns.quickest <= CLEARLY * whole:",
+        "if turns.quickest <= 0.0:",
         (f"{_CALLS}a_whole_that_is_clearly_slower_has_one_turn_at_the_end",),
     ),
     Mutation(
@@ -152,7 +152,7 @@ MUTATIONS = [
         "the call that decides returns the whole",
         f"{_SOURCE}/trials.py",
         "            return ours\n",
-        "            return theirs or self._calls.run_way(WHOLE, arrays)\n",
+        "            return self._calls.run_way(WHOLE, arrays)\n",
         (f"{_CALLS}the_call_that_decides_has_the_result_of_the_choice",),
     ),
     Mutation(
@@ -172,14 +172,14 @@ MUTATIONS = [
     Mutation(
         "exact takes other bits of a slice",
         f"{_SOURCE}/trials.py",
-        "if is_exact and out is not None and not (is_part or _are_equal(out, result, rows)):",
+        "if is_exact and out is not None and not (is_part or are_equal(out, result, rows)):",
         "if is_exact and out is None:",
         (f"{_CALLS}exact_takes_only_equal_bits",),
     ),
     Mutation(
         "exact does not look at the call that decides",
         f"{_SOURCE}/trials.py",
-        "if is_quicker and is_exact and not _are_equal(ours, theirs):",
+        "if is_quicker and is_exact and not are_equal(ours, theirs):",
         "if is_quicker and is_exact and ours is theirs:",
         (f"{_CALLS}exact_compares_the_whole_call_too",),
     ),
@@ -213,9 +213,9 @@ MUTATIONS = [
     ),
     Mutation(
         "auto starts threads where they may hang",
-        f"{_SOURCE}/trials.py",
-        "            if refused:\n",
-        "            if refused is None:\n",
+        f"{_SOURCE}/way_runs.py",
+        "        if refused:\n",
+        "        if refused is None:\n",
         (f"{_CALLS}threads_are_not_tried_where_workers_refuse",),
     ),
     Mutation(
@@ -274,7 +274,7 @@ MUTATIONS = [
         "a choice is believed in whatever a file says",
         f"{_SOURCE}/choice_record.py",
         "    if not fits:\n",
-        "    if not isinstance(threads, int):\n",
+        "    if not isinstance(axis, str):\n",
         (f"{_RECORD}what_cannot_be_believed_is_ignored",),
     ),
     Mutation(

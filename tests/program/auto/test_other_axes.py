@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
-from jitney._program.auto import choice_record, cut_axes, trials
+from jitney._program.auto import choice_record, cut_axes, result_bits
 from tests.program.auto.test_auto_calls import auto_line
 
 RNG = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def test_what_fits_into_memory_is_whole(machine):
 def test_exact_takes_chunks_with_equal_bits_alone(machine, monkeypatch, is_equal):
     """A sum over an axis that is cut may differ in the last bits."""
     machine.rates = {"4,096 of n at a time": 0.1, "16,384 of n at a time": 0.5}
-    monkeypatch.setattr(trials, "_bits", lambda array: array.shape if is_equal else object())
+    monkeypatch.setattr(result_bits, "bits", lambda array: array.shape if is_equal else object())
     f = optimize(auto="exact", memory="300KiB")(wave)
     learnt(f, LONG)
     refuse_uncut(f, LONG)

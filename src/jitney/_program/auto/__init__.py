@@ -7,5 +7,6 @@
 
 `call_times.py` knows how long calls take without waiting for them, `search.py` is which ways are
 tried in what order and for how much, `choice_record.py` is the file of a choice, `calls_of_size.py`
-is what is known of one size, `trials.py` runs slices, and `auto_calls.py` the calls.
+is what is known of one size, `trials.py` makes the trials and the decision, whose runs are those of
+`way_runs.py`, and `auto_calls.py` runs the calls.
 """
