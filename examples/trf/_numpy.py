@@ -473,8 +473,10 @@ def _is_other(cell: types.CellType) -> bool:
 
 
 def _is_followed(value: Any) -> bool:
-    """Tell whether it is a function, a bound method, or an object that is called as one."""
-    if isinstance(value, types.FunctionType | types.MethodType):
+    """Tell whether it is a function, a bound method, part of a call, or an object that is called
+    as one.
+    """
+    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return True
     return _is_users(type(value).__call__ if callable(value) else None)
 

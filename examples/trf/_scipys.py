@@ -532,10 +532,12 @@ def _each(call: Call) -> Callable[[_host.Turn], bool]:
         try:
             if parameters == {"intermediate_result"}:
                 kept = {name: getattr(turn, name) for name in ("x", "fun", "nit", "nfev", "cost")}
-                return call.callback(intermediate_result=OptimizeResult(**kept)) is True
-            return call.callback(np.copy(turn.x)) is True
+                call.callback(intermediate_result=OptimizeResult(**kept))
+            else:
+                call.callback(np.copy(turn.x))
         except StopIteration:
             return True
+        return False  # whatever it gives, as in SciPy, though its message says `True`
 
     return each
 

@@ -2,6 +2,7 @@
 other things than `jax.numpy`.
 """
 
+import functools
 import itertools
 import re
 import warnings
@@ -260,6 +261,33 @@ def test_a_sparse_jacobian_that_is_not_the_derivative_is_taken_as_given():
     want = scipy.optimize.least_squares(broyden, np.full(30, -1.0), **options)
     assert got.nfev > scipy.optimize.least_squares(broyden, np.full(30, -1.0)).nfev
     np.testing.assert_allclose(got.x, want.x, atol=1e-6)
+
+
+@pytest.mark.rest
+@pytest.mark.filterwarnings("error")
+def test_a_partial_function_is_traced():
+    """`functools.partial` of a model in NumPy, in SciPy's call and within another function."""
+
+    def scaled(x, a, b):
+        return np.array([a * (x[1] - x[0] ** 2), b - x[0]])
+
+    part = functools.partial(scaled, a=10.0)
+    for fun in (functools.partial(part, b=1.5), lambda x: part(x, b=1.5)):
+        found = drop_in.least_squares(fun, [2.0, 2.0])
+        np.testing.assert_allclose(found.x, [1.5, 2.25], rtol=1e-6)
+
+
+@pytest.mark.rest
+def test_what_a_callback_gives_does_not_stop_a_fit():
+    """`StopIteration` alone does, as in SciPy 1.17, whose message has `True` too."""
+
+    def rosenbrock(x):
+        return np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+
+    for module in (scipy.optimize, drop_in):
+        found = module.least_squares(rosenbrock, [2.0, 2.0], callback=lambda x: True)
+        assert found.success
+        np.testing.assert_allclose(found.x, [1.0, 1.0], rtol=1e-6)
 
 
 @pytest.mark.rest

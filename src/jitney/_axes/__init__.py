@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .symbolic.scope import ranges_at_hand as ranges_at_hand
     from .symbolic.symbolic_trace import SymbolicProgram as SymbolicProgram
     from .symbolic.symbolic_trace import trace as trace
+    from .symbolic.traced_body import TracedBody as TracedBody
     from .unified.choices import Choices as Choices
     from .unified.choices import shared_choice as shared_choice
     from .uses import demand as demand
@@ -110,5 +111,6 @@ else:
             "shared_choice": "unified.choices",
             "ranges_at_hand": "symbolic.scope",
             "trace": "symbolic.symbolic_trace",
+            "TracedBody": "symbolic.traced_body",
         },
     )

@@ -147,12 +147,16 @@ def _demand_transposable(
         beside: Extra,
         tangents: Sequence[jax.Array],
     ) -> object:
+        # What it gives, noted while JAX traces it: to ask for the shapes would trace it again.
+        results: list[jax.ShapeDtypeStruct] = []
+
         def of_tangents(*tangents: jax.Array) -> Sequence[jax.Array]:
-            return along(arrays, beside, tangents)
+            made = along(arrays, beside, tangents)
+            results[:] = map(_abstract, made)
+            return made
 
         transposed = jax.linear_transpose(of_tangents, *tangents)
-        results = jax.eval_shape(of_tangents, *tangents)
-        return transposed(jax.tree.map(_zeros, results))
+        return transposed([*map(_zeros, results)])
 
     # AssertionError is JAX's own, where linear values are multiplied inside of a loop.
     avals = jax.tree.map(_abstract, (arrays, beside, tangents))

@@ -178,6 +178,8 @@ class Mask(Stage):
         self,
         fn: Fn,
         choices: _axes.Choices | None,
+        *,
+        body: _axes.TracedBody | None = None,
     ) -> _axes.SymbolicProgram:
         sizes = known_sizes().sizes
         at_hand: dict[str, int] | None = None
@@ -185,7 +187,15 @@ class Mask(Stage):
             at_hand = {s.symbol: sizes[s.name] for s in self.symbols}
         # Sizes that are known here are not those of a padded program inside the body.
         with knowing(KnownSizes()):
-            program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
+            program = _axes.trace(
+                fn,
+                self.avals,
+                self.ranges,
+                at_hand,
+                choices=choices,
+                examples=body is None,
+                symbols=body and body.symbols,
+            )
         _axes.demand(program.jaxpr, program.ranges)
         _axes.demand_no_tracers(program.jaxpr)
         # The body also runs on padded elements, where its effects must not happen.
@@ -269,6 +279,9 @@ class Mask(Stage):
         leaves = self.view.leaves
         tangents = [replace(leaves[i], weak_type=False) for i in varying]
         along = replace(self, view=View((*leaves, *tangents)))
+        own = along.of_traced(proof.program.body, varying)
+        if own is not None:
+            return _axes.PaddedDerivative(own.jaxpr)
         jvp = _axes.jvp_function(fn, len(leaves), varying)
         found = along.prove(jvp)
         outcome.refuse_differences()
@@ -285,6 +298,24 @@ class Mask(Stage):
         found = replace(found, outcome=outcome)
         proof.derivatives.setdefault(varying, found)
         raise NeedsNumbers(proof)
+
+    def of_traced(
+        self,
+        body: _axes.TracedBody | None,
+        varying: tuple[int, ...],
+    ) -> _axes.SymbolicProgram | None:
+        """Derivative of a body that has been traced, from its programs; None if the body has to run
+        for it.
+        """
+        if body is None:
+            return None
+        jvp = _axes.jvp_function(body, len(body.exact.in_avals), varying)
+        try:
+            program = self._trace_symbolically(jvp, None, body=body)
+        # The trace of the body itself gives the reason, or finds none.
+        except Refused:
+            return None
+        return program if program.each is None else None
 
 
 def _split_numbers(

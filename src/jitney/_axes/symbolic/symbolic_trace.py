@@ -28,6 +28,7 @@ from ..witness.graph import at
 from .dim_hooks import SizeUses, hooked_dims
 from .range_ends import narrow_sizes, range_ends
 from .size_errors import explain_size_error, first_line, place
+from .traced_body import TracedBody
 
 Shape = tuple[Dim, ...]
 
@@ -43,12 +44,14 @@ class Candidate:
         is_expanded: True if the closed primitives were replaced by what they compute.
         from_sizes: Symbol -> the least size that it stands for, if not that of the function's
             range.
+        symbols: Symbol -> the symbolic dimension, where the program is one trace with these.
     """
 
     jaxpr: ClosedJaxpr
     looks: Sequence[str] = ()
     is_expanded: bool = False
     from_sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    symbols: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
 
     def ranges(self, ranges: Ranges) -> Ranges:
         """The part of these ranges that the program stands for."""
@@ -96,6 +99,8 @@ class SymbolicProgram:
         choices: The choices that were made for it, once for all sizes.
         is_expanded: True if the closed primitives were replaced by what they compute.
         spent: Seconds of each trace that it was made from or confirmed by.
+        body: The function by its programs, from which its derivative is traced; None where Python
+            has to run for that.
     """
 
     jaxpr: ClosedJaxpr
@@ -106,6 +111,7 @@ class SymbolicProgram:
     is_expanded: bool = field(default=False, compare=False)
     confirmed: Mapping[str, int] | None = field(default=None, compare=False)
     spent: Sequence[float] = field(default=(), compare=False)
+    body: TracedBody | None = field(default=None, compare=False, repr=False)
 
     @property
     def out_dims(self) -> list[Shape]:
@@ -149,6 +155,7 @@ def trace(
     *,
     choices: Choices | None = None,
     examples: bool = True,
+    symbols: Mapping[str, Dim] | None = None,
 ) -> SymbolicProgram:
     """Trace `fn` for all sizes in the ranges at once, and compare the program with traces at known
     sizes.
@@ -161,13 +168,14 @@ def trace(
         choices: Store of the choices that depend on sampled sizes; None where none may be made.
         examples: Whether the program may be made from traces at known sizes, where no trace with
             symbolic sizes goes through.
+        symbols: Symbol -> the symbolic dimension, where the function holds programs with these.
 
     Raises:
         Refused: The function needs to know a size, does different operations at different sizes, or
             is a derivative with rules for reverse mode only.
         Exception: Any exception that the function raises at known sizes too.
     """
-    function = SizedFunction(fn, avals, ranges, choices)
+    function = SizedFunction(fn, avals, ranges, choices, symbols)
     # A copy: the choices outlive the traces of this proof.
     rehearsed = replace(function)
     if choices is not None:
@@ -268,7 +276,7 @@ def _unified(
         Refused: There is none.
     """
     try:
-        dims = function.symbols
+        dims = function.new_symbols()
         return unify(traces, samples, dims, function.avals(dims)), {}
     except Refused as refusal:
         # JAX could not tell for all sizes: `x[:-3]` of sizes from 2 on has no elements at 2. So the
@@ -278,7 +286,7 @@ def _unified(
     least = {name: min(sample[name] for sample in samples) for name in function.ranges}
     lows = {name: max(low, function.ranges[name][0]) for name, low in least.items()}
     ranges = {name: (lows[name], high) for name, (_, high) in function.ranges.items()}
-    dims = replace(function, ranges=ranges).symbols
+    dims = replace(function, ranges=ranges).new_symbols()
     return unify(traces, samples, dims, function.avals(dims)), lows
 
 
@@ -355,6 +363,10 @@ def _confirmed(
         reasons.append(f"{', '.join(lines) or 'it'} computes numbers of the size")
     reasons += candidate.looks[:1]
     why = "; ".join(reasons) if reasons else None
+    # An expanded primitive has lost the rule of its derivative.
+    body = None
+    if candidate.symbols and why is None and not candidate.is_expanded and not others:
+        body = TracedBody(candidate.symbols, jaxpr, function.at_known(at_hand[0]))
     return SymbolicProgram(
         jaxpr,
         ranges,
@@ -363,6 +375,7 @@ def _confirmed(
         choices,
         candidate.is_expanded,
         at_hand[0],
+        body=body,
     )
 
 
@@ -388,10 +401,11 @@ def _symbolic(
         Refused: Code needs to know a size.
         Exception: Any exception that the function raises at known sizes too.
     """
-    result, seen = _watched(function)
+    symbols = function.new_symbols()
+    result, seen = _watched(function, symbols)
     # `x + pos[:n]` where n is the length of `pos`: JAX makes that length of n, and x has n rows.
     if isinstance(result, Exception) and seen.ties:
-        again, seen_again = _watched(function, keeps_size=True)
+        again, seen_again = _watched(function, symbols, keeps_size=True)
         if not isinstance(again, Exception):
             result, seen = again, seen_again
 
@@ -408,7 +422,7 @@ def _symbolic(
     # A refusal is raised inside the user's code, which may have caught it.
     if seen.refused:
         raise seen.refused[0]
-    return _expanded(result, seen.looks)
+    return replace(_expanded(result, seen.looks), symbols=symbols)
 
 
 def _expanded(jaxpr: ClosedJaxpr, looks: Sequence[str] = ()) -> Candidate:
@@ -418,7 +432,7 @@ def _expanded(jaxpr: ClosedJaxpr, looks: Sequence[str] = ()) -> Candidate:
 
 
 def _watched(
-    function: SizedFunction, *, keeps_size: bool = False
+    function: SizedFunction, symbols: Mapping[str, Dim], *, keeps_size: bool = False
 ) -> tuple[ClosedJaxpr | Exception, SizeUses]:
     """The program with symbolic sizes, or the error that its trace ended in, and what was asked of
     sizes.
@@ -426,10 +440,9 @@ def _watched(
     Raises:
         Refused: Code needs to know a size.
     """
-    sizes = function.symbols
     with hooked_dims(keeps_size=keeps_size) as seen:
         try:
-            return function.at(sizes), seen
+            return function.at(symbols), seen
         except Refused as refusal:
             # The text of a size in the message of another error, which may come at known sizes too.
             if refusal.__context__ is None:

@@ -36,12 +36,15 @@ class SizedFunction:
         avals: The abstract arguments, from a size for each symbol.
         ranges: Symbol -> the least and the largest size it stands for.
         choices: Store of the choices that depend on sampled sizes; None where none may be made.
+        symbols: Symbol -> the symbolic dimension, where `fn` holds programs with these; None for
+            new ones.
     """
 
     fn: Callable[..., object]
     avals: Avals
     ranges: Ranges
     choices: Choices | None = None
+    symbols: Sizes | None = None
     # Seconds of each trace.
     spent: list[float] = field(
         default_factory=list[float],
@@ -92,9 +95,12 @@ class SizedFunction:
             self._traces[key] = self.at(sizes)
         return self._traces[key]
 
-    @property
-    def symbols(self) -> dict[str, Dim]:
-        """A JAX symbolic dimension for each symbol, constrained to its range."""
+    def new_symbols(self) -> Sizes:
+        """Return a JAX symbolic dimension for each symbol, constrained to its range; those that the
+        function holds already, if it does.
+        """
+        if self.symbols is not None:
+            return self.symbols
         bounds: list[str] = []
         for name, (low, high) in self.ranges.items():
             bounds += [f"{name} >= {low}", f"{name} <= {high}"]
