@@ -9,7 +9,7 @@ made of a size (its text, a comparison) would answer for another size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import cast
 
 import jax
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..._jax.programs.program_parts import content_of
 from ..._jax.trees import Tracer, attribute
-from ..._values.attributes import attributes_of
+from ..._values.attributes import attributes_of, closure_variables
 from ..._values.kinds import METHOD, PARTIAL, kind_of
 from ..dims import is_symbolic
 
@@ -72,13 +72,6 @@ def _parts(value: object) -> Iterator[object]:
         yield from kind_of(value).parts(value)
     elif isinstance(value, FunctionType):
         yield from (value.__defaults__, value.__kwdefaults__)
-        yield from map(_held, value.__closure__ or ())
+        yield from closure_variables(value, unset=None).values()
     # A function, and a class that extends a container, have attributes too.
     yield from attributes_of(value).values()
-
-
-def _held(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None

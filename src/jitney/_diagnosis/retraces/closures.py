@@ -12,6 +12,7 @@ from typing import Any
 
 from ..._jax.trees import attribute
 from ..._owners import short
+from ..._values.attributes import closure_variables
 from ..._values.identity import Identity
 from ..._values.static_values import Unkeyed, static_key
 from ..._view.layout import static_text
@@ -59,13 +60,12 @@ def cells(fn: Any) -> tuple[tuple[str, object], ...]:
     if code is None:
         return ()
     values: list[tuple[str, object]] = []
-    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
-        try:
-            values.append((name, weak_stand_in(cell.cell_contents)))
-        # The cell is not bound yet.
-        except ValueError:
-            values.append((name, "..."))
+    for name, value in closure_variables(fn, unset=_UNSET).items():
+        values.append((name, "..." if value is _UNSET else weak_stand_in(value)))
     return tuple(values)
+
+
+_UNSET = object()
 
 
 def weak_stand_in(value: object) -> object:
