@@ -216,6 +216,22 @@ ROWS = (
         "plain JAX at exact size",
     ),
     Row(
+        "coverage-libraries",
+        "docs/models.md",
+        "calls of libraries along the data",
+        "python -m tests.perf.coverage --group libraries",
+        "{libraries[exact]} of {libraries[all]} exact, {libraries[wrong]} wrong",
+        "plain JAX at exact size",
+    ),
+    Row(
+        "coverage-libraries-wide",
+        "docs/models.md",
+        "calls of libraries along the data, in float64",
+        "python -m tests.perf.coverage --x64 --group libraries",
+        "{libraries[exact]} of {libraries[all]} exact, {libraries[wrong]} wrong",
+        "plain JAX at exact size",
+    ),
+    Row(
         "fields",
         "docs/models.md",
         "52 bodies with data in classes, in float32 and float64",
