@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney._command.arguments import main
-from jitney._report.live_programs import live_programs
+from jitney._devices.attach import live_programs
 from jitney.errors import OptionError
 
 unix = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")

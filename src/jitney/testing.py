@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ._diagnosis.jax_work import Watch, watch
-from ._diagnosis.temporaries import CompiledProgram as CompiledProgram
-from ._diagnosis.temporaries import Temporaries as Temporaries
 from ._errors import MeasurementWarning, OptionError, format_error, shortlist
 from ._interface.optimize import optimize
 from ._jax.trees import is_number, keystr, tree_flatten_with_path
 from ._measured.arguments import check_calls, put
-from ._measured.call_peak import peak_of_call
+from ._measured.call_memory import CompiledProgram as CompiledProgram
+from ._measured.call_memory import Temporaries as Temporaries
+from ._measured.call_memory import peak_of_call
 from ._measured.measure import ColdCall, compare_cold_results, names_of, ways_of
 from ._measured.verdict import CONFIDENCE, faster
 from ._measured.verdict import Faster as Faster

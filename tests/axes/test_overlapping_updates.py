@@ -120,6 +120,9 @@ HIDDEN = {
     "a column that is contracted": lambda y: pushed(jnp.exp(y)[:, None] @ y[:1], AT),
     "sorted, then a column": lambda y: pushed(jnp.sort(y)[:, None], AT)[:, 0],
     "interleaved": lambda y: shifted(jnp.stack([y, -y]).reshape(-1), AT),
+    "in the solve of a system": lambda y: lax.custom_linear_solve(
+        lambda z: z, y[::-1], lambda _, z: pushed(z, AT), symmetric=True
+    ),
     "in a loop": lambda y: lax.fori_loop(
         0, 3, lambda _, y: lax.fori_loop(0, 1, lambda _, y: shifted(y, AT), y[::-1]), y
     ),

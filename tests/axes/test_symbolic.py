@@ -150,6 +150,26 @@ def test_under_a_profiler_each_size_is_traced():
     assert program.each is not None
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has `sys.monitoring` for this")
+def test_a_body_that_is_profiled_inside_is_traced_at_each_size():
+    """What runs after its profile function is set is not seen."""
+
+    def body(x):
+        sys.setprofile(lambda *event: None)
+        return [x * 2]
+
+    try:
+        program = trace(
+            body,
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+            {"d0": (5, 8)},
+            {"d0": 6},
+        )
+    finally:
+        sys.setprofile(None)
+    assert program.each is not None
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no `sys.monitoring`")
 def test_where_all_monitors_are_taken_each_size_is_traced(monkeypatch):
     """Debuggers, profilers and coverage hold six at most."""

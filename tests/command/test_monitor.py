@@ -7,7 +7,7 @@ import pytest
 
 from jitney._command.arguments import main
 from jitney._command.machine import monitor
-from jitney._command.machine.gpus import Installed, gpus, shadowing
+from jitney._command.machine.doctor import Installed, gpus, shadowing
 
 FITS = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 

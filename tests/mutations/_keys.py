@@ -82,8 +82,8 @@ KEYS = [
     Mutation(
         "padded programs of float32 and float64 are one",
         "src/jitney/_program/runners/padded_calls.py",
-        "        with self.entry.numbers():\n            return self._run(arrays, whole=not nested)",
-        "        return self._run(arrays, whole=not nested)",
+        "        with self.entry.numbers():\n            return self._run(arrays, whole=whole)",
+        "        return self._run(arrays, whole=whole)",
         (f"{_PAD}double_precision_has_keys_of_its_own", f"{_PAD}other_options_compose"),
     ),
     Mutation(
@@ -234,14 +234,14 @@ WORDS = [
     ),
     Mutation(
         "a retrace by a weak type is not told",
-        "src/jitney/_diagnosis/retraces.py",
+        "src/jitney/_diagnosis/retraces/causes.py",
         "        if was.weak_type != leaf.weak_type:\n",
         "        if was.weak_type and not leaf.weak_type and was.dtype != leaf.dtype:\n",
         (f"{_RETRACES}another_weak_type",),
     ),
     Mutation(
         "a call that failed is a hit",
-        "src/jitney/_diagnosis/counters.py",
+        "src/jitney/_diagnosis/counters/counters.py",
         "hits=max(0, self.calls - self.misses - self.eager),",
         "hits=self.calls,",
         (f"{_COUNTERS}a_call_that_fails_to_trace_is_no_hit",),

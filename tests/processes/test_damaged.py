@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jitney import JitneyError
-from jitney._processes.checksum import _on_devices, checksum
+from jitney._processes.checkpoint_values import _on_devices, checksum
 from jitney.processes import Checkpoints
 
 pytest.importorskip("orbax.checkpoint")

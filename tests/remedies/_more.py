@@ -19,7 +19,7 @@ import jitney
 import jitney.testing
 from jitney import optimize, scan_steps
 from jitney._host import memory_samples
-from jitney._measured import call_peak
+from jitney._measured import call_memory
 from jitney.states import derived
 from tests._arrays import array
 
@@ -40,7 +40,7 @@ STEPS, STATE, VECTOR, OUTER = (
 CHECKERS = "_diagnosis/checker_errors.py"
 VARIETY, TOLERANCE, SIMULATE = (
     "_diagnosis/static_variety.py:_advice",
-    "_program/tolerance.py",
+    "_program/tolerance/decide.py",
     "_simulate/simulate.py",
 )
 
@@ -827,7 +827,7 @@ def after_a_higher_peak():
     """Where nobody counts anew, as outside of Linux."""
     np.ones(40_000_000).sum()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(call_peak, "reset_highest", lambda: False)
+        patched.setattr(call_memory, "reset_highest", lambda: False)
         jitney.testing.assert_memory(lambda: None, peak_mb=1)
 
 

@@ -11,7 +11,7 @@ from zarr.codecs import BytesCodec, TransposeCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from jitney import stream
-from jitney._stream.data.chunk_files import ChunkFiles
+from jitney._stream.data.direct_reads import ChunkFiles
 from jitney._stream.data.sources import source_of
 from jitney.errors import DataError
 from tests.stream._sources import mean

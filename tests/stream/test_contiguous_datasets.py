@@ -8,7 +8,7 @@ import pytest
 
 from jitney import stream
 from jitney._stream.data import files
-from jitney._stream.data.contiguous_datasets import contiguous_dataset_of
+from jitney._stream.data.direct_reads import contiguous_dataset_of
 from jitney._stream.data.sources import source_of
 from jitney.errors import DataError
 from tests.stream._sources import mean

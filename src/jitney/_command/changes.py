@@ -37,8 +37,7 @@ from .findings.annotated_axes import annotated_axes
 from .findings.call_arguments import argument_changes
 from .findings.change import ProposedChange
 from .findings.promotion import promotion_changes
-from .findings.reads import reads
-from .findings.repaid import loops, unrepaid
+from .findings.repeated_calls import loops, reads, unrepaid
 from .findings.statics import statics
 from .jax_log import CompileRecord, Explanation
 

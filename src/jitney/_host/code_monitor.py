@@ -1,8 +1,15 @@
-"""`sys.monitoring`: a tool id that is free, callbacks by event, and all given back at the end.
+"""Monitor of the code that runs: callbacks by event, and all given back at the end.
 
-Python 3.12 and later tell up to six tools which code runs. Three parts of jitney listen by this
-module: the trace of a program that is stored, the symbolic trace, and `python -m jitney run`, which
-loads it without jitney. So it imports nothing but the standard library.
+Three parts of jitney listen by this module. The trace of a program that is stored and the symbolic
+trace watch their own thread, in each version of Python:
+
+    with watch_thread(observer) as watch:               `observer` hears of starts and calls
+        ...                                             `watch.is_blind`: another tool is in the way
+
+Python 3.12 and later tell up to six tools which code runs, by `sys.monitoring`. Python 3.11 calls
+one profile function, which an inner watch shares with an outer one. `python -m jitney run` listens
+in all threads, from 3.12 on; it loads this file without jitney, so that the file imports nothing
+but the standard library.
 
     monitor = claim()                                   None: Python 3.11, or no id is free
     monitor.begin({"PY_START": start, "CALL": call}, everywhere=("PY_START",))
@@ -13,8 +20,11 @@ loads it without jitney. So it imports nothing but the standard library.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from types import CodeType, ModuleType
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from types import CodeType, FrameType, ModuleType
 
 # 3 and 4 first: Python reserves the other ids for debuggers, coverage, profilers and optimisers by
 # convention.
@@ -109,3 +119,146 @@ def claim() -> CodeMonitor | None:
             continue
         return CodeMonitor(api, tool)
     return None
+
+
+UNTOLD = object()
+"""The first argument of a call in Python 3.11, which does not tell it."""
+_Profile = Callable[[FrameType, str, object], object]
+
+
+class ThreadObserver(ABC):
+    """Observer of the code that one thread runs."""
+
+    @abstractmethod
+    def check_start(self, frame: FrameType) -> bool:
+        """Check a function that starts; return whether later starts of its code need no check."""
+
+    def events_of(self, code: CodeType) -> tuple[str, ...]:
+        """Return the further events of a code object that has started: "CALL", "PY_RETURN"."""
+        del code
+        return ()
+
+    def check_call(self, called: object, frame: FrameType, first: object = UNTOLD) -> None:
+        """Check a call that such code makes, of something other than a Python function in 3.11."""
+        del called, frame, first
+
+    def note_return(self, value: object) -> None:
+        """Note a value that such code returns."""
+        del value
+
+
+class ThreadWatch:
+    """A watch of one thread.
+
+    Args:
+        is_blind: Whether code runs unseen: another tool has what this one needs, or has taken it
+            since, as a body does that is profiled inside.
+    """
+
+    def __init__(self, *, is_blind: bool = False):
+        self.is_blind = is_blind
+
+
+@contextmanager
+def watch_thread(observer: ThreadObserver) -> Generator[ThreadWatch]:
+    """Tell an observer of the code that this thread runs, until the end of the block."""
+    watch = ThreadWatch()
+    by = _by_monitoring if hasattr(sys, "monitoring") else _by_profile
+    with by(observer, watch):
+        yield watch
+
+
+@contextmanager
+def _by_monitoring(observer: ThreadObserver, watch: ThreadWatch) -> Generator[None]:
+    """Watch by `sys.monitoring`, from 3.12 on; it costs next to nothing."""
+    monitor = claim()
+    if monitor is None:
+        watch.is_blind = True
+        yield
+        return
+    here = threading.get_ident()
+    known: dict[int, CodeType] = {}
+
+    def start(code: CodeType, _: int) -> object:
+        if threading.get_ident() != here:
+            return None
+        # Another monitor that begins restarts the events of code that needs no check.
+        if id(code) not in known:
+            if observer.check_start(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+                known[id(code)] = code
+            # Local events for this code only: a global CALL event would slow down all of JAX.
+            events = () if monitor.listens(code) else observer.events_of(code)
+            if events:
+                monitor.listen(code, *events)
+        # `disable` turns the event off for this code, so a hot function costs one event.
+        return monitor.disable if id(code) in known else None
+
+    def call(_: CodeType, __: int, value: object, first: object) -> None:
+        if threading.get_ident() == here:
+            observer.check_call(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
+
+    def returned(_: CodeType, __: int, value: object) -> None:
+        if threading.get_ident() == here:
+            observer.note_return(value)
+
+    callbacks = {"PY_START": start, "CALL": call, "PY_RETURN": returned}
+    try:
+        monitor.begin(callbacks, everywhere=("PY_START",), restart=True)
+        yield
+    finally:
+        monitor.end()
+
+
+@contextmanager
+def _by_profile(observer: ThreadObserver, watch: ThreadWatch) -> Generator[None]:
+    """Watch by a profile function, in Python 3.11."""
+    outer = sys.getprofile()
+    # The profile function of another tool stays, and hears what it has asked for.
+    if outer is not None and getattr(outer, "__module__", "") != __name__:
+        watch.is_blind = True
+        yield
+        return
+    profile = _profile_function(observer, outer)
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        if sys.getprofile() is profile:
+            sys.setprofile(outer)
+        else:
+            watch.is_blind = True
+
+
+def _profile_function(observer: ThreadObserver, outer: Callable[..., object] | None) -> _Profile:
+    """Profile function of an observer, which also calls the one of an outer watch."""
+    # It runs some 300,000 times in a trace: each name is its own, and most events end early.
+    known: dict[int, CodeType] = {}
+    calls: dict[int, CodeType] = {}
+    returns: dict[int, CodeType] = {}
+
+    def start(frame: FrameType) -> None:
+        code = frame.f_code
+        if observer.check_start(frame):
+            known[id(code)] = code
+        events = observer.events_of(code)
+        if "CALL" in events:
+            calls[id(code)] = code
+        if "PY_RETURN" in events:
+            returns[id(code)] = code
+
+    def profile(frame: FrameType, what: str, value: object) -> None:
+        if what == "call":
+            if id(frame.f_code) not in known:
+                start(frame)
+        elif what == "c_call":
+            if id(frame.f_code) in calls:
+                observer.check_call(value, frame)
+        elif what == "return" and id(frame.f_code) in returns:
+            observer.note_return(value)
+
+    def both(frame: FrameType, what: str, value: object) -> None:
+        profile(frame, what, value)
+        if outer is not None:
+            outer(frame, what, value)
+
+    return profile if outer is None else both

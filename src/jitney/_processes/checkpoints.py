@@ -35,9 +35,16 @@ from .._jax.typed import Array
 from .._owners import public, users_level
 from .._public import public_in
 from .._view.view import is_array
-from .checksum import checksum
+from .checkpoint_values import (
+    Row,
+    checksum,
+    checksum_of,
+    from_rows,
+    is_code,
+    is_value,
+    to_rows,
+)
 from .compare_processes import compare, digest, is_local, with_sharding
-from .python_values import Row, checksum_of, from_rows, is_code, is_value, to_rows
 
 Leaves = Sequence[tuple[str, Any]]
 """Leaves of the user's tree with their paths."""

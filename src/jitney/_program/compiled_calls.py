@@ -31,8 +31,8 @@ from .._values.attribute_reads import Statics
 from .._view.layout import Layout
 from .._view.result_padding import CutRecord
 from .._view.true_sizes import KnownSizes, Proof
-from .held_numbers import NumberChoices
 from .runners.checked_calls import Run
+from .tracing.held_numbers import NumberChoices
 
 
 class MeshCalls(Protocol):
@@ -174,8 +174,10 @@ class CompiledCalls(CallPlanner, ABC):
         """
 
     @abstractmethod
-    def runner(self, arrays: Sequence[object]) -> Run:
-        """Return the function that runs calls of these shapes."""
+    def runner(self, arrays: Sequence[object], *, nested: bool) -> Run:
+        """Return the function that runs calls of these shapes with jit on; `nested` if an outer
+        transform owns them.
+        """
 
     @abstractmethod
     def jit_on_mesh(

@@ -35,6 +35,7 @@ import jax
 from .. import _verify
 from .._axes import Refused
 from .._body.function import FunctionInfo
+from .._body.placed_calls import is_inner
 from .._diagnosis.nonfinite.message import refuse_nonfinite
 from .._host.switches import SETTINGS
 from .._signature.options import Options, falls_back, is_measured
@@ -44,15 +45,14 @@ from .._view.layout import Layout, is_nested_trace, jit_is_off
 from .._view.result import Mixed
 from .auto.auto_calls import AutoCalls
 from .auto.obstacles import obstacle
-from .call_record import describe_mutation
 from .compiled_calls import CompiledCalls, SpecializedFunction
 from .lowering import LoweredCalls
 from .outer_transforms import is_cut, warn_missing_checks, warn_uncut
 from .runners.fallback_calls import FallbackCalls
-from .runners.in_trace import is_inner
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
-from .runners.wrappers import Run, nested_runner, outermost_runner, runner
+from .runners.wrappers import Run, nested_runner, outermost_runner
+from .tracing.call_record import describe_mutation
 
 if TYPE_CHECKING:
     from .._jax.typed import Array
@@ -326,14 +326,14 @@ class Specialization(LoweredCalls):
             )
             self._derived.request = replace(self._derived.request, derived=True)
         try:
-            return runner(self._derived, arrays, self._derived.jitted)(*arrays)
+            return nested_runner(self._derived, self._derived.jitted)(*arrays)
         except Refused as refused:
             refusal = refused
 
         # Outside of `except`, so that an error of the plain call does not carry the refusal as its
         # context.
         warn_uncut(self, refusal)
-        return runner(self, arrays, self.jitted)(*arrays)
+        return nested_runner(self, self.jitted)(*arrays)
 
     def eagerly(self, *arrays: object) -> Any:
         """Run the same function without Jit; every other stage stays."""

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from .._host.code_monitor import UNTOLD
 from .allowlist import BARRED_ATTRIBUTES, FORMATS
 from .classes import HEAP, is_set_by_user
 from .dynamic_attrs import value_of
@@ -22,7 +23,6 @@ from .unsure import NotDeterministic
 
 Read = tuple[str, str]
 """A module and a name in it; an empty module for an attribute of any object."""
-UNTOLD = object()
 
 
 class Keyed(Protocol):

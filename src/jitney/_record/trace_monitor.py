@@ -1,10 +1,10 @@
 """Monitor of the code that runs during a trace: the user's code, which must be code that was
 hashed, and that of installed packages.
 
-Bytecode does not show every read, so the trace is watched as well: by a profile function in Python
-3.11, by `sys.monitoring` from 3.12 on. If another tool occupies them, no program is cached. Input:
-the code objects in the key. Output: `TraceMonitor.problem`, the first reason why the key may miss
-something, and `TraceMonitor.libraries`, the installed code that ran.
+Bytecode does not show every read, so the trace is watched as well (`_host/code_monitor.py`). If
+another tool is in the way, no program is cached. Input: the code objects in the key. Output:
+`TraceMonitor.problem`, the first reason why the key may miss something, and
+`TraceMonitor.libraries`, the installed code that ran.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import gc
 import linecache
 import os
 import random
-import sys
-import threading
 import types
 import typing
 from collections.abc import Generator
@@ -25,11 +23,12 @@ from pathlib import Path
 import jax.monitoring
 import numpy as np
 
-from .._host.code_monitor import claim
+from .._host import code_monitor
+from .._host.code_monitor import UNTOLD, ThreadObserver
 from .._owners import is_naming_cell, owner, owner_of, short
 from .allowlist import ENVIRONMENT, is_barred_call
 from .audit_hook import describe_event, report_opens
-from .dynamic_reads import UNTOLD, LookedUp
+from .dynamic_reads import LookedUp
 from .instructions import Codes
 from .memoised import TracedCacheEntries
 from .origin import CORE, is_installed, is_known
@@ -49,7 +48,7 @@ that the user names.
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))
 
 
-class TraceMonitor:
+class TraceMonitor(ThreadObserver):
     """Record of the code that ran during a trace.
 
     Args:
@@ -73,12 +72,7 @@ class TraceMonitor:
         self.libraries = Codes()
         """Code of installed packages that ran, each with its module."""
         self.problem: str | None = None
-        self._thread = threading.get_ident()
         self._environment = set(_environment_codes())
-
-    def is_tracing_thread(self) -> bool:
-        """Return whether the current thread is the one that traces."""
-        return threading.get_ident() == self._thread
 
     def check_start(self, frame: types.FrameType) -> bool:
         """Check a function that starts. Return whether later starts of its code need no check."""
@@ -141,11 +135,13 @@ class TraceMonitor:
             )
         return None
 
-    def listens_to(self, code: types.CodeType) -> bool:
-        """Return whether the builtins that this code calls matter: JAX and packages like it read
-        clocks and files for their own purposes.
+    def events_of(self, code: types.CodeType) -> tuple[str, ...]:
+        """Watch the calls of code, except of JAX and packages like it, which read clocks and files
+        for their own purposes; watch the results of memoised functions.
         """
-        return owner(code.co_filename) not in CORE
+        if owner(code.co_filename) in CORE:
+            return ()
+        return ("CALL", "PY_RETURN") if code in self.remembered else ("CALL",)
 
     def check_call(
         self,
@@ -167,6 +163,10 @@ class TraceMonitor:
                 f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which gives"
                 " something else in another process"
             )
+
+    def note_return(self, value: object) -> None:
+        """Note a result of a memoised function."""
+        self.traced.note_result(value)
 
     def on_open(
         self,
@@ -335,10 +335,9 @@ def watch_thread(
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with (
-            report_opens(ran.on_open),
-            _watch_by_monitoring(ran) if sys.version_info >= (3, 12) else _watch_by_profile(ran),
-        ):
+        with report_opens(ran.on_open), code_monitor.watch_thread(ran) as watch:
+            if watch.is_blind:
+                raise NotDeterministic(_BLIND)
             before = _generator_states()
             yield ran
 
@@ -348,6 +347,9 @@ def watch_thread(
                     "it draws random numbers of NumPy's or Python's, which are others in each"
                     " process"
                 )
+        if watch.is_blind:
+            # The trace replaced the profile function, so later code was not seen.
+            ran.problem = ran.problem or _BLIND
     finally:
         if was_collecting:
             gc.enable()
@@ -361,93 +363,3 @@ def _generator_states() -> tuple[str, object]:
         for name, part in state["state"].items()
     ]
     return repr(parts), random.getstate()
-
-
-@contextmanager
-def _watch_by_profile(ran: TraceMonitor) -> Generator[None]:
-    """Watch by a profile function, in Python 3.11."""
-    if sys.getprofile() is not None:
-        raise NotDeterministic(_BLIND)
-    profile = Follower(ran)
-    sys.setprofile(profile)
-    try:
-        yield
-    finally:
-        if sys.getprofile() is not profile:
-            # The trace replaced the profile function, so later code was not seen.
-            ran.problem = ran.problem or _BLIND
-        else:
-            sys.setprofile(None)
-
-
-class Follower:
-    """Profile function that reports to a `TraceMonitor`. A trace with symbolic sizes installs a
-    profile function of its own, which calls this one.
-    """
-
-    def __init__(self, ran: TraceMonitor):
-        self._ran = ran
-        self._known = Codes()
-        self._heard = Codes()
-
-    def __call__(
-        self,
-        frame: types.FrameType,
-        what: str,
-        value: object,
-    ) -> None:
-        code = frame.f_code
-        if what == "call":
-            if code not in self._known and self._ran.check_start(frame):
-                self._known.add((code,), None)
-        elif what == "c_call":
-            if code not in self._heard:
-                self._heard.add((code,), self._ran.listens_to(code))
-            if self._heard[code]:
-                self._ran.check_call(value, frame)
-        elif what == "return" and code in self._ran.remembered:
-            self._ran.traced.note_result(value)
-
-
-@contextmanager
-def _watch_by_monitoring(ran: TraceMonitor) -> Generator[None]:
-    """Watch by `sys.monitoring`: starts of functions, and calls of builtins by code outside of JAX
-    and packages like it.
-    """
-    monitor = claim()
-    if monitor is None:
-        raise NotDeterministic(_BLIND)
-
-    def start(code: types.CodeType, _: int) -> object:
-        if not ran.is_tracing_thread():
-            return None
-        # Local events for this code only: a global CALL event would slow down all of JAX.
-        if ran.listens_to(code) and not monitor.listens(code):
-            returns = ("PY_RETURN",) if code in ran.remembered else ()
-            monitor.listen(code, "CALL", *returns)
-        # `disable` turns the event off for this code until events are restarted, so a hot function
-        # costs one event.
-        return monitor.disable if ran.check_start(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
-
-    def call(
-        _: types.CodeType,
-        __: int,
-        value: object,
-        first: object,
-    ) -> None:
-        if ran.is_tracing_thread():
-            ran.check_call(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
-
-    def returned(_: types.CodeType, __: int, value: object) -> None:
-        if ran.is_tracing_thread():
-            ran.traced.note_result(value)
-
-    try:
-        monitor.begin(
-            {"PY_RETURN": returned, "PY_START": start, "CALL": call},
-            everywhere=("PY_START",),
-            restart=True,
-        )
-        yield
-    finally:
-        monitor.end()

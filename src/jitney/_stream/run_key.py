@@ -7,7 +7,7 @@ import functools
 import re
 import sys
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, cast
 
 import jax
@@ -23,14 +23,16 @@ from .._record.classes import class_items, instance_items
 from .._record.functions import is_users
 from .._record.instructions import codes_in
 from .._record.origin import is_installed
+from .._values.attributes import closure_variables
 
 
 def program_key(passes: Passes) -> list[object]:
     """Every equation with its parameters and constants, those inside loops and calls too."""
-    nodes = [
-        (_describe_equation(node.op.eqn), list(map(_read, node.reads)), node.makes)
-        for node in passes.flat.steps
-    ]
+    nodes: list[object] = []
+    for node in passes.flat.steps:
+        equation = _describe_equation(node.op.eqn)
+        reads = [_read(ref) for ref in node.reads]
+        nodes.append((equation, reads, node.makes))
     directions = [turn.back for turn in passes.passes]
     numbers = [value_key(x) for x in passes.numbers.values()]
     return [nodes, directions, numbers]
@@ -43,7 +45,10 @@ def _read(ref: Ref) -> object:
 
 def host_texts(passes: Passes) -> list[str]:
     """Texts of the Python code that a program calls back, and of the data that it reads now."""
-    return [text for node in passes.flat.steps for text in _callback_code(node.op.eqn)]
+    texts: list[str] = []
+    for node in passes.flat.steps:
+        texts += _callback_code(node.op.eqn)
+    return texts
 
 
 def _describe_equation(eqn: JaxprEqn) -> tuple[str, list[object]]:
@@ -71,8 +76,10 @@ def _constants(eqn: JaxprEqn) -> Iterator[object]:
 
 def value_key(x: Any) -> tuple[object, ...]:
     """Dtype, shape and digest of the numbers of a value."""
-    array = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
-    return str(array.dtype), tuple(array.shape), digest(array)
+    is_array = hasattr(x, "dtype") and hasattr(x, "shape")
+    array = x if is_array else np.asarray(x)
+    dtype, shape = str(array.dtype), tuple(array.shape)
+    return dtype, shape, digest(array)
 
 
 def platform() -> tuple[str, ...]:
@@ -90,6 +97,9 @@ def platform() -> tuple[str, ...]:
 # objects of a class of the user's, their attributes. Lists, dictionaries and sets are left out, as
 # callbacks write notes into them, by which no later run should be another one; so are objects of
 # installed packages.
+#
+# It is a walk of its own beside `_record/values.py`, whose digest counts lists and refuses what it
+# cannot compare: one value of another package would leave all arrays of a callback uncompared.
 
 
 _CALLS = (*CALLBACKS, "pure_callback")
@@ -101,7 +111,10 @@ def host_code(eqn: JaxprEqn) -> list[str]:
     """Text of each function behind a callback equation; empty for other primitives."""
     if eqn.primitive.name not in _CALLS:
         return []
-    return [text for value in eqn.params.values() for text in _describe(value, {})]
+    texts: list[str] = []
+    for value in eqn.params.values():
+        texts += _describe(value, {})
+    return texts
 
 
 def _describe(value: object, seen: dict[int, tuple[int, object]]) -> Iterator[str]:
@@ -111,7 +124,7 @@ def _describe(value: object, seen: dict[int, tuple[int, object]]) -> Iterator[st
     if isinstance(value, _PLAIN):
         yield repr(value)
         return
-    if isinstance(value, _ARRAYS) and not getattr(value.dtype, "hasobject", False):
+    if isinstance(value, _ARRAYS) and not _has_objects(value):
         yield repr(value_key(value))
         return
     if id(value) in seen:
@@ -128,6 +141,11 @@ def _describe(value: object, seen: dict[int, tuple[int, object]]) -> Iterator[st
     yield "end"
 
 
+def _has_objects(array: Any) -> bool:
+    # Random keys have a dtype without that attribute.
+    return getattr(array.dtype, "hasobject", False)
+
+
 def _parts(value: object) -> Iterator[tuple[str, object]]:
     """Yield what a value reads, or consists of, by name."""
     if isinstance(value, FunctionType):
@@ -137,10 +155,12 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         yield "object", value.__self__
     elif isinstance(value, functools.partial):
         yield "function", value.func
-        yield from (("positional", part) for part in value.args)
+        for part in value.args:
+            yield "positional", part
         yield from value.keywords.items()
     elif isinstance(value, tuple):
-        yield from (("element", part) for part in cast("tuple[object, ...]", value))
+        for part in cast("tuple[object, ...]", value):
+            yield "element", part
     elif _is_users(type(value)) and not isinstance(value, type):
         yield from instance_items(value)
         yield from _class_items(type(value))
@@ -152,12 +172,19 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
 
 def _read_by(fn: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield what a function closes over, its defaults, and the globals that a user's code names."""
-    yield from (("default", part) for part in fn.__defaults__ or ())
+    for part in fn.__defaults__ or ():
+        yield "default", part
     yield from (fn.__kwdefaults__ or {}).items()
-    yield from (("cell", _content(cell)) for cell in fn.__closure__ or ())
-    if is_users(fn):
-        names = {name for code in codes_in(fn.__code__) for name in code.co_names}
-        yield from ((name, fn.__globals__[name]) for name in sorted(names & {*fn.__globals__}))
+    for value in closure_variables(fn, unset=None).values():
+        yield "cell", value
+    if not is_users(fn):
+        return
+    names: set[str] = set()
+    for code in codes_in(fn.__code__):
+        names.update(code.co_names)
+    for name in sorted(names):
+        if name in fn.__globals__:
+            yield name, fn.__globals__[name]
 
 
 def _is_users(class_: type) -> bool:
@@ -168,15 +195,9 @@ def _class_items(class_: type) -> Iterator[tuple[str, object]]:
     """Yield the methods, numbers and arrays of a user's class and of those it inherits from."""
     kept = (FunctionType, *_PLAIN, *_ARRAYS, tuple)
     for base in filter(_is_users, class_.__mro__):
-        yield from (item for item in class_items(base) if isinstance(item[1], kept))
-
-
-def _content(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    # The cell is not bound yet.
-    except ValueError:
-        return None
+        for name, part in class_items(base):
+            if isinstance(part, kept):
+                yield name, part
 
 
 def _text(code: CodeType) -> str:

@@ -19,8 +19,10 @@ import numpy as np
 from jax.extend import core as jax_core
 
 from .._body.body import CallPlanner
+from .._body.placed_calls import PlacedCalls
 from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainly
-from .._diagnosis.counters import LISTENER, Counters, Owner
+from .._diagnosis.counters.counters import Counters
+from .._diagnosis.counters.listener import LISTENER, Owner
 from .._errors import VerificationWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.trees import tree_flatten
@@ -28,7 +30,7 @@ from .._jax.typed import Array
 from .._jax.xla.memory import counted_bytes, free_bytes, text
 from .._owners import users_level
 from .._signature.options import Options
-from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
+from .._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace
 from .._view.result import unmix
 from .difference import Allowed, Difference, compare_results, tree_of
 from .rounding import elementwise, noisy, platform_of, rounded_products
@@ -110,7 +112,7 @@ class PlainProgram:
         return tree_of(unmix(jax.tree.unflatten(structure, flat)))
 
 
-class VerifiedRunner:
+class VerifiedRunner(PlacedCalls[Array]):
     """Runs the calls of a body, and verifies each new one.
 
     Args:
@@ -120,6 +122,9 @@ class VerifiedRunner:
         unlooked: Warns that a call cannot be verified, since an outer transform traces it.
     """
 
+    asks_jit = True
+    asks_traces = False
+
     def __init__(
         self,
         body: CallPlanner,
@@ -127,17 +132,23 @@ class VerifiedRunner:
         pads: Callable[[Sequence[Array]], bool] | None,
         unlooked: Callable[[], None],
     ):
+        super().__init__()
         self.body = body
         self.run = run
         self.pads = pads
         self.unlooked = unlooked
 
-    def __call__(self, *arrays: Array) -> object:
-        if is_nested_trace(arrays):
-            self.unlooked()
-            return self.run(*arrays)
-        if jit_is_off():
-            return self.run(*arrays)
+    def run_without_jit(self, arrays: Sequence[Array]) -> object:
+        """Run a call with jit off, unverified: no program is made."""
+        return self.run(*arrays)
+
+    def run_within(self, arrays: Sequence[Array]) -> object:
+        """Run a call that an outer transform traces, unverified."""
+        self.unlooked()
+        return self.run(*arrays)
+
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
+        """Run a call, and verify it if it is new."""
         # Concrete arguments, in the body of another function that is being run plainly.
         if plain_run() is not None:
             return self.body.plainly(*arrays)

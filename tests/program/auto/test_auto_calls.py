@@ -514,9 +514,11 @@ def test_what_is_nearly_the_best_on_slices_runs_the_call_that_decides_too(machin
     assert "whole 1.64e+07 ms; " in told
 
 
-@pytest.mark.parametrize(("compiling", "turns"), [(0.2, 4), (2.0, 7), (5.0, 11)])
+@pytest.mark.parametrize(("compiling", "turns"), [(0.2, 7), (2.0, 17), (5.0, 21)])
 def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine, compiling, turns):
-    """A call of 20 ms at the end: three times after the first, and ten at most."""
+    """A call of 20 ms at the end: three times after the first, and ten at most; and again, ten at
+    most, since two are close.
+    """
     widths = [f"{width:,} at a time" for width in (1, 16, 64, 256, 1024)]
     ways = [f"{way}{how}" for way in [*widths, "whole"] for how in ("", " in threads")]
     machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 9e-6}
@@ -567,6 +569,52 @@ def test_the_one_turn_of_the_whole_may_be_disturbed(machine):
     before = f.stats.saved_seconds
     f(W, rows)
     assert f.stats.saved_seconds - before == pytest.approx(0.01)
+
+
+def test_what_is_close_to_the_whole_has_more_turns(machine):
+    """Something else takes a core for the first turns of the whole; then it is as quick."""
+    machine.rates = in_all_ways(1e-5) | {"whole": 1e-5, "64 at a time": 0.9e-5}
+    machine.compiling = 0.15
+    f, rows, run = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32), machine.run
+    ran = []
+
+    def disturbed(way, elements):
+        ran.append(str(way))
+        # On all elements 64 at a time gain nothing.
+        of_all = elements == 2000 and "64 at a time" in ran
+        first = ran.count("whole") <= 3 and of_all
+        machine.rates["whole"] = 1.2e-5 if first else 1e-5
+        machine.rates["64 at a time"] = 1e-5 if elements == 2000 else 0.9e-5
+        run(way, elements)
+
+    machine.run = disturbed
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        ran.clear()
+        f(W, rows)
+    assert auto_line(f, W, rows).startswith("whole: "), auto_line(f, W, rows)
+
+
+@pytest.mark.parametrize("late", [3, 6])
+def test_threads_that_wake_on_one_core_run_until_they_have_more(machine, late):
+    """The first runs of a trial take as long as its program with one worker."""
+    machine.rates = in_all_ways(1e-5) | {"64 at a time": 1e-5, "whole in threads": 1e-5}
+    machine.compiling = 0.1
+    f, rows, run = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32), machine.run
+    ran = []
+
+    def woken(way, elements):
+        ran.append(str(way))
+        one_core = ran.count("64 at a time in threads") <= late
+        machine.rates["64 at a time in threads"] = 1e-5 if one_core else 5e-6
+        run(way, elements)
+
+    machine.run = woken
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        ran.clear()
+        f(W, rows)
+    assert "64 at a time in threads 10, 64 at a time 20" in auto_line(f, W, rows)
 
 
 def branches(y: Float[Array, "n"]) -> Float[Array, "n"]:

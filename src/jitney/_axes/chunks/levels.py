@@ -35,6 +35,7 @@ from .cut_axis import (
     is_made_at_size,
     refusal,
 )
+from .loop_passes import is_small
 from .materialised import Materialised
 from .numbered import Node, NumberedProgram, begins_with, has_axis
 
@@ -121,22 +122,15 @@ class Levels:
         if odd is not None or (uses and (at_hand or not can_be_cut(op, uses))):
             self._do_at_once(node, uses, odd)
             return
-        _check_inside(op, self.symbol)
-
-        # A result can be made once all operands can; an operand of the other direction counts from
-        # the pass after the one that keeps its carries.
-        way, turned = self._direction(node)
-        height = 0
-        for ref in (*node.numbers, *node.waits):
-            height = max(height, level[ref])
-            if ref in turned:
-                height = max(height, back.both[ref])
+        try:
+            _check_inside(op, self.symbol)
+            height, way = self._height(node, uses)
+        except Refused:
+            if not _runs_whole(op, node.uses):
+                raise
+            self._hold_operands(node)
+            return
         is_reduced = along and accumulates(op)
-        if is_reduced and not streamed.isdisjoint(numbers_of(begins_with(node))):
-            raise refusal(op, "begins with a value that is made in each chunk")
-        is_cut = any(map(self.has_axis, node.makes))
-        if is_reduced and is_cut and uses and not is_along(op):
-            raise refusal(op, "makes it of what is put together over all of it")
 
         # A reduction's result is one level higher. All else with the axis is streamed, and so is a
         # value without it that is computed beside streamed ones, in each chunk alike.
@@ -161,6 +155,30 @@ class Levels:
                     both = max(both, back.both.get(ref, 0))
             back.of.update(dict.fromkeys(node.marks, way))
             back.both.update(dict.fromkeys(node.marks, both))
+
+    def _height(self, node: Node, uses: Sequence[Use]) -> tuple[int, bool | None]:
+        """The number of passes after which a node's operands are there, and its direction.
+
+        Raises:
+            Refused: What it begins with, or makes, is known in each chunk only when all are done.
+        """
+        op, level = node.op, self.of
+        # A result can be made once all operands can; an operand of the other direction counts from
+        # the pass after the one that keeps its carries.
+        way, turned = self._direction(node)
+        height = 0
+        for ref in (*node.numbers, *node.waits):
+            height = max(height, level[ref])
+            if ref in turned:
+                height = max(height, self.back.both[ref])
+        along = bool(node.uses) or any(ref in self.streamed for ref in node.numbers)
+        if not (along and accumulates(op)):
+            return height, way
+        if not self.streamed.isdisjoint(numbers_of(begins_with(node))):
+            raise refusal(op, "begins with a value that is made in each chunk")
+        if any(map(self.has_axis, node.makes)) and uses and not is_along(op):
+            raise refusal(op, "makes it of what is put together over all of it")
+        return height, way
 
     def _direction(self, node: Node) -> tuple[bool | None, set[int]]:
         """The direction of a node (True from the end, None if either will do), and its operands of
@@ -200,7 +218,8 @@ class Levels:
         op = node.op
         rule = RULES.get(op.name)
         refused = next((use for use in uses if not is_made_at_size(use)), None)
-        if rule is None or refused is not None or (odd is None and not rule.at_once):
+        may_run = odd is not None or (rule is not None and rule.at_once) or _runs_whole(op, uses)
+        if rule is None or refused is not None or not may_run:
             reason = refused or uses[0]
             raise Refused(reason.place, describe_use(op, reason))
         self._hold_operands(node)
@@ -258,6 +277,13 @@ class Levels:
             if is_whole or not has_axis(node, self.streamed):
                 nodes.append(node)
         return nodes
+
+
+def _runs_whole(op: Op, uses: Sequence[Use]) -> bool:
+    """Return whether a loop along the axis, whose turns read or make more than their own element of
+    it, may run on whole operands: it makes nothing larger than these.
+    """
+    return is_along(op) and all(map(is_made_at_size, uses)) and is_small(op)
 
 
 def _check_dims(

@@ -27,16 +27,19 @@ from .passes import LoopPasses, Passes
 
 @dataclass(frozen=True)
 class IteratedLoops:
-    """How loops get passes of their own in each iteration.
+    """How loops that cannot be cut run on whole operands.
 
     Args:
         plan: Plans the passes of a body.
+        in_memory: Whether the data are in memory, so that each iteration may pass over them; a
+            stream would read them again each time.
         loops: Such loops so far, by the number of their first result; filled in while planning.
         at_once: Loops, branches and solves that run at once, by the number of their first result;
             filled in while planning.
     """
 
     plan: Callable[[object], Passes]
+    in_memory: bool
     loops: dict[int, LoopPasses]
     at_once: set[int]
 
@@ -51,8 +54,10 @@ class IteratedLoops:
             loop = plan_loop(node.op, self.plan)
         except Refused as inside:
             loop, refused = None, inside
-        if loop is not None:
+        if loop is not None and self.in_memory:
             self.loops[first] = loop
+        elif loop is not None and any(plan.passes for plan in loop.plans):
+            raise refused
         elif all(map(is_made_at_size, uses_along(node.op))) and is_small(node.op):
             self.at_once.add(first)
         else:

@@ -53,8 +53,9 @@ def plan_passes(
         ranges: Symbol -> the least and the largest size it stands for.
         numbers: Values that Python computes from the size, by variables of the program.
         in_memory: Whether the arguments are in memory as a whole.
-        may_iterate: Whether loops may take passes of their own in each iteration. What they make is
-            no sum of terms, and is not differentiated.
+        may_iterate: Whether loops that cannot be cut may run on whole operands, and take passes of
+            their own in each iteration if the arguments are in memory. What they make is no sum of
+            terms, and is not differentiated.
 
     Raises:
         Refused: An operation looks along the axis in a way that cannot be cut.
@@ -74,7 +75,7 @@ def plan_passes(
         )
 
     at_once: set[int] = set()
-    iterating = IteratedLoops(plan_inside, loops, at_once) if may_iterate else None
+    iterating = IteratedLoops(plan_inside, in_memory, loops, at_once) if may_iterate else None
     flat = replace(flat, steps=tuple(with_uses(flat, wanted, iterating)))
 
     counts_turns = any(node.counts for node in flat.steps)

@@ -2,6 +2,6 @@
 
 - `keys.py` has every key of the file, and prints the template.
 - `config.py` reads the file and checks it key by key; a wrong line is named with its number.
-- `sources.py` finds the function, and opens the files of its arguments.
-- `command.py` runs the stream, stops at Ctrl-C or SIGTERM with a checkpoint, and writes the result.
+- `command.py` finds the function, opens the files of its arguments, runs the stream, stops at
+  Ctrl-C or SIGTERM with a checkpoint, and writes the result.
 """

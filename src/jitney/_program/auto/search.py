@@ -47,7 +47,7 @@ _NEAR = 1.6
 _DISTURBED = 1.9
 # Threads that take so many times what their program takes with one worker had one core, probably,
 # where those of another width take less than the second.
-_ONE_CORE, _MORE_CORES = 0.8, 0.7
+ONE_CORE, _MORE_CORES = 0.8, 0.7
 # Where the first width takes so many times the whole, as on a GPU, 1 would take far more.
 _HOPELESS = 16
 # Ways that take less than so many times the best are compared with it on a whole call.
@@ -211,7 +211,7 @@ class Search:
         }
         share = min(shares.values(), default=1.0)
         best = min(whole / self.size, self.quickest)
-        left = [way for way in self._once if shares.get(way, 0.0) > _ONE_CORE]
+        left = [way for way in self._once if shares.get(way, 0.0) > ONE_CORE]
         left = [way for way in left if share < _MORE_CORES and alone[way] * share < best]
         return min(left, key=lambda way: alone[way], default=None)
 

@@ -30,6 +30,14 @@ def rounds(calls: CallsOfSize) -> int:
     return round(min(OFTEN, max(TIMES, cheap)))
 
 
+def close_rounds(calls: CallsOfSize) -> int:
+    """Return how many more turns the best way and the whole take where they are close: those that
+    take half as long as the compile together.
+    """
+    whole = calls.times.least or WORK
+    return round(min(OFTEN, (calls.compile_seconds or 0.0) / (4 * whole)))
+
+
 def is_brief(calls: CallsOfSize, width: int) -> bool:
     """Return whether a call takes little time beside a compile, so that ways run all of it."""
     whole = calls.times.least or WORK

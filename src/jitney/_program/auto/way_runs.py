@@ -26,8 +26,21 @@ from ..runners.workers.parts import Spread
 from . import call_times
 from .calls_of_size import CallsOfSize
 from .cut_axes import refused_memory
-from .search import WHOLE, RunWay, Search
-from .trial_costs import CLEARLY, LONG, OFTEN, SLOWER, TIMES, rounds
+from .search import (
+    ONE_CORE,
+    WHOLE,
+    RunWay,
+    Search,
+)
+from .trial_costs import (
+    CLEARLY,
+    LONG,
+    OFTEN,
+    SLOWER,
+    TIMES,
+    close_rounds,
+    rounds,
+)
 
 if TYPE_CHECKING:
     from .auto_calls import AutoCalls
@@ -37,6 +50,8 @@ FAILURES = (FAILURE, RuntimeError, ValueError, AxisError)
 # A way is timed more often for so many seconds; or until it has run for long, or for so many calls
 # of the whole, or is slower than the best by a factor.
 _SETTLED, _WHOLES = 0.01, 2
+# Threads that had one core run again for so many seconds.
+_WAKING = 0.05
 # It runs once more, though slower, as its first run starts threads and takes new memory, unless it
 # is so many times slower. With one worker it is timed too, unless it is that in threads.
 _MUCH = 4
@@ -99,26 +114,35 @@ class WayRuns:
         )
         if not way.carrier:
             compiled += max(0.0, first - least)
+        # The same program with one worker is another way; it may be the quicker, where XLA uses
+        # all cores for one operation.
+        alone = None
+        if way.carrier == "threads" and way.width is not None and least <= _MUCH * known:
+            run = partial(self._once_alone, way, some)
+            alone = _least(
+                run,
+                [],
+                limit,
+                known,
+            )
+            enough = ONE_CORE * alone
+            if least > enough:
+                least = _until(
+                    lambda: self.once(ran, some)[1],
+                    least,
+                    enough,
+                )
         search.add(
             way,
             spread.count,
             least,
             compiled if is_first else None,
         )
-        # The same program with one worker is another way; it may be the quicker, where XLA uses
-        # all cores for one operation.
-        is_near = least <= _MUCH * known
-        if way.carrier == "threads" and way.width is not None and is_near:
-            run = partial(self._once_alone, way, some)
+        if alone is not None:
             search.add(
                 replace(way, carrier=""),
                 spread.count,
-                _least(
-                    run,
-                    [],
-                    limit,
-                    known,
-                ),
+                alone,
                 None,
             )
         return out
@@ -172,14 +196,23 @@ class WayRuns:
             # More turns would change nothing, except among several ways.
             turns.settle(WHOLE, whole)
             in_turn = turns.order if len(turns.order) > 1 else []
-        for _ in range(0 if is_long else rounds(calls)):
+        if is_long:
+            return turns
+        for _ in range(rounds(calls)):
             for way in in_turn:
                 turns.take(way)
+
+        # Turns of some milliseconds differ by a tenth beside other work.
+        if CLEARLY * turns.seconds(WHOLE) < turns.quickest < turns.seconds(WHOLE):
+            best = turns.order[0]
+            for _ in range(close_rounds(calls)):
+                for way in (best, WHOLE):
+                    turns.take(way)
         return turns
 
 
 class Turns:
-    """One call, which several ways run in turn.
+    """Turns of several ways, which run one call.
 
     The seconds of a way are the median of its turns: the least would be those of the turn that
     found memory which another way had just freed, and a caller's calls do not.
@@ -267,3 +300,18 @@ def _least(
             break
         times.append(run())
     return min(times)
+
+
+def _until(run: Callable[[], float], least: float, enough: float) -> float:
+    """Return the least seconds of threads that had one core, probably, and of further runs: a
+    system that has just woken them moves one to another core after some milliseconds only. The
+    first run that takes no more than `enough` ends it.
+    """
+    took = least
+    for _ in range(OFTEN):
+        if took >= _WAKING or least <= enough:
+            break
+        again = run()
+        took += again
+        least = min(least, again)
+    return least

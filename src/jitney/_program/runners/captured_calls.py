@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
 from ..._body.function import FunctionInfo
+from ..._body.placed_calls import PlacedCalls
 from ..._jax.copies import CopyPool
 from ..._jax.mesh import automatic
 from ..._jax.programs.large_constants import (
@@ -38,7 +39,6 @@ from ..._stages import Jit
 from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.true_sizes import split_counts
 from .captured_names import name_of_captured
-from .in_trace import PlacedCalls
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from ..._body.body import CallPlanner
+from ..._body.placed_calls import PlacedCalls
 from ..._checks import OUTSTANDING, CheckTable, Unflaggable, evaluate_flagged
 from ..._jax.compile_cache.cache import facts
 from ..._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
@@ -31,7 +32,6 @@ from ..._signature.options import Options
 from ..._stages import Jit
 from ..._verify import is_verified
 from .captured_calls import CapturedCalls, captured_calls
-from .in_trace import PlacedCalls
 
 Run = Callable[..., Any]
 """A runner of calls: flat arrays in, the user's result out."""

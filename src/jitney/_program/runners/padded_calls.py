@@ -18,12 +18,12 @@ import numpy as np
 
 from ..._axes import Refused
 from ..._body.call_key import padded_key
-from ..._jax.mesh import is_within_trace
+from ..._body.placed_calls import PlacedCalls
 from ..._jax.settings import x64_is_on
 from ..._jax.trees import tree_flatten, tree_unflatten
 from ..._jax.typed import Array, DType
 from ..._stages import Fill
-from ..._view.layout import MAX_ENTRIES, aval_parts, is_nested_trace, jit_is_off
+from ..._view.layout import MAX_ENTRIES, aval_parts
 from ..._view.result_padding import Cut, unpadded_shape
 from ..._view.true_sizes import (
     NeedsNumbers,
@@ -38,20 +38,25 @@ from .filling import DEVICE_ARRAYS, FILLING
 from .in_32_bits import as_typed
 from .padding_recipes import Buckets, PaddingRecipe, RefusedSize, warn_refusal
 from .warm_padded import WarmCall, fill_plans, warm_key
-from .wrappers import Run, runner
+from .wrappers import Run, jitless_runner, nested_runner
 
 _UNKNOWN: Any = object()
 _Avals = tuple[tuple[tuple[int, ...], DType, bool], ...]
 """Shape, dtype and weak type of each array."""
 
 
-class PaddedCalls(Buckets):
+class PaddedCalls(Buckets, PlacedCalls[Array]):
     """Runs the calls of an entry whose function pads."""
 
     most = 3
+    asks_jit = True
 
     def __init__(self, entry: CompiledCalls):
-        super().__init__(entry)
+        Buckets.__init__(self, entry)
+        PlacedCalls.__init__(self)
+        # On a mesh any trace counts. Elsewhere a call with numbers among unrelated tracers is
+        # padded as an outermost one.
+        self.asks_traces = entry.sharded is not None
         self.known: dict[Hashable, PaddingRecipe | None] = {}
         self._is_wide = entry.core.options.precision == "f64"
         # Key of a program -> its runner.
@@ -63,7 +68,7 @@ class PaddedCalls(Buckets):
     def __call__(self, *arrays: Array) -> object:
         warm = self._warm.get(warm_key(arrays)) if self._warm else None
         if warm is None:
-            return self._decide(arrays)
+            return super().__call__(*arrays)
 
         # A call like one that has run before. Each line here is in microseconds of users' calls.
         given = [*arrays]
@@ -78,7 +83,7 @@ class PaddedCalls(Buckets):
             reset_known(token)
         if out is _UNKNOWN:
             self._warm = {}
-            return self._decide(arrays)
+            return super().__call__(*arrays)
 
         warm.tally.calls += 1
         version = self.entry.cuts.version
@@ -89,24 +94,36 @@ class PaddedCalls(Buckets):
             return out
         return self._cut(warm.recipe, out, keeps=True)
 
-    def _decide(self, arrays: Sequence[Array]) -> object:
-        """Run a call of which nothing is known yet."""
-        if self.entry.sharded is not None and is_within_trace():
-            return self.entry.nested_entry.run(*arrays)
+    def run_without_jit(self, arrays: Sequence[Array]) -> object:
+        """Run a call with jit off, unpadded."""
+        return jitless_runner(self.entry, self.entry.jitted)(*arrays)
 
-        # Inside a trace a call is padded only under the transforms that `is_padded` allows.
-        nested = is_nested_trace(arrays) or (
-            self.entry.request.nested and self.entry.core.options.shard is not None
-        )
-        if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
-            return runner(self.entry, arrays, self.entry.jitted)(*arrays)
+    def run_within(self, arrays: Sequence[Array]) -> object:
+        """Run a call inside a trace: padded only under the transforms that `is_padded` allows."""
+        if self.entry.sharded is not None:
+            return self.entry.nested_entry.run(*arrays)
+        if not is_padded(self.entry, arrays):
+            return nested_runner(self.entry, self.entry.jitted)(*arrays)
+        return self._run_padded(arrays, whole=False)
+
+    def run_outermost(self, arrays: Sequence[Array]) -> object:
+        """Run a call that stands in no trace."""
+        # The nested entry of a function that shards runs in a trace, whatever its arrays are.
+        if self.entry.request.nested and self.entry.core.options.shard is not None:
+            return self.run_within(arrays)
+        return self._run_padded(arrays, whole=True)
+
+    def _run_padded(self, arrays: Sequence[Array], *, whole: bool) -> object:
+        """Run a call of which nothing is known yet, with jit on; `whole` if no outer transform
+        traces it.
+        """
         if not self._is_wide:
-            return self._run(arrays, whole=not nested)
-        if nested and not x64_is_on():
+            return self._run(arrays, whole=whole)
+        if not whole and not x64_is_on():
             arrays = as_typed(arrays)
         # The dtypes under this setting are part of the keys.
         with self.entry.numbers():
-            return self._run(arrays, whole=not nested)
+            return self._run(arrays, whole=whole)
 
     def _run(
         self,
@@ -128,7 +145,7 @@ class PaddedCalls(Buckets):
             # Other sizes of the bucket share its program.
             return self._run_exact(key, padded.fill, padded.refusal, arrays, whole=whole)
         if padded is None:
-            return self._program(key, arrays)(*arrays)
+            return self._program(key, arrays, whole=whole)(*arrays)
 
         # Fill, and run the program of the bucket.
         given = (*padded.arrays(arrays, whole=whole), padded.counts)
@@ -141,7 +158,7 @@ class PaddedCalls(Buckets):
             with knowing(known if proof is None else self.entry.known_again(known, proof)):
                 if self.entry.sharded is not None and program not in self._runs:
                     given = self.entry.sharded.shard_donations(given)
-                out = self._program(program, given)(*given)
+                out = self._program(program, given, whole=whole)(*given)
         except (Refused, NeedsNumbers) as reason:
             stopped = reason
 
@@ -161,7 +178,7 @@ class PaddedCalls(Buckets):
 
         self.entry.core.counters.count_padded_call(padded.fill.axes)
         if whole and self._may_be_warm:
-            self._note_warm(padded, arrays, self._program(program, given))
+            self._note_warm(padded, arrays, self._program(program, given, whole=whole))
         return self._cut(padded, out, keeps=whole)
 
     def _is_odd(self, padded: PaddingRecipe, refusal: Refused) -> bool:
@@ -270,11 +287,15 @@ class PaddedCalls(Buckets):
         if a call was padded.
         """
         padded = self._lookup_recipe(arrays)
-        return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
+        if padded is None:
+            return arrays
+        return (*padded.abstract(arrays), padded.counts.abstract())
 
     def _lookup_recipe(self, arrays: Sequence[Array]) -> PaddingRecipe | None:
         with self.entry.numbers():
-            return self.known.get((*self.entry.mesh_key(), *map(aval_parts, arrays)))
+            mesh = self.entry.mesh_key()
+            key = (*mesh, *map(aval_parts, arrays))
+            return self.known.get(key)
 
     def ahead(self, arrays: Sequence[object]) -> Sequence[object]:
         """Return the abstract arrays of the bucket to compile for, given these arrays or abstract
@@ -301,13 +322,19 @@ class PaddedCalls(Buckets):
             padded = self.bucket(arrays)
         return padded is not None and padded.fill.is_single
 
-    def _program(self, key: Hashable, arrays: Sequence[object]) -> Run:
+    def _program(
+        self,
+        key: Hashable,
+        arrays: Sequence[object],
+        *,
+        whole: bool,
+    ) -> Run:
         """Return the runner of one program."""
         program = self._runs.get(key)
         if program is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            program = self._runs[key] = self.entry.runner(arrays)
+            program = self._runs[key] = self.entry.runner(arrays, nested=not whole)
         return program
 
     def _refuse(
@@ -363,7 +390,7 @@ class PaddedCalls(Buckets):
         # A new trace has new cuts.
         if not padded.cut or padded.cut[0][0] is not cuts:
             sizes = {axis.name: axis.size for axis in padded.fill.axes}
-            shapes = [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)]
+            shapes = [_true_shape(leaf, cut, sizes) for leaf, cut in zip(leaves, cuts, strict=True)]
             padded.cut[:] = [(cuts, shapes)]
 
         _, shapes = padded.cut[0]

@@ -25,8 +25,8 @@ from ..._signature.options import OPTIONAL
 from ..._stages.sharding import Place, no_mesh
 from ..._view.layout import MAX_ENTRIES, jit_is_off
 from ..compiled_calls import CompiledCalls
-from ..tracing import Retry
-from .wrappers import Run, runner
+from ..tracing.traced_calls import Retry
+from .wrappers import Run, jitless_runner, outermost_runner
 
 Shardings = Sequence[NamedSharding | None]
 """Sharding of each argument; None for the true sizes of a padded call."""
@@ -50,8 +50,9 @@ class ShardedCalls:
         self._shapes: tuple[object, ...] = ()
 
     def __call__(self, *arrays: object) -> object:
+        # The questions of `PlacedCalls`; JAX gives the second answer with the mesh.
         if jit_is_off():
-            return runner(self.entry, arrays, self.entry.jitted)(*arrays)
+            return jitless_runner(self.entry, self.entry.jitted)(*arrays)
         try:
             around = jax.sharding.get_mesh()
         except ValueError:
@@ -164,8 +165,8 @@ class ShardedCalls:
         arrays: Sequence[object],
         given: Sequence[object] | None = None,
     ) -> Run:
-        """Return the function that runs calls of these shapes; `given` are the arguments before
-        `shard_donations`.
+        """Return the function that runs outermost calls of these shapes; `given` are the arguments
+        before `shard_donations`.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -173,7 +174,7 @@ class ShardedCalls:
         mesh, around = self.mesh_key()
         jitted, shardings = self.jit(arrays)
         if mesh is None:
-            return runner(self.entry, arrays, jitted)
+            return outermost_runner(self.entry, arrays, jitted)
 
         # From the inside out: processes agree on the program, arrays are moved to its devices,
         # explicit axes are relabelled, and the mesh context is entered.
@@ -181,7 +182,7 @@ class ShardedCalls:
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
             run = compare_then_run(
-                runner(self.entry, inside, jitted),
+                outermost_runner(self.entry, inside, jitted),
                 self.entry,
                 mesh,
                 jitted,

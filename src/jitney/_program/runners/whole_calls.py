@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
+from ..._body.placed_calls import PlacedCalls
 from ..._jax.equinox_checks import FAILURE
 from ..._jax.typed import Array
 from ..._signature.options import Options
 from ..compiled_calls import CompiledCalls, SpecializedFunction
-from ..held_numbers import Redirected
-from .in_trace import PlacedCalls
+from ..tracing.held_numbers import Redirected
 from .wrappers import Run, around, runner_inside
 
 

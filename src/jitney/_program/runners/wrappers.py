@@ -1,8 +1,8 @@
 """Wrappers of compiled functions: each adds what one option needs around a call.
 
-A program without such an option runs its `jax.jit`-ed function directly. `runner` is the entry
-point: from the inside out, captured arrays, checks of Equinox, `compiler`, `cache`, `debug_nans`,
-`precision="f64"`.
+A program without such an option runs its `jax.jit`-ed function directly. `outermost_runner` is the
+entry point: from the inside out, captured arrays, checks of Equinox, `compiler`, `cache`,
+`debug_nans`, `precision="f64"`. The caller knows where the call stands (`_body/placed_calls.py`).
 """
 
 from __future__ import annotations
@@ -29,29 +29,14 @@ from ..._jax.tracing import is_staged
 from ..._jax.typed import Jitted
 from ..._jax.xla.compiler import options_of
 from ..._stages import Vmap
-from ..._view.layout import is_nested_trace, jit_is_off
+from ..._view.layout import is_nested_trace
 from ..._view.true_sizes import split_counts
 from ..outer_transforms import warn_missing_checks
 from .captured_calls import captured_calls, note_captured
 from .checked_calls import Run, checked_calls
 from .in_32_bits import as_typed, check_lowering
-from .in_trace import is_inner
 
 _aval_of = attrgetter("shape", "dtype", "weak_type")
-
-
-def runner(
-    body: CallPlanner,
-    arrays: Sequence[object],
-    jitted: Jitted,
-) -> Run:
-    """Return the function that runs the calls which this function of JAX serves."""
-    if not is_inner(body, arrays):
-        if jit_is_off():
-            # Each call runs the body; to trace it here would run it once more.
-            return around(body, jitted, jitted)
-        return outermost_runner(body, arrays, jitted)
-    return nested_runner(body, jitted)
 
 
 def outermost_runner(
@@ -67,6 +52,13 @@ def nested_runner(body: CallPlanner, jitted: Jitted) -> Run:
     """Return the function that runs the calls that an outer transform owns."""
     ensure_cache()
     return _in_x64(body, jitted, jitted) if body.options.precision == "f64" else jitted
+
+
+def jitless_runner(body: CallPlanner, jitted: Jitted) -> Run:
+    """Return the function that runs the calls with jit off: each runs the body, and to trace it
+    here would run it once more.
+    """
+    return around(body, jitted, jitted)
 
 
 def runner_inside(
@@ -115,7 +107,7 @@ def lower_as_run(
     arrays: Sequence[object],
     jitted: Jitted,
 ) -> jax.stages.Lowered:
-    """Return JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
+    """Return JAX's lowered program of these arrays or abstract values, as calls run it."""
     traced = jitted.trace(*arrays)
     note_captured(body, traced.jaxpr)
     if not body.request.nested and has_equinox_checks(traced.jaxpr):

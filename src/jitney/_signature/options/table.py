@@ -27,7 +27,7 @@ from ..buckets import Bucket
 from ..compiler_options import read_compiler
 from ..policies import RematPolicy, read_policy
 from ..renamed import warn_renamed
-from . import plan_lines, program_changes, scripts, writers
+from . import plan_lines, program_changes, writers
 from .option import (
     KEY,
     MEANING,
@@ -204,7 +204,7 @@ class Options:
         default=(),
         read_as=read_names,
         write=writers.write_names,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="the caller keeps the buffers of arguments",
         plain=(),
         nested=bool,
@@ -221,7 +221,7 @@ class Options:
         default=(),
         read=read_pad,
         write=writers.write_pad,
-        script=scripts.script_pad,
+        script=writers.script_pad,
         left="sizes are those that were exported",
         plain=(),
         nested=bool,
@@ -232,7 +232,7 @@ class Options:
     ragged: str = option(
         default="list",
         read_as=choice("list", "padded"),
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         use="results of rows of unlike lengths: lists, or padded arrays",
     )
     chunk: tuple[tuple[str, int | str], ...] = option(
@@ -257,7 +257,7 @@ class Options:
     remat: str | RematPolicy | None = option(
         default=None,
         read=read_policy,
-        script=scripts.script_remat,
+        script=writers.script_remat,
         plain=None,
         nested=is_value(AUTO),
         tolerance=ROUNDED,
@@ -288,7 +288,7 @@ class Options:
     cache: bool | Literal["program"] = option(
         default=True,
         read=read_cache,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="what is compiled is kept as JAX's settings say",
         nested=is_value("program"),
         use="what other processes find compiled, or traced",
@@ -304,7 +304,7 @@ class Options:
     runtime_checks: str = option(
         default="now",
         read_as=choice("now", "later"),
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="a loaded program waits for what its run-time checks find",
         plain="now",
         nested=is_value("later"),
@@ -313,7 +313,7 @@ class Options:
     on_trace_error: str = option(
         default="raise",
         read_as=choice("raise", "eager"),
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="",
         says=plan_lines.of_trace_errors,
         use="a body that needs values: an error, or run un-jitted",
@@ -322,7 +322,7 @@ class Options:
     on_compile_error: str = option(
         default="raise",
         read_as=choice("raise", "eager"),
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="",
         plain="raise",
         use="a program that XLA cannot compile: its error, or un-jitted",
@@ -331,7 +331,7 @@ class Options:
     on_memory_error: str = option(
         default="raise",
         read_as=choice("raise", "chunk", "eager"),
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="",
         plain="raise",
         use="a call that runs out of memory: the error, or once more in chunks, or un-jitted",
@@ -341,7 +341,7 @@ class Options:
         default=None,
         read=read_max_compiles,
         write=writers.write_limit,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="nothing is traced after it is loaded",
         use="how many programs are too many",
         numbers="the same to the bit; with `eager`, as above",
@@ -349,7 +349,7 @@ class Options:
     compiler: str | CompilerOptions | None = option(
         default=None,
         read=read_compiler,
-        script=scripts.script_compiler,
+        script=writers.script_compiler,
         left="compiled with XLA's usual options",
         plain="default",
         nested=options_of,
@@ -360,7 +360,7 @@ class Options:
     debug_nans: bool | None = option(
         default=None,
         read_as=read_setting,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="nothing looks at the results of a loaded program",
         plain=False,
         nested=bool,
@@ -380,13 +380,13 @@ class Options:
     mesh: jax.sharding.Mesh | str | None = option(
         default=None,
         read=read_mesh,
-        script=scripts.script_mesh,
+        script=writers.script_mesh,
         plain=None,
     )
     verify: bool | None = option(
         default=None,
         read_as=read_setting,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="",
         plain=False,
         use="each new program beside plain `jax.jit`",
@@ -404,7 +404,7 @@ class Options:
     auto: bool | str | None = option(
         default=None,
         read=read_auto,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="the whole program is exported, and runs in one call",
         plain=False,
         nested=bool,
@@ -414,7 +414,7 @@ class Options:
     progress: bool = option(
         default=False,
         read_as=read_flag,
-        script=scripts.not_in_scripts,
+        script=writers.not_in_scripts,
         left="nothing is drawn while a loaded program runs",
         plain=False,
         use="a bar of the chunks of a call that are done",

@@ -110,7 +110,7 @@ class ChunkedAxis:
                     ranges,
                     program.numbers,
                     in_memory=in_memory,
-                    may_iterate=in_memory and self._may_iterate,
+                    may_iterate=self._may_iterate,
                 )
             if self.derived:
                 passes.demand_no_callbacks()
@@ -147,7 +147,7 @@ class ChunkedAxis:
 
     @property
     def _may_iterate(self) -> bool:
-        """Whether loops may take passes over the data in each iteration: on one device, and where
+        """Whether loops that cannot be cut may run on whole operands: on one device, and where
         nothing is differentiated or proven to be a sum.
         """
         return self.devices is None and not self.derived and not self.summed

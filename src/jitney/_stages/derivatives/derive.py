@@ -23,9 +23,8 @@ from ..._signature.hints import AnyHint
 from ..._signature.options import VmapAxis
 from ..._signature.paths import root_of
 from .arguments import COTANGENT, TANGENT, DerivedCall
-from .diagonals import Diagonal
 from .gradients import Directional, Gradient
-from .jacobians import Jacobian
+from .jacobians import Diagonal, Jacobian
 from .options import DerivativeOptions, What
 
 JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")

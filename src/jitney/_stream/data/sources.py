@@ -24,8 +24,12 @@ import numpy as np
 from ..._errors import ContractError
 from ..._jax.trees import canonicalize_dtype
 from ..._jax.typed import NumPyArray
-from .chunk_files import ChunkFiles, chunk_files_of
-from .contiguous_datasets import ContiguousDataset, contiguous_dataset_of
+from .direct_reads import (
+    ChunkFiles,
+    ContiguousDataset,
+    chunk_files_of,
+    contiguous_dataset_of,
+)
 from .files import FileSource, Mapped, Stamp, map_of, open_file
 from .slices import Rows, Sequential, Slice, check_slice
 
