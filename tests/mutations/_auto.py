@@ -9,6 +9,7 @@ _SEARCH = "tests/program/auto/test_search.py::test_"
 _TIMES = "tests/program/auto/test_call_times.py::test_"
 _RECORD = "tests/program/auto/test_choice_record.py::test_"
 _FORKS = "tests/program/auto/test_processes.py::test_"
+_EFFECTS = "tests/program/auto/test_effects_and_places.py::test_"
 _SOURCE = "src/jitney/_program/auto"
 
 MUTATIONS = [
@@ -189,6 +190,13 @@ MUTATIONS = [
         "effects_obstacle(body) or joint_rules_obstacle(_axes.joint_rules(body))\n    mapped",
         "joint_rules_obstacle(_axes.joint_rules(body))\n    mapped",
         (f"{_CALLS}callbacks_are_called_once_each",),
+    ),
+    Mutation(
+        "auto runs ordered callbacks of a Jacobian once more",
+        f"{_SOURCE}/cut_axes.py",
+        "effects_obstacle(body) or _rules_obstacle(entry, arrays)",
+        "_rules_obstacle(entry, arrays)",
+        (f"{_EFFECTS}ordered_io_callbacks_of_a_jacobian_are_called_once_each_and_in_order",),
     ),
     Mutation(
         "auto divides what is computed of all elements",

@@ -7,6 +7,7 @@ import pytest
 from jax.experimental import io_callback
 from jaxtyping import Array, Float
 
+import jitney
 from jitney import optimize
 from jitney._program.runners.workers import worker_calls
 from tests.program.auto.test_auto_calls import (
@@ -22,8 +23,45 @@ from tests.program.auto.test_auto_calls import (
 )
 
 
-def test_an_ordered_io_callback_is_called_once_in_each_call(machine):
-    """Of a call that fits into `memory`, under `auto`."""
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_ordered_io_callbacks_of_a_jacobian_are_called_once_each_and_in_order(machine, mode):
+    """Of a call of a hundred directions, of which 16 at a time would be the quickest by far: a
+    trial would call them again, and so would chunks of directions.
+    """
+    machine.rates = {"16 directions at a time": 0.1, "64 directions at a time": 0.5}
+    w = np.random.default_rng(0).normal(size=(100, 100)).astype(np.float32) / 10
+    seen = []
+
+    def tells(x: Float[Array, "n"], step: Float[Array, ""]) -> Float[Array, "n"]:
+        for name in ("before", "between", "after"):
+            io_callback(
+                lambda at, name=name: seen.append((name, int(at))), None, step, ordered=True
+            )
+            x = jnp.sin(w @ x)
+        return x
+
+    def by_hand(x):
+        slopes, x, matrix = np.eye(100), np.float64(x), np.float64(w)
+        for _ in range(3):
+            slopes = np.cos(matrix @ x)[:, None] * (matrix @ slopes)
+            x = np.sin(matrix @ x)
+        return slopes
+
+    f = jitney.lazy_derivatives(wrt="x", mode=mode)(optimize(auto=True)(tells)).jacobian
+    x = np.linspace(-1, 1, 100, dtype=np.float32)
+    for step in range(MANY):
+        x[0] = step
+        out = f(x.copy(), np.float32(step))
+        np.testing.assert_allclose(out, by_hand(x), rtol=1e-3, atol=1e-4)
+    jax.effects_barrier()
+    each = ("before", "between", "after")
+    assert seen == [(name, step) for step in range(MANY) for name in each]
+    assert machine.tried == []
+    assert "io_callback" in auto_line(f, x, np.float32(0))
+
+
+def test_an_ordered_io_callback_within_memory_is_called_once_in_each_call(machine):
+    """Of a call that fits into `memory`, so that nothing is cut."""
     seen = []
 
     def writes(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -38,6 +76,24 @@ def test_an_ordered_io_callback_is_called_once_in_each_call(machine):
         np.testing.assert_allclose(f(x.copy()), want, rtol=1e-4)
     jax.effects_barrier()
     assert seen == [0, 1, 2, 3, 4, 5]
+    assert machine.tried == []
+
+
+def test_an_io_callback_of_each_element_is_called_once_for_each(machine):
+    """A trial, or a part whose elements are computed twice, would call it again."""
+    machine.rates = FAST_64
+    seen = []
+
+    def writes(y: Float[Array, "n"], step: Float[Array, ""]) -> Float[Array, "n"]:
+        io_callback(lambda value, at: seen.append((int(at), float(value))), None, y[0], step)
+        return jnp.sin(y)
+
+    f = optimize(**AUTO)(writes)
+    for step in range(MANY):
+        np.testing.assert_allclose(f(LONG, np.float32(step)), np.sin(LONG), rtol=1e-5, atol=1e-6)
+    jax.effects_barrier()
+    rows = [float(value) for value in LONG[:, 0]]
+    assert sorted(seen) == sorted((step, value) for step in range(MANY) for value in rows)
     assert machine.tried == []
 
 

@@ -263,3 +263,71 @@ print(line())
 """)
     assert status == 0
     assert lines[0].startswith("64 at a time in threads: ")
+
+
+@pytest.mark.rest
+def test_pdb_stops_in_calls_that_try_and_decide():
+    """At each run of a way, and goes on line by line."""
+    lines, status = run("""
+import io, pdb
+from jitney._program.auto.way_runs import WayRuns
+stops = []
+class Steps(pdb.Pdb):
+    def user_line(self, frame):
+        stops.append(frame.f_code.co_name)
+        return super().user_line(frame)
+code, out = WayRuns.once.__code__, io.StringIO()
+with run_by(machine):
+    for _ in range(20):
+        pressed = "continue\\n" + 100 * "next\\nstep\\nnext\\ncontinue\\n"
+        steps = Steps(stdin=io.StringIO(pressed), stdout=out)
+        steps.set_break(code.co_filename, code.co_firstlineno + 3)
+        steps.runcall(right)
+        sys.settrace(None)
+print(line())
+print(stops.count("once") > 3)
+""")
+    assert status == 0
+    assert lines[0].startswith("64 at a time in threads: ")
+    assert lines[1] == "True"
+
+
+@pytest.mark.rest
+def test_a_thread_that_calls_while_python_ends_has_its_result():
+    """Threads of jitney's are waited for, and none can be started any more."""
+    lines, status = run("""
+with run_by(machine):
+    for _ in range(20):
+        right()
+def late():
+    threading.main_thread().join()
+    right()
+    print("right while Python ends")
+for _ in range(3):
+    threading.Thread(target=late).start()
+print(line())
+""")
+    assert status == 0
+    assert lines[0].startswith("64 at a time in threads: ")
+    assert lines[1:] == ["right while Python ends"] * 3
+
+
+@pytest.mark.parametrize("moment", ["trial", "decision"])
+def test_control_c_in_a_call_that_learns_leaves_the_rest_to_the_next(machine, moment):
+    """It ends that call. Those after it are right, and the choice falls."""
+    machine.rates = FAST_64
+    f, run_, pressed = optimize(**AUTO)(residual), machine.run, []
+
+    def interrupted(way, elements):
+        run_(way, elements)
+        is_now = len(machine.tried) == 1 if moment == "trial" else len(machine.tried) == 3
+        if is_now and not pressed and (moment == "trial" or way.carrier == ""):
+            pressed.append(str(way))
+            raise KeyboardInterrupt
+
+    machine.run = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        learnt(f, W, ROWS)
+    np.testing.assert_allclose(learnt(f, W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+    assert auto_line(f, W, ROWS).startswith("64 at a time: ")
+    assert len(pressed) == 1
