@@ -43,8 +43,8 @@ if _typing.TYPE_CHECKING:
     from ._diagnosis.jax_work import watch as watch
     from ._errors import JitneyError as JitneyError
     from ._errors import JitneyWarning as JitneyWarning
-    from ._export.loaded import load as load
-    from ._interface.derivatives import lazy_derivatives as lazy_derivatives
+    from ._export.loading.loaded import load as load
+    from ._interface.derivatives.lazy_derivatives import lazy_derivatives as lazy_derivatives
     from ._interface.optimize import optimize as optimize
     from ._interface.program import Program as Program
     from ._interface.scan_steps import scan_steps as scan_steps
@@ -74,8 +74,8 @@ else:
             "watch": "_diagnosis.jax_work",
             "JitneyError": "_errors",
             "JitneyWarning": "_errors",
-            "load": "_export.loaded",
-            "lazy_derivatives": "_interface.derivatives",
+            "load": "_export.loading.loaded",
+            "lazy_derivatives": "_interface.derivatives.lazy_derivatives",
             "optimize": "_interface.optimize",
             "Program": "_interface.program",
             "scan_steps": "_interface.scan_steps",

@@ -14,16 +14,16 @@ if _typing.TYPE_CHECKING:
     from ._devices.pipeline import Schedule as Schedule
     from ._devices.speeds import DeviceSpeed as DeviceSpeed
     from ._devices.visualize import Placement as Placement
-    from ._diagnosis.cause import Cause as Cause
-    from ._diagnosis.counters import Stats as Stats
+    from ._diagnosis.counters.stats import Stats as Stats
     from ._diagnosis.jax_work import NoCompiles as NoCompiles
     from ._diagnosis.jax_work import Watch as Watch
     from ._diagnosis.jax_work import Work as Work
     from ._diagnosis.memory_course import MemoryCourse as MemoryCourse
     from ._diagnosis.memory_course import MemoryPeak as MemoryPeak
-    from ._export.loaded import ExportedProgram as ExportedProgram
-    from ._export.loaded import Loaded as Loaded
-    from ._interface.derivatives import Derivative as Derivative
+    from ._diagnosis.retraces.cause import Cause as Cause
+    from ._export.loading.loaded import ExportedProgram as ExportedProgram
+    from ._export.loading.loaded import Loaded as Loaded
+    from ._interface.derivatives.derivative import Derivative as Derivative
     from ._interface.stack import Stacked as Stacked
     from ._jax.compile_cache.cache import CacheFacts as CacheFacts
     from ._jax.mesh import Mesh as Mesh
@@ -33,9 +33,9 @@ if _typing.TYPE_CHECKING:
     from ._measured.verdict import Verdict as Verdict
     from ._program.rows.ragged import PaddedRows as PaddedRows
     from ._program.rows.ragged import Ragged as Ragged
-    from ._program.tolerance import Deviation as Deviation
-    from ._program.tolerance import PrecisionReport as PrecisionReport
-    from ._program.tolerance import Product as Product
+    from ._program.tolerance.precision_report import Deviation as Deviation
+    from ._program.tolerance.precision_report import PrecisionReport as PrecisionReport
+    from ._program.tolerance.precision_report import Product as Product
     from ._report.axis_facts import AxisFacts as AxisFacts
     from ._report.comparisons import Collective as Collective
     from ._report.comparisons import Communication as Communication
@@ -58,16 +58,16 @@ else:
             "Pipeline": "_devices.pipeline",
             "Schedule": "_devices.pipeline",
             "Placement": "_devices.visualize",
-            "Cause": "_diagnosis.cause",
-            "Stats": "_diagnosis.counters",
+            "Cause": "_diagnosis.retraces.cause",
+            "Stats": "_diagnosis.counters.stats",
             "NoCompiles": "_diagnosis.jax_work",
             "Watch": "_diagnosis.jax_work",
             "Work": "_diagnosis.jax_work",
             "MemoryCourse": "_diagnosis.memory_course",
             "MemoryPeak": "_diagnosis.memory_course",
-            "ExportedProgram": "_export.loaded",
-            "Loaded": "_export.loaded",
-            "Derivative": "_interface.derivatives",
+            "ExportedProgram": "_export.loading.loaded",
+            "Loaded": "_export.loading.loaded",
+            "Derivative": "_interface.derivatives.derivative",
             "Stacked": "_interface.stack",
             "CacheFacts": "_jax.compile_cache.cache",
             "Mesh": "_jax.mesh",
@@ -77,9 +77,9 @@ else:
             "Verdict": "_measured.verdict",
             "PaddedRows": "_program.rows.ragged",
             "Ragged": "_program.rows.ragged",
-            "Deviation": "_program.tolerance",
-            "PrecisionReport": "_program.tolerance",
-            "Product": "_program.tolerance",
+            "Deviation": "_program.tolerance.precision_report",
+            "PrecisionReport": "_program.tolerance.precision_report",
+            "Product": "_program.tolerance.precision_report",
             "AxisFacts": "_report.axis_facts",
             "Collective": "_report.comparisons",
             "Communication": "_report.comparisons",

@@ -63,6 +63,71 @@ def test_a_kernel_with_the_axis_reads_its_true_windows(
     np.testing.assert_allclose(got, jax.jit(fn)(k, x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (3, 2)])
+def test_a_kernel_of_the_axis_begins_as_many_elements_before_the_array(stride, dilation):
+    """Values, and infinities of the array where plain JAX has them."""
+
+    def fn(x: Float[Array, "n"], k: Float[Array, "n"]):
+        low = (x.shape[0] - 1) * dilation
+        return jax.lax.conv_general_dilated(
+            x[None, None], k[None, None], (stride,), ((low, low),), rhs_dilation=(dilation,)
+        )
+
+    program, plain = padded(fn), jax.jit(fn)
+    for n in (1, 4, 9, 13, LONGEST):
+        k = numbers(n, n)
+        for at in ((), (-1,), (0,), (n // 2, 0)):
+            x = infinite_at(numbers(n + 1, n), *at)
+            np.testing.assert_allclose(program(x, k), plain(x, k), rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_with_an_axis_of_its_own_begins_by_its_size():
+    """Two axes are padded; and the gradient for the kernel has the infinities of plain JAX."""
+
+    def fn(k: Float[Array, "m"], x: Float[Array, "n"]):
+        low = k.shape[0] - 1
+        out = jax.lax.conv_general_dilated(x[None, None], k[None, None], (1,), ((low, low),))
+        return jnp.sum(out[..., : x.shape[0]] ** 2)
+
+    program = jitney.optimize(fn, pad={"n": [LONGEST], "m": [8]})
+    for n, m in ((9, 3), (LONGEST, 8), (5, 7), (11, 1)):
+        for at in ((), (-1,), (-2, 0)):
+            k, x = numbers(m, m), infinite_at(numbers(n, n), *at)
+            np.testing.assert_allclose(program(k, x), jax.jit(fn)(k, x), rtol=1e-4)
+            plain = jax.jit(jax.grad(fn))(k, x)
+            np.testing.assert_allclose(jax.grad(program)(k, x), plain, rtol=1e-4, atol=1e-4)
+
+
+OF_THE_DATA = {
+    "correlate": (jnp.correlate, np.correlate),
+    "convolve": (jnp.convolve, np.convolve),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "valid"])
+@pytest.mark.parametrize("name", OF_THE_DATA)
+def test_data_are_convolved_with_themselves(name, mode):
+    """Against NumPy in float64; the derivative along a direction is a difference of values."""
+    ours, theirs = OF_THE_DATA[name]
+
+    def loss(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(ours(x, y, mode) ** 3)
+
+    def reference(x, y):
+        return np.sum(theirs(x, y, mode) ** 3)
+
+    program = padded(loss)
+    for n in (3, 6, 11):
+        x, y, along = (numbers(n + seed, n).astype(float) for seed in range(3))
+        h = 1e-5 * along
+        slope = (reference(x + h, y) - reference(x - h, y)) / 2e-5
+        data = np.float32(x), np.float32(y)
+        value, gradient = program.value_and_grad(*data, wrt="x")
+        for each in (gradient, jax.grad(program)(*data)):
+            np.testing.assert_allclose(each @ along, slope, rtol=1e-3, atol=0.1)
+        np.testing.assert_allclose(value, reference(x, y), rtol=1e-3, atol=0.01)
+
+
 def one(x, k, **options):
     return jax.lax.conv_general_dilated(x, k, (1,), ((2, 2),), **options)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from jitney._contract.contract import all_matches, contract_of, matches
 from jitney._errors import Where
-from jitney._signature.annotations import read
+from jitney._signature.type_hints import read
 from tests.contract._contracts import Linear, Model, check, contract, one, refusal, residual, z
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from jaxtyping import Shaped, jaxtyped
 
 from jitney._contract.sizes import AxisBindings, Unknown, evaluate, fit_shape, settle
-from jitney._signature.annotations import read
+from jitney._signature.type_hints import read
 from tests._examples import examples
 
 ARGUMENTS = {

@@ -59,7 +59,8 @@ def main() -> int:
     parser.add_argument(
         "--among",
         default="",
-        help="lines that come in turn: a group of _draw.py, or looks, whose Python looks at sizes",
+        help="lines that come in turn: a group of _draw.py; looks, whose Python looks at sizes; or"
+        " overlaps, of updates of an array by a part of itself",
     )
     parser.add_argument(
         "--sizes", type=int, default=1, help="other sizes that a padded program runs at"

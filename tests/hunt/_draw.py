@@ -11,7 +11,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _arrays, _elementwise, _infinite, _libraries, _looks, _sizes, _structure, _values
+from . import (
+    _arrays,
+    _elementwise,
+    _infinite,
+    _libraries,
+    _looks,
+    _overlaps,
+    _sizes,
+    _structure,
+    _values,
+)
 from ._program import Program, evaluated
 from ._recipe import CLASSES, PLACE, Exact, Recipe
 from ._sizes import pick
@@ -37,6 +47,7 @@ GROUPS: Mapping[str, Sequence[Recipe]] = {
 AMONG: Mapping[str, Sequence[Recipe]] = {
     **GROUPS,
     "looks": _looks.RECIPES,
+    "overlaps": _overlaps.RECIPES,
     "derivatives": _infinite.RECIPES,
 }
 """Operations that may come in turn; built upon are those of `GROUPS`."""

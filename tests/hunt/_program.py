@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import _infinite, _libraries, _sizes, _structure
+from . import _infinite, _libraries, _overlaps, _sizes, _structure
 
 HEADER = """import copy, math, numbers, operator
 from fractions import Fraction
@@ -135,6 +135,8 @@ PRELUDE = (
     + _libraries.PRELUDE
     + "\n\n"
     + _infinite.PRELUDE
+    + "\n\n"
+    + _overlaps.PRELUDE
     + "\n\n"
 )
 PRELUDES = re.split(r"\n\n\n+", PRELUDE.strip())

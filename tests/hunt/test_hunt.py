@@ -22,7 +22,7 @@ from jitney._axes.rules import RULES
 from jitney._program.auto.auto_calls import AutoCalls
 from tests._arrays import array
 from tests._patience import patience
-from tests.hunt import _infinite, _looks, _table, looking
+from tests.hunt import _infinite, _looks, _overlaps, _table, looking
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, Case, Writer, drawn
 from tests.hunt._hunt import hunt
@@ -33,6 +33,7 @@ from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
 
 CASES, MANY = 12, 2
+OVERLAPPING = ("pad", "pad both", "grad+pad", "outer pad", "vmap+pad", "chunk")
 F32 = np.float32
 
 
@@ -54,6 +55,14 @@ def fallen(option, among, kind="wrong", first=0):
 def test_no_line_whose_python_looks_at_a_size_gives_another_number(index):
     """Padded and cut, among other lines."""
     score = hunt(42, index, ["pad", "chunk"], among=_looks.RECIPES, many=MANY)
+    assert [finding for finding in score.findings if finding.kind in ("wrong", "raw")] == []
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("index", range(3))
+def test_no_update_by_a_part_of_itself_gives_another_number(index):
+    """Padded, along two axes, with derivatives, and cut; one such update in each program."""
+    score = hunt(42, index, OVERLAPPING, among=_overlaps.RECIPES, many=1)
     assert [finding for finding in score.findings if finding.kind in ("wrong", "raw")] == []
 
 

@@ -196,8 +196,8 @@ MUTATIONS = [
     Mutation(
         "equal operations of a cut program are not merged",
         "src/jitney/_axes/chunks/numbered.py",
-        "    steps, merged = merge_duplicates(nodes, gives)\n",
-        "    steps, merged = tuple(nodes), tuple(gives)\n",
+        "    steps, merged = merge_duplicates(numbering.nodes, gives)\n",
+        "    steps, merged = tuple(numbering.nodes), tuple(gives)\n",
         ("tests/axes/test_whole.py::test_equal_values_of_a_chunk_are_made_once",),
     ),
 ]

@@ -234,14 +234,14 @@ WORDS = [
     ),
     Mutation(
         "a retrace by a weak type is not told",
-        "src/jitney/_diagnosis/retraces.py",
+        "src/jitney/_diagnosis/retraces/causes.py",
         "        if was.weak_type != leaf.weak_type:\n",
         "        if was.weak_type and not leaf.weak_type and was.dtype != leaf.dtype:\n",
         (f"{_RETRACES}another_weak_type",),
     ),
     Mutation(
         "a call that failed is a hit",
-        "src/jitney/_diagnosis/counters.py",
+        "src/jitney/_diagnosis/counters/counters.py",
         "hits=max(0, self.calls - self.misses - self.eager),",
         "hits=self.calls,",
         (f"{_COUNTERS}a_call_that_fails_to_trace_is_no_hit",),

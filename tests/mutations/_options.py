@@ -184,7 +184,7 @@ RECOMPUTED = [
     ),
     Mutation(
         "remat is left out of a derivative",
-        "src/jitney/_interface/derivatives.py",
+        "src/jitney/_interface/derivatives/derivative.py",
         "                options.remat,\n",
         "                None,\n",
         (f"{_REMAT}a_derivative_of_the_function_computes_it_again_too",),
@@ -411,7 +411,7 @@ AROUND = [
     ),
     Mutation(
         "one program more than the limit",
-        "src/jitney/_program/limit.py",
+        "src/jitney/_program/tracing/limit.py",
         "core.counters.compile_events < limit.count",
         "core.counters.compile_events <= limit.count",
         (f"{_LIMIT}a_limit_may_be_an_error",),
@@ -474,7 +474,7 @@ AROUND = [
     ),
     Mutation(
         "a call that saves nothing repays a compile",
-        "src/jitney/_diagnosis/counters.py",
+        "src/jitney/_diagnosis/counters/stats.py",
         "return math.ceil(spent / saved) if saved > 0 else None",
         "return math.ceil(spent / saved) if saved else None",
         (f"{_COUNTERS}stats_say_after_how_many_calls_a_compile_is_repaid",),
@@ -519,21 +519,21 @@ AROUND = [
 TOLD = [
     Mutation(
         "buckets are advised that `pad` refuses",
-        "src/jitney/_program/advice.py",
+        "src/jitney/_program/advice/buckets.py",
         '                calls.entry.lower(abstract, "trace")',
         "                pass",
         (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
     ),
     Mutation(
         "buckets are advised that do not hold all sizes",
-        "src/jitney/_program/advice.py",
-        "    all_sizes = len(seen) <= _CALLS and _are_all(core, seen)",
+        "src/jitney/_program/advice/advice.py",
+        "    all_sizes = len(seen) <= _CALLS and are_all_sizes(core, seen)",
         "    all_sizes = True",
         (f"{_ADVICE}calls_before_clear_cache_leave_sizes_that_nothing_is_proven_for",),
     ),
     Mutation(
         "a refused proof is JAX's time",
-        "src/jitney/_program/tracing.py",
+        "src/jitney/_program/tracing/traced_calls.py",
         "            self._book(time.perf_counter() - began, spent)\n            raise",
         "            raise",
         (f"{_COUNTERS}a_refused_proof_is_jitneys_own",),

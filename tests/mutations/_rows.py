@@ -115,14 +115,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a file gives all rows of a block the size of its first",
-        "src/jitney/_export/loaded_rows.py",
+        "src/jitney/_export/loading/loaded_rows.py",
         "    sizes = lot.sizes(at)",
         "    sizes = lot.sizes(at[:1].repeat(len(at)))",
         ("tests/export/test_rows.py::test_loaded_rows_give_what_the_function_gives",),
     ),
     Mutation(
         "a file gives a row the numbers of another size",
-        "src/jitney/_export/loaded_rows.py",
+        "src/jitney/_export/loading/loaded_rows.py",
         "        values = next((values for sizes, values in numbers if sizes == own), None)",
         "        values = numbers[0][1]",
         (

@@ -211,28 +211,28 @@ REFUSALS = [
 MOVES = [
     Mutation(
         "a start of a slice is clamped to the bucket",
-        "src/jitney/_axes/rules/fixed_windows.py",
+        "src/jitney/_axes/rules/indexing/fixed_windows.py",
         "return walk.count(dim) - walk.count(window)\n",
         "return np.int32(walk.shape([dim])[0]) - walk.count(window)\n",
         (f"{_POSITIONS}positions_of_every_type",),
     ),
     Mutation(
         "each chunk reads and writes the front of a buffer",
-        "src/jitney/_axes/rules/fixed_windows.py",
+        "src/jitney/_axes/rules/indexing/fixed_windows.py",
         "at = start + begin(walk, window)",
         "at = start + np.int32(0)",
         ("tests/stages/test_buffers.py::test_in_chunks_and_streamed",),
     ),
     Mutation(
         "reading beyond the end is off by one",
-        "src/jitney/_axes/rules/positions.py",
+        "src/jitney/_axes/rules/indexing/positions.py",
         "beyond = column > last",
         "beyond = column > last + 1",
         (f"{_POSITIONS}what_is_read_beyond_the_end_is_filled_in_and_not_what_stands_there",),
     ),
     Mutation(
         "rows of padding are scattered",
-        "src/jitney/_axes/rules/scatter.py",
+        "src/jitney/_axes/rules/indexing/scatter.py",
         "indices = lax.select(inside, indices, out_of_bounds(indices))",
         "indices = indices",
         (f"{_POSITIONS}as_many_positions_as_rows_into_as_many",),
@@ -347,8 +347,8 @@ CHUNKS = [
     Mutation(
         "the last chunk that is shorter is left out of sums",
         "src/jitney/_axes/chunks/in_memory.py",
-        "remainder and not back:\n        state, at_end =",
-        "remainder and not back:\n        _, at_end =",
+        "self.rest and not back:\n            state, at_end =",
+        "self.rest and not back:\n            _, at_end =",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[mean]",),
     ),
     Mutation(
@@ -388,7 +388,7 @@ CHUNKS = [
     ),
     Mutation(
         "what a loop starts with is added in each chunk",
-        "src/jitney/_axes/chunks/chunked.py",
+        "src/jitney/_axes/chunks/chunk_evaluator.py",
         "begins[i] = lax.select(is_first, x, monoid.filled(x.shape, x.dtype))",
         "begins[i] = x",
         (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),

@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "positions that Python computed are moves that differ",
-        "src/jitney/_axes/unified/compare_traces.py",
+        "src/jitney/_axes/witness/compare_traces.py",
         "            elif below.base is a and not a.is_known:\n",
         "            elif False:\n",
         (f"{_LOOKS}[a shuffle of NumPy's]",),
@@ -70,7 +70,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a callback may hold a size",
-        "src/jitney/_axes/unified/compare_traces.py",
+        "src/jitney/_axes/witness/operation_parts.py",
         "    return contents(value.params.get(name))",
         "    return name",
         ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),

@@ -596,14 +596,14 @@ CASES = [
         [HOST],
     ),
     Remedy(
-        "_program/leaked_tracers.py:refuse_left_in_result",
+        "_program/tracing/leaked_tracers.py:refuse_left_in_result",
         ", or ",
         lambda: optimize(returns_holder)(X),
         lambda: optimize(returns_module)(X).x,
         2 * HOST,
     ),
     Remedy(
-        "_program/leaked_tracers.py:refuse_left_in_result",
+        "_program/tracing/leaked_tracers.py:refuse_left_in_result",
         "return the arrays",
         lambda: optimize(returns_holder)(X),
         lambda: optimize(lambda x: returns_holder(x).x)(X),

@@ -29,11 +29,11 @@ X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 FOUR, NINE = np.arange(4, dtype=np.float32), np.arange(9, dtype=np.float32)
 ASKED, LOWERING, TREES, VERSIONS, WRITING = (
-    "_export/export_sizes.py:arrays_at",
-    "_export/lowering.py:lower_program",
+    "_export/writing/export_sizes.py:arrays_at",
+    "_export/writing/lowering.py:lower_program",
     "_export/trees.py:resolve_tree",
-    "_export/versions.py",
-    "_export/writing.py",
+    "_export/loading/versions.py",
+    "_export/writing/export.py",
 )
 
 
@@ -86,7 +86,7 @@ def checked(x):
 
 def checked_in_a_new_form():
     """As a later Equinox may write it."""
-    with patch("jitney._export.lowering.messages_of", lambda _: None):
+    with patch("jitney._export.writing.lowering.messages_of", lambda _: None):
         return loaded(checked, X)
 
 
@@ -262,14 +262,14 @@ def products_of_rows(*sizes, **options):
 
 CASES = [
     Remedy(
-        "_export/writing.py:_Writer._serialize_rows",
+        "_export/writing/export.py:_Writer._serialize_rows",
         "export rows without vjp_order",
         lambda: products_of_rows(3, 4, vjp_order=1),
         lambda: products_of_rows(3, 4),
         np.array([6.0, 24.0], np.float32),
     ),
     Remedy(
-        "_export/loaded.py:Loaded._without_numbers",
+        "_export/loading/loaded.py:Loaded._without_numbers",
         "export it for that size too",
         lambda: at_each_size(5),
         lambda: at_each_size(5, 6),
@@ -318,7 +318,7 @@ CASES = [
         HOST.sum(),
     ),
     Remedy(
-        "_export/lowering.py:_messages",
+        "_export/writing/lowering.py:_messages",
         "drop the check",
         checked_in_a_new_form,
         lambda: loaded(lambda x: x, X)(X),
@@ -353,7 +353,7 @@ CASES = [
         2 * HOST,
     ),
     Remedy(
-        "_export/parts.py:bound_arrays",
+        "_export/writing/parts.py:bound_arrays",
         "bind it to arrays",
         lambda: saved(of_shape().apply, X),
         lambda: saved(Linear(X).apply, X)(X),
@@ -361,35 +361,35 @@ CASES = [
         core=True,
     ),
     Remedy(
-        "_export/parts.py:bound_arrays",
+        "_export/writing/parts.py:bound_arrays",
         "or export the function and pass them when it is loaded",
         lambda: saved(of_shape().apply, X),
         lambda: loaded(of_linear, of_shape(), X)(Linear(X), X),
         HOST @ HOST,
     ),
     Remedy(
-        "_export/parts.py:bound_arrays",
+        "_export/writing/parts.py:bound_arrays",
         "leave that axis out of `sizes`",
         lambda: saved(optimize(functools.partial(dot, X)), X, sizes={"n": 5}),
         lambda: saved(optimize(functools.partial(dot, X)), X)(X),
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_bound_names",
+        "_export/writing/exportable.py:bound_names",
         "export a function that names them",
         lambda: saved(optimize(functools.partial(totals, X)), X),
         lambda: saved(optimize(functools.partial(dot, X)), X)(X),
         HOST @ HOST,
     ),
     Remedy(
-        "_export/parts.py:serialize_program",
+        "_export/writing/parts.py:serialize_program",
         "export it without vjp_order",
         lambda: loaded(until, X, vjp_order=1),
         lambda: loaded(until, X)(X),
         8 * HOST.sum(),
     ),
     Remedy(
-        "_export/parts.py:serialize_program",
+        "_export/writing/parts.py:serialize_program",
         "or change what cannot be differentiated",
         lambda: loaded(until, X, vjp_order=1),
         lambda: jax.grad(loaded(for_three, X, vjp_order=1))(X),
@@ -474,7 +474,7 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_check",
+        "_export/writing/exportable.py:check_exportable",
         'install it: pip install "jitney[export]"',
         without_flatbuffers,
         now,

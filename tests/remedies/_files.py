@@ -25,10 +25,10 @@ X = array([1.0, -2.0, 3.0], np.float32)
 HOST = np.asarray(X)
 ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
 ASKED, CONTAINER, RUNNING, WRITING = (
-    "_export/export_sizes.py",
+    "_export/writing/export_sizes.py",
     "_export/container.py",
-    "_export/running.py",
-    "_export/writing.py",
+    "_export/loading/running.py",
+    "_export/writing/export.py",
 )
 STREAM, SOURCES, SLICES, FILES, RESUME, KEPT = (
     "_stream/stream.py",
@@ -290,14 +290,14 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        "_export/lowering.py:_needs_sizes",
+        "_export/writing/lowering.py:_needs_sizes",
         "list the sizes instead",
         lambda: again(reshaped, sizes={"n": range(2, 9)}),
         lambda: again(reshaped, sizes={"n": (4, 6)})(ROWS[0]),
         ROWS[0] @ ROWS[0],
     ),
     Remedy(
-        "_export/lowering.py:_refuse_callbacks",
+        "_export/writing/lowering.py:_refuse_callbacks",
         "leave out what calls Python",
         lambda: again(printing, X),
         lambda: again(total, X)(X),
@@ -418,21 +418,21 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        f"{WRITING}:_check",
+        "_export/writing/exportable.py:check_exportable",
         "write vjp_order=1",
         lambda: again(total, X, vjp_order="one"),
         lambda: jax.grad(again(total, X, vjp_order=1))(X),
         2 * HOST,
     ),
     Remedy(
-        f"{WRITING}:_check",
+        "_export/writing/exportable.py:check_exportable",
         "export it without: jitney.optimize(...)",
         lambda: optimize(debug_nans=True)(total).export("f.jitney", X),
         lambda: again(total, X)(X),
         HOST @ HOST,
     ),
     Remedy(
-        "_export/parts.py:portable_data",
+        "_export/writing/parts.py:portable_data",
         "define a function or a class at the top of its module",
         lambda: again(lambda x, f: f(x), X, local()),
         lambda: again(lambda x, f: f(x), X, jnp.sin)(X, jnp.sin),

@@ -40,7 +40,7 @@ STEPS, STATE, VECTOR, OUTER = (
 CHECKERS = "_diagnosis/checker_errors.py"
 VARIETY, TOLERANCE, SIMULATE = (
     "_diagnosis/static_variety.py:_advice",
-    "_program/tolerance.py",
+    "_program/tolerance/decide.py",
     "_simulate/simulate.py",
 )
 

@@ -223,7 +223,7 @@ CASES = [
         within=1e-3,
     ),
     Remedy(
-        "_program/tolerance.py:report_on",
+        "_program/tolerance/decide.py:report_on",
         "pass an array of numbers",
         lambda: optimize(precision="auto:1e-2")(beside)(ROWS, np.zeros(3, jax.dtypes.float0)),
         lambda: optimize(precision="auto:1e-2")(beside)(ROWS, HOST),

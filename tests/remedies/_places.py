@@ -19,7 +19,7 @@ _MAKERS = {  # functions whose result is a fix, or a part of one
     "_diagnosis/nonfinite/message.py": ("_advice", "_FIXES", "_ROOT"),
     "_diagnosis/static_variety.py": ("_advice", "_advice_on_number"),
     "_diagnosis/tracer_errors.py": ("_fix", "_static", "_DATA", "_KEEP"),
-    "_diagnosis/remedies.py": "all",
+    "_diagnosis/retraces/remedies.py": "all",
     "_errors.py": ("_fix_of",),
     "_values/array_likes.py": ("numbers_of",),
     "_signature/records.py": ("tree_fix",),

@@ -546,7 +546,7 @@ CASES = [
         5 * HOST,
     ),
     Remedy(
-        "_program/leaked_tracers.py:left_error",
+        "_program/tracing/leaked_tracers.py:left_error",
         "return the new value",
         lambda: left((3, 2)),
         lambda: optimize(returning)(X[:2], optimize(returning)(X, ZERO)),
@@ -612,7 +612,7 @@ CASES = [
         HOST,
     ),
     Remedy(
-        "_program/limit.py:_limit_message",
+        "_program/tracing/limit.py:_limit_message",
         "keep shapes and static values the same",
         lambda: of_sizes(3, 4),
         lambda: of_sizes(4, 4),

@@ -24,7 +24,7 @@ PADDED = np.stack([np.pad(row, (0, 9 - len(row)), constant_values=np.nan) for ro
 STREAM = "_stream/row_stream.py"
 COLUMNS, CALLS = "_program/rows/columns.py", "_program/rows/row_calls.py"
 CHECKS = "_program/rows/row_checks.py"
-LOADED = "_export/loaded_rows.py:LoadedRows"
+LOADED = "_export/loading/loaded_rows.py:LoadedRows"
 
 
 def total(x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -395,7 +395,7 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        "_export/writing.py:_Writer.rows",
+        "_export/writing/export.py:_Writer.rows",
         "leave out `sizes`, and pass a row of each bucket",
         lambda: through_a_file(by_row(total), ROWS, sizes={"n": 3}),
         lambda: through_a_file(
@@ -404,21 +404,21 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        "_export/writing.py:_Writer.rows",
+        "_export/writing/export.py:_Writer.rows",
         "write vjp_order=1",
         lambda: through_a_file(by_row(total), ROWS, vjp_order=2),
         lambda: through_a_file(by_row(total), ROWS, vjp_order=1)(ROWS),
         SUMS,
     ),
     Remedy(
-        "_export/row_writing.py:RowWriter.parts",
+        "_export/writing/row_programs.py:RowWriter.parts",
         "export the function, and pass them when it is loaded",
         lambda: through_a_file(by_row(functools.partial(scaled, ROWS)), ROWS),
         lambda: through_a_file(by_row(scaled), ROWS, ROWS)(ROWS, ROWS),
         np.array([np.sum(row**2) for row in ROWS]),
     ),
     Remedy(
-        "_export/row_writing.py:RowWriter._demand_alike",
+        "_export/writing/row_programs.py:RowWriter._demand_alike",
         "return the same at each size",
         lambda: through_a_file(by_row(unlike), [ROWS[0], ROWS[0][:0]]),
         lambda: through_a_file(by_row(total), [ROWS[0], ROWS[0][:0]])([ROWS[0], ROWS[0][:0]]),

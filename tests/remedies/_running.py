@@ -476,7 +476,7 @@ CASES = [
     ),
     # Programs that are too many.
     Remedy(
-        "_program/limit.py:_limit_message",
+        "_program/tracing/limit.py:_limit_message",
         "or raise the limit",
         lambda: sizes_limited(pad=False),
         limit_raised,

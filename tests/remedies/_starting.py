@@ -368,7 +368,7 @@ CASES = [
     ),
     Remedy(f"{FOLDER}:_check_space", "free some space", lambda: cached(_FULL), cached, SQUARES),
     Remedy(
-        "_export/versions.py:_deserialize_member",
+        "_export/loading/versions.py:_deserialize_member",
         'install it: pip install "jitney[export]"',
         lambda: loaded_elsewhere(_NO_FLATBUFFERS),
         loaded_elsewhere,

@@ -18,7 +18,7 @@ _FAULT = "a fault of jitney's or of XLA's: it is to be reported"
 
 ELSEWHERE = [
     (
-        "_diagnosis/remedies.py",
+        "_diagnosis/retraces/remedies.py",
         "",
         "tests/diagnosis/test_catalogue.py applies each, and counts fewer compiles",
     ),

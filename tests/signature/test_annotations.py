@@ -31,7 +31,7 @@ from jaxtyping import (
 )
 
 from jitney import JitneyWarning, optimize
-from jitney._signature.annotations import fields_of, hints_of, read
+from jitney._signature.annotations import fields_of, hints_of
 from jitney._signature.hints import (
     AnyHint,
     ArrayHint,
@@ -42,6 +42,7 @@ from jitney._signature.hints import (
     TreeHint,
     UnionHint,
 )
+from jitney._signature.type_hints import read
 from tests._arrays import array, random_key
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from jitney import optimize
-from jitney._signature.annotations import read
 from jitney._signature.hints import ArrayHint, ScalarHint
+from jitney._signature.type_hints import read
 from jitney._view.view import Leaf, View, is_array, leaf_hints
 from tests._arrays import array
 from tests._examples import examples

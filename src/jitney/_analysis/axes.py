@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .._errors import ContractError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._owners import public
 from .._report.axis_facts import Axes, facts_of

@@ -9,12 +9,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._jax.mesh import mesh_text
 from .._jax.xla.hlo import HloCollective, collectives
 from .._owners import public
 from .._program.runners.padded_calls import PaddedCalls
-from .._program.tolerance import with_policy
+from .._program.tolerance.decide import with_policy
 from .._report.comparisons import Collective, Communication
 from .._signature.options import FSDP, Sharding
 from .._stages.sharding import Place, no_mesh

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import jax
 
 from .._errors import DerivativeError
-from .._interface.derivatives import Derivative, argument_names, check_names, program_of
+from .._interface.derivatives.derivative import Derivative, program_of
+from .._interface.derivatives.varying_arguments import argument_names, check_names
 from .._jax.xla.memory import budget_of
 from .._owners import public
 from .._remat import (

@@ -9,13 +9,14 @@ from collections.abc import Callable
 import numpy as np
 
 from .._errors import OptionError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_number
 from .._owners import public
 from .._precision import LOW
-from .._program.tolerance import AUTO_LOW, WHOLE, PrecisionReport, report_on
+from .._program.tolerance.decide import AUTO_LOW, report_on
+from .._program.tolerance.precision_report import WHOLE, PrecisionReport
 from .._signature.options import policy_of
 
 

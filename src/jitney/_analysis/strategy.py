@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from .._errors import AxisError, ContractError
-from .._interface.derivatives import Derivative, program_of_call
+from .._interface.derivatives.derivative import Derivative, program_of_call
 from .._jax.xla.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
 from .._report.comparisons import Strategy, Way

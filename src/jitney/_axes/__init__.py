@@ -1,6 +1,6 @@
 """Analysis and evaluation of a body along its named axes.
 
-A body is traced with symbolic sizes (`witness/`), its uses of each axis are proven from that jaxpr
+A body is traced with symbolic sizes (`symbolic/`), its uses of each axis are proven from that jaxpr
 (`uses.py`, with the table in `rules/`), and the jaxpr is evaluated on padded arrays (`padded.py`)
 or in chunks (`chunks/`). `f(x) = sum(x * x)` over an axis `n`, in a bucket of 8:
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .callbacks import demand_no_effects as demand_no_effects
     from .callbacks import find_effect as find_effect
     from .chunks.chunked import Chunked as Chunked
-    from .chunks.chunked import KnownValues as KnownValues
-    from .chunks.chunked import StoredCarries as StoredCarries
     from .chunks.in_memory import run_chunked as run_chunked
     from .chunks.in_memory import run_chunked_differentiable as run_chunked_differentiable
+    from .chunks.known_values import KnownValues as KnownValues
+    from .chunks.known_values import StoredCarries as StoredCarries
     from .chunks.over_devices import Devices as Devices
     from .chunks.over_devices import check_order as check_order
     from .chunks.over_devices import describe_collectives as describe_collectives
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .padded import PaddedDerivative as PaddedDerivative
     from .padded import run_differentiable as run_differentiable
     from .padded import run_padded as run_padded
-    from .partitioner_fixes import partition_safe as partition_safe
     from .refusal import ClosesOver as ClosesOver
     from .refusal import MadeOfSize as MadeOfSize
     from .refusal import Refused as Refused
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from .uses import demand as demand
     from .uses import uses_of as uses_of
     from .x64 import is_wide as is_wide
+    from .xla_faults.partitioner_fixes import partition_safe as partition_safe
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -68,8 +68,8 @@ else:
             "find_effect": "callbacks",
             "number_constants": "chunks.passes",
             "Chunked": "chunks.chunked",
-            "StoredCarries": "chunks.chunked",
-            "KnownValues": "chunks.chunked",
+            "StoredCarries": "chunks.known_values",
+            "KnownValues": "chunks.known_values",
             "run_chunked": "chunks.in_memory",
             "run_chunked_differentiable": "chunks.in_memory",
             "Devices": "chunks.over_devices",
@@ -100,7 +100,7 @@ else:
             "MadeOfSize": "refusal",
             "Refused": "refusal",
             "Use": "rule",
-            "partition_safe": "partitioner_fixes",
+            "partition_safe": "xla_faults.partitioner_fixes",
             "demand": "uses",
             "uses_of": "uses",
             "is_wide": "x64",

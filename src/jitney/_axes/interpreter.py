@@ -23,13 +23,13 @@ from .._jax.programs.evaluation import interpret
 from .._jax.programs.jaxprs import inside, open_jaxpr, programs, rebind, source_of
 from .._jax.programs.primitives import CALLBACKS, HOLDERS
 from .._jax.typed import Atom, JaxprEqn, NumPyArray, Var
-from .clamped_starts import calls_with_starts, in_bounds
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
-from .overlapping_updates import is_update
-from .partitioner_fixes import bind_partition_safe
 from .refusal import Refused
 from .typed_jax import dtypes, jnp, lax
 from .x64 import x64_scope
+from .xla_faults.clamped_starts import calls_with_starts, in_bounds
+from .xla_faults.overlapping_updates import is_update
+from .xla_faults.partitioner_fixes import bind_partition_safe
 
 if TYPE_CHECKING:
     from .rule import Rule
@@ -115,7 +115,7 @@ class PaddedInterpreter:
     """True if operations are evaluated without their callbacks; nothing reads their results then.
     """
     writes_apart = False
-    """True if updates are written element by element: see `overlapping_updates.py`."""
+    """True if updates are written element by element: see `xla_faults/overlapping_updates.py`."""
 
     def __init__(
         self,

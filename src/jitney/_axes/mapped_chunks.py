@@ -42,9 +42,9 @@ from .._jax.programs.ssa import (
 )
 from .._jax.ticks import Ticks
 from .._jax.typed import AnyJaxpr, Aval, ClosedJaxpr, DType, JaxprEqn
-from .low_bits import as_bits, from_bits
 from .rules import RULES
 from .typed_jax import jnp, lax, make_jaxpr
+from .xla_faults.low_bits import as_bits, from_bits
 
 Dims = Sequence[int | None]
 """The position of the axis in each array; None for arrays that all elements share."""

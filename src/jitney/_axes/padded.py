@@ -23,9 +23,9 @@ from .._jax.typed import AnyJaxpr, Array, Atom, ClosedJaxpr, JaxprEqn, Var
 from .derivative import Derivative, with_derivative
 from .interpreter import Numbers, Op, PaddedInterpreter, shape_of
 from .monoids import MONOIDS
-from .overlapping_updates import overlapping_updates
 from .rules import RULES
 from .typed_jax import jnp
+from .xla_faults.overlapping_updates import overlapping_updates
 
 
 def run_padded(

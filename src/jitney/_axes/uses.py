@@ -16,12 +16,12 @@ from .._jax.programs.primitives import public_name
 from .._jax.typed import AnyJaxpr
 from .dims import is_countable
 from .interpreter import Op, Ranges, grows, mentions
-from .overlapping_updates import overlapping_updates
 from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
 from .rules import RULES
 from .rules.control import forward_programs
 from .rules.matrices import is_pseudo_inverse
+from .xla_faults.overlapping_updates import overlapping_updates
 
 
 def uses_of(

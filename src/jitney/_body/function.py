@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from .._contract.contract import Contract, contract_of
-from .._diagnosis.counters import Counters
-from .._diagnosis.history import History
-from .._diagnosis.remedies import AuthorContext
+from .._diagnosis.counters.counters import Counters
+from .._diagnosis.retraces.history import History
+from .._diagnosis.retraces.remedies import AuthorContext
 from .._errors import Where
 from .._jax.debug_names import Flat, rename
 from .._signature.annotations import annotated_names

@@ -5,7 +5,8 @@
         return jnp.sqrt(x)                     # else `CheckTable.fail(int(flag))` raises
                                                # Equinox's error
 
-`evaluate_flagged` evaluates a jaxpr in this form, on the liveness of `_jax/programs/liveness.py`.
+`evaluate_flagged` evaluates a jaxpr in this form (`flag_interpreter.py`, with its loops in
+`flagged_loops.py`), on the liveness of `_jax/programs/liveness.py`; `flags.py` has the number.
 `CheckTable` numbers the checks of a function. `PendingFlags` holds the numbers of calls under
 `runtime_checks="later"` until they are read. `with_checks` turns a number back into checks where an
 exported program is run.

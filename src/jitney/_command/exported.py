@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from .._export.container import read
-from .._export.loaded import Loaded
+from .._export.loading.loaded import Loaded
 from .._export.values import find_nothing
 
 

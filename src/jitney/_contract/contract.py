@@ -1,7 +1,7 @@
 """Contract of a function: its signature as data, and the comparison of a call with it.
 
-It builds on `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value). Here
-all arguments are compared, and a mismatch becomes a `ContractError`.
+It builds on `_signature/annotations.py` (hints), `sizes.py` (one shape) and `check.py` (one value).
+Here all arguments are compared, and a mismatch becomes a `ContractError`.
 """
 
 from __future__ import annotations

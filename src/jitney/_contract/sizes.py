@@ -1,6 +1,6 @@
 """Binding of axis names to sizes, and evaluation of sizes that are written as expressions.
 
-It builds on `_signature/annotations.py`, which reads the expected shape, and
+It builds on `_signature/array_hints.py`, which reads the expected shape, and
 `_contract/contract.py`, which walks values, builds on it. The rules are those of jaxtyping with one
 difference: an expression may refer to an axis that a later argument binds.
 """

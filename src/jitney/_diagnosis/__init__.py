@@ -1,8 +1,8 @@
 """Diagnosis of a running program: counters, causes of retraces, tracer errors, the first NaN.
 
-For calls `step(x[3])`, `step(x[4])` of `step(x: Float[Array, "n"])`, `counters.py` counts two
-traces, `history.py` finds the nearest earlier call, `retraces.py` compares the two, and
-`remedies.py` gives the line to write. Printed as `step.stats.causes`, these are:
+For calls `step(x[3])`, `step(x[4])` of `step(x: Float[Array, "n"])`, `counters/` counts two
+traces, and `retraces/` compares each with the nearest earlier one, and gives the line to write.
+Printed as `step.stats.causes`, these are:
 
     Cause("first call")
     Cause("shape", "x", "n", old="3", new="4", remedy='pad={"n": "pow2"}')

@@ -18,7 +18,7 @@ from .._owners import users_level
 from .._signature.records import holds_array
 from .._values.static_values import Opaque
 from .._view.layout import Layout, static_text
-from .remedies import for_positions
+from .retraces.remedies import for_positions
 
 MANY = 8
 """Values of a static argument that are accepted without a word."""

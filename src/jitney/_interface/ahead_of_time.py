@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import jax
 
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import no_number, trace_error
 from .._jax.trees import tree_flatten
@@ -21,7 +21,7 @@ from .._owners import public
 from .._program.entry import Specialization
 from .._program.examples import abstract_values
 from .._program.lowered import Lowered, Traced
-from .._program.tolerance import with_policy
+from .._program.tolerance.decide import with_policy
 from .._report.plan_report import Report, report
 from .._report.rows import report_rows
 from .._view.result import unmix
@@ -159,7 +159,7 @@ class ProgramAhead(BoundProgram[P, R]):
             ExportError: The program contains something that a file cannot hold: calls of Python, a
                 device mesh, a class that JAX cannot rebuild from its fields.
         """
-        from .._export.writing import export
+        from .._export.writing.export import export
 
         export(self, file, args, kwargs, sizes, vjp_order, platforms)
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, ParamSpec, Self, TypeVar
 
-from .._diagnosis.counters import Counters, Locals, Owner
+from .._diagnosis.counters.counters import Counters
+from .._diagnosis.counters.listener import Locals, Owner
 from .._jax.typed import Array
 from .._program.core import CompiledFunction
 from .._public import CompletedType

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import ParamSpec, TypeVar
 
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._diagnosis.exhausted import note_exhausted
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import (
@@ -25,12 +25,12 @@ from .._errors import EagerWarning, TraceError
 from .._jax.typed import Array
 from .._owners import shorten, users_level
 from .._program.entry import Specialization, ran_eagerly
-from .._program.held_numbers import Redirected
-from .._program.leaked_tracers import left_error
-from .._program.limit import is_past_limit
 from .._program.runners.fallback_calls import idle_options
-from .._program.tolerance import decide
-from .._program.tracing import Retry, Undecided
+from .._program.tolerance.decide import decide
+from .._program.tracing.held_numbers import Redirected
+from .._program.tracing.leaked_tracers import left_error
+from .._program.tracing.limit import is_past_limit
+from .._program.tracing.traced_calls import Retry, Undecided
 from .._view.fitting import demand_floats_fit, demand_number_fits
 from .._view.layout import is_nested_trace, unwrap_statics
 from .._view.result import Mixed

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from .._diagnosis.counters import Stats
+from .._diagnosis.counters.stats import Stats
 from .._jax.trees import register_pytree_node
 from .._program.core import CompiledFunction
 from .._program.registry import REGISTRY
@@ -26,7 +26,7 @@ from .._public import public_in
 from .._signature.options import Options
 from .ahead_of_time import ProgramAhead
 from .bound import Defaults
-from .derivatives import Derivative
+from .derivatives.derivative import Derivative
 from .function_protocols import FunctionProtocols
 from .pickled import PickledProgram
 from .tools import Tools

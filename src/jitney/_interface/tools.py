@@ -21,7 +21,7 @@ from .._signature.options import AUTO, Wrt
 if TYPE_CHECKING:
     from .._jax.mesh import Mesh
     from .._measured.measure import Measurement
-    from .._program.tolerance import PrecisionReport
+    from .._program.tolerance.precision_report import PrecisionReport
     from .._report.axis_facts import Axes
     from .._report.comparisons import Communication, Frontier, Strategy
     from .._report.streamed import Streamed

@@ -26,8 +26,13 @@ from typing import Any, Self
 import jax
 from jax.extend import backend
 
-from .._diagnosis.counters import COMPILED
-from .._host.memory_samples import RUSAGE, Sampler, Track, reset_highest
+from .._diagnosis.counters.jax_events import COMPILED
+from .._host.memory_samples import (
+    RUSAGE,
+    Sampler,
+    Track,
+    reset_highest,
+)
 from .._owners import users_place
 
 

@@ -4,7 +4,7 @@ line.
     Policy("bf16", (("head", "f32"), ("net.py:12", "f32")))
 
 `precision="auto:..."` chooses a policy by the values of a call: `decide` in
-`_program/tolerance.py`.
+`_program/tolerance/decide.py`.
 """
 
 from __future__ import annotations

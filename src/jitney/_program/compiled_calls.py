@@ -31,8 +31,8 @@ from .._values.attribute_reads import Statics
 from .._view.layout import Layout
 from .._view.result_padding import CutRecord
 from .._view.true_sizes import KnownSizes, Proof
-from .held_numbers import NumberChoices
 from .runners.checked_calls import Run
+from .tracing.held_numbers import NumberChoices
 
 
 class MeshCalls(Protocol):

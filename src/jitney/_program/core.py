@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._body.call_key import trace_key
 from .._body.decoration import check_names
-from .._diagnosis.counters import LISTENER
+from .._diagnosis.counters.listener import LISTENER
 from .._errors import ContractError
 from .._host.switches import SETTINGS
 from .._jax.trees import tree_flatten
@@ -24,13 +24,13 @@ from .._values.static_values import Unkeyed, static_key_error
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.layout import Layout, wrap_statics
 from .._view.taken_apart import take_apart
-from .advice import Advice
+from .advice.advice import Advice
 from .entry import Specialization
-from .held_numbers import Held, attempt, hold, numbers_to_hold
 from .rows.lengths import LENGTHS, takes_lengths
 from .rows.row_kinds import cuts_rows, has_rows, may_be_rows, may_have_rows
 from .tables.entries import SpecializationTable
 from .tables.takers import call_pattern
+from .tracing.held_numbers import Held, attempt, hold, numbers_to_hold
 
 if TYPE_CHECKING:
     from .rows.row_calls import RowCall, RowCalls

@@ -45,7 +45,6 @@ from .._view.layout import Layout, is_nested_trace, jit_is_off
 from .._view.result import Mixed
 from .auto.auto_calls import AutoCalls
 from .auto.obstacles import obstacle
-from .call_record import describe_mutation
 from .compiled_calls import CompiledCalls, SpecializedFunction
 from .lowering import LoweredCalls
 from .outer_transforms import is_cut, warn_missing_checks, warn_uncut
@@ -53,6 +52,7 @@ from .runners.fallback_calls import FallbackCalls
 from .runners.padded_calls import PaddedCalls
 from .runners.width_calls import WidthCalls
 from .runners.wrappers import Run, nested_runner, outermost_runner
+from .tracing.call_record import describe_mutation
 
 if TYPE_CHECKING:
     from .._jax.typed import Array

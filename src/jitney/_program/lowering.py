@@ -19,13 +19,13 @@ from .._jax.typed import AnyMesh, Array, Jitted
 from .._stages import Jit, Place
 from .._values.read_hooks import suspend_readers
 from .._view.true_sizes import KnownSizes, NeedsNumbers, knowing, split_counts
-from .held_numbers import Redirected
 from .runners.padded_calls import PaddedCalls
 from .runners.padding_recipes import warn_refusal
 from .runners.sharded_calls import ShardedCalls, shapes_of
 from .runners.workers.worker_calls import WorkerCalls
 from .runners.wrappers import Run, lower_as_run, nested_runner, outermost_runner
-from .tracing import Retry, TracedCalls
+from .tracing.held_numbers import Redirected
+from .tracing.traced_calls import Retry, TracedCalls
 
 SCOPE = "jitney.optimize"
 """Name scope of all operations of a Program in profiles, which sets them apart from those of plain

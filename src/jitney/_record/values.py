@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 import equinox
 
 from .._jax.trees import attribute, is_node
+from .._values.attributes import closure_variables
 from .allowlist import FORMATS, check_module, check_name
 from .classes import (
     annotations_text,
@@ -253,11 +254,7 @@ class ContentHasher(KindHasher):
         self.say(
             "function", digest_of(code), value.__name__, value.__qualname__, str(value.__module__)
         )
-        cells = [
-            (name, _content(cell))
-            for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True)
-        ]
-        self._many(cells)
+        self._many([*closure_variables(value, unset=_EMPTY).items()])
         self._many([("", value.__defaults__), ("", value.__kwdefaults__)])
         self._many(
             [
@@ -344,13 +341,6 @@ def _is_harmless(
     if code.co_qualname.startswith("__create_fn__."):
         return True
     return read.name == "hash" and code.co_name == "__hash__"
-
-
-def _content(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _EMPTY
 
 
 _EMPTY = ("empty cell",)

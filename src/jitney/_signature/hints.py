@@ -1,5 +1,5 @@
-"""Type hints as data: axes, dtypes, and whether a value is traced or static. `annotations.py` reads
-them from annotations.
+"""Type hints as data: axes, dtypes, and whether a value is traced or static. `type_hints.py` and
+`array_hints.py` read them from annotations.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ForwardRef, Literal, TypeAlias, get_origin
 
 import jax.numpy as jnp
 import numpy as np
@@ -249,3 +249,12 @@ def _named_dtype(name: str | re.Pattern[str] | None) -> DType | None:
         return np.dtype(jnp.dtype(name.removesuffix("_")))
     except TypeError:
         return None
+
+
+def hint_text(hint: object) -> str:
+    """Text of an annotation, without the modules of its names."""
+    if isinstance(hint, str | ForwardRef):
+        return hint if isinstance(hint, str) else hint.__forward_arg__
+    if isinstance(hint, type) and get_origin(hint) is None:
+        return hint.__name__.rpartition(".")[2]
+    return re.sub(r"(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", repr(hint))

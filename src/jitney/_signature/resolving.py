@@ -5,7 +5,6 @@ looked up in the scope where the string was written.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -16,6 +15,8 @@ from collections.abc import Mapping
 
 import equinox as eqx
 import jax
+
+from .._values.attributes import closure_variables
 
 
 class _WithMethod(eqx.Module):
@@ -134,10 +135,7 @@ def closure_of(fn: object) -> dict[str, object]:
     """
     names = {str(param): param for param in getattr(fn, "__type_params__", ())}
     if isinstance(fn, types.FunctionType):
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            # A cell is empty until its variable is set.
-            with contextlib.suppress(ValueError):
-                names[name] = cell.cell_contents
+        names.update(closure_variables(fn))
     return names
 
 

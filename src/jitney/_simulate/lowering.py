@@ -24,8 +24,8 @@ from .._jax.xla.hlo_work import ProgramCost
 from .._precision import elsewhere
 from .._program.entry import Specialization
 from .._program.runners.checked_calls import with_number
-from .._program.tolerance import decide
-from .._program.tracing import Retry, Undecided
+from .._program.tolerance.decide import decide
+from .._program.tracing.traced_calls import Retry, Undecided
 from .._stages import Jit, Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic

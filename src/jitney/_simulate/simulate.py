@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import jax
 
 from .._errors import MeshError, OptionError
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives.derivative import Derivative, program_of
 from .._jax.mesh import Mesh, current
 from .._owners import public
 from .._program.entry import Specialization

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from .._errors import OptionError
-from .._interface.derivatives import argument_names, check_names
+from .._interface.derivatives.varying_arguments import argument_names, check_names
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._owners import public

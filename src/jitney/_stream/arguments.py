@@ -29,7 +29,7 @@ from .._contract.kinds import accepts, children_of, flatten_to, suggest
 from .._diagnosis.tracer_errors import no_number
 from .._errors import ContractError, OptionError, Where
 from .._former import warn_former
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives.derivative import Derivative, program_of
 from .._jax.trees import (
     canonicalize_dtype,
     is_node,

@@ -7,7 +7,7 @@ import functools
 import re
 import sys
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, cast
 
 import jax
@@ -23,6 +23,7 @@ from .._record.classes import class_items, instance_items
 from .._record.functions import is_users
 from .._record.instructions import codes_in
 from .._record.origin import is_installed
+from .._values.attributes import closure_variables
 
 
 def program_key(passes: Passes) -> list[object]:
@@ -174,8 +175,8 @@ def _read_by(fn: FunctionType) -> Iterator[tuple[str, object]]:
     for part in fn.__defaults__ or ():
         yield "default", part
     yield from (fn.__kwdefaults__ or {}).items()
-    for cell in fn.__closure__ or ():
-        yield "cell", _content(cell)
+    for value in closure_variables(fn, unset=None).values():
+        yield "cell", value
     if not is_users(fn):
         return
     names: set[str] = set()
@@ -197,14 +198,6 @@ def _class_items(class_: type) -> Iterator[tuple[str, object]]:
         for name, part in class_items(base):
             if isinstance(part, kept):
                 yield name, part
-
-
-def _content(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    # The cell is not bound yet.
-    except ValueError:
-        return None
 
 
 def _text(code: CodeType) -> str:

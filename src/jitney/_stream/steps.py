@@ -35,7 +35,7 @@ from .schedule import PassSchedule
 from .stream_layout import Begin, Join, Step, StreamLayout
 
 if TYPE_CHECKING:
-    from .._axes.chunks.chunked import States
+    from .._axes.chunks.known_values import States
     from .._axes.chunks.passes import Pass
     from .._program.entry import Specialization
 

@@ -30,7 +30,7 @@ from .._errors import (
     OptionError,
     repr_of,
 )
-from .._interface.derivatives import Derivative
+from .._interface.derivatives.derivative import Derivative
 from .._owners import public
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats

@@ -1,4 +1,6 @@
-"""Attributes of an object, in its `__dict__` or in slots."""
+"""Attributes of an object, in its `__dict__` or in slots, and variables that a function closes
+over.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +26,26 @@ def attributes_of(value: object) -> dict[str, object]:
                 except AttributeError:
                     continue
     return {**held, **slots} if slots else held
+
+
+_LEFT_OUT = object()
+
+
+def closure_variables(
+    fn: types.FunctionType,
+    *,
+    unset: object = _LEFT_OUT,
+) -> dict[str, object]:
+    """Variables that a function closes over, by name. One that is not set yet is left out, or has
+    the value `unset`.
+    """
+    names, cells = fn.__code__.co_freevars, fn.__closure__ or ()
+    variables: dict[str, object] = {}
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            variables[name] = cell.cell_contents
+        # Python has no other public question for a cell that is empty.
+        except ValueError:
+            if unset is not _LEFT_OUT:
+                variables[name] = unset
+    return variables

@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .._owners import owner, owner_of_class
+from .attributes import closure_variables
 
 _TO_CLASSES = frozenset(("type", "super", "__class__", "__mro__", "mro"))
 _PAST = frozenset(("__getattribute__", "getattr_static"))
@@ -138,7 +138,5 @@ def _reachable_codes(body: object) -> Iterator[tuple[types.CodeType, bool]]:
                 for name in code.co_names
                 for each in _functions(function.__globals__.get(name))
             ]
-        for cell in function.__closure__ or ():
-            # A cell is empty until its variable is set.
-            with suppress(ValueError):
-                waiting += _functions(cell.cell_contents)
+        for value in closure_variables(function).values():
+            waiting += _functions(value)

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from .._owners import owner_of_class
-from .attributes import attributes_of
+from .attributes import attributes_of, closure_variables
 from .identity import can_be_weak, identity
 from .kinds import (
     BUFFER,
@@ -511,9 +511,7 @@ def bytes_in(value: object, seen: tuple[int, ...] = ()) -> int:
         return 0
     parts = [*children(value)]
     if isinstance(value, types.FunctionType):
-        parts += [
-            cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()
-        ]
+        parts += closure_variables(value).values()
     elif is_plain(type(value)):
         parts += attributes_of(value).values()
     return sum(bytes_in(part, (*seen, id(value))) for part in parts)

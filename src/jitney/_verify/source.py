@@ -18,6 +18,7 @@ from jax import Array
 
 from .._jax.trees import attribute
 from .._owners import is_users
+from .._values.attributes import closure_variables
 
 _STANDARD = {"jax", "jnp", "np", "jitney"}
 _MODULES = (types.ModuleType,)
@@ -137,21 +138,8 @@ _FEW = 64
 
 def _closure(fn: Any) -> dict[str, object]:
     """Return the closure variables of a function."""
-    cells = attribute(fn, "__closure__", None) or ()
-    names = fn.__code__.co_freevars if cells else ()
-    return {
-        name: cell.cell_contents
-        for name, cell in zip(names, cells, strict=True)
-        if _is_filled(cell)
-    }
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+    has_cells = attribute(fn, "__closure__", None)
+    return closure_variables(fn) if has_cells else {}
 
 
 def _parse_function(fn: Any) -> ast.FunctionDef | ast.Lambda | None:

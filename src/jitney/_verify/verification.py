@@ -21,7 +21,8 @@ from jax.extend import core as jax_core
 from .._body.body import CallPlanner
 from .._body.placed_calls import PlacedCalls
 from .._body.plain import PlainRun, ProgramChange, changes_of, plain_run, plainly
-from .._diagnosis.counters import LISTENER, Counters, Owner
+from .._diagnosis.counters.counters import Counters
+from .._diagnosis.counters.listener import LISTENER, Owner
 from .._errors import VerificationWarning, format_error
 from .._jax.equinox_checks import own_jit
 from .._jax.trees import tree_flatten

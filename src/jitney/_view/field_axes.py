@@ -21,7 +21,8 @@ from jax.tree_util import tree_flatten_with_path
 from .._errors import OptionError, name_fix
 from .._jax.trees import Path
 from .._owners import public
-from .._signature.annotations import fields_of, named_array
+from .._signature.annotations import fields_of
+from .._signature.array_hints import named_array
 from .._signature.hints import (
     AnyHint,
     ArrayHint,

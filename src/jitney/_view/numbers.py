@@ -9,7 +9,7 @@ new program each time. A number is traced where it is data most of the time:
 
 It stays static where an annotation says `int`, in a field of an Equinox module, which chooses by
 what it declares, and for `int` elsewhere, which mostly is a size or an option. Whether the body can
-be traced with it is found out by its first trace (`_program/held_numbers.py`).
+be traced with it is found out by its first trace (`_program/tracing/held_numbers.py`).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ FLOORS = {
     "JAX stats, standard error": 4,
     "JAX signal, detrend": 2,
     "JAX signal, convolve": 4,
-    "JAX signal, correlate": 2,
+    "JAX signal, correlate": 4,
     "NumPy, window": 4,
     "Python, halves": 4,
 }
@@ -106,8 +106,6 @@ FLOORS = {
 BELOW = {
     **{f"jax.scipy.signal.fftconvolve ({mode})": 0 for mode in ("full", "same", "valid")},
     "jax.scipy.signal.welch (one segment)": 0,
-    "jax.scipy.signal.convolve (of the data)": 1,
-    "jax.scipy.signal.correlate (of the data)": 1,
     "jax.scipy.signal.detrend (linear)": 1,
     "jax.scipy.signal.istft": 1,
     "jax.scipy.stats.multivariate_normal (logpdf, pdf)": 1,

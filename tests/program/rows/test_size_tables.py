@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jitney._diagnosis import counters
+from jitney._diagnosis.counters import counters
 from jitney._program.rows import group, known_sizes, lots
 from jitney._program.rows.columns import Column
 

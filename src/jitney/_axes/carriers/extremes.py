@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from ..interpreter import Op
-from ..low_bits import as_bits, from_bits
 from ..monoids import MONOIDS, Monoid, highest, last_in_order
 from ..rule import Carrier, ChunkStep, Outputs, State, bytes_of
 from ..typed_jax import jnp, lax
+from ..xla_faults.low_bits import as_bits, from_bits
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ def _gather_chunk(
     )
 
     # A position that breaks the promise of the mode is clamped by XLA, and its cotangent dropped in
-    # the transpose (see `rules/gather.py`). Positions above go to a copy of the last element behind
-    # the chunk, out of bounds; negative ones stay negative.
+    # the transpose (see `rules/indexing/gather.py`). Positions above go to a copy of the last
+    # element behind the chunk, out of bounds; negative ones stay negative.
     if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
         promised = indices[..., column]
         here = jnp.clip(

@@ -13,7 +13,8 @@ program that centres its data needs its sum before it can use it, so it takes tw
 
 Order of reading: `numbered.py` (the program as SSA nodes), `cut_axis.py` (one node along the axis),
 `partial_results.py` (loops over another axis), `node_uses.py` (which of these a node is),
-`levels.py` (when its values can be computed), `planning.py`, `passes.py` (the plan), `chunked.py`,
+`levels.py` (when its values can be computed), `planning.py`, `passes.py` (the plan),
+`known_values.py`, `chunk_evaluator.py` (a pass on one chunk), `chunked.py` (all passes),
 `loop_passes.py` (loops that take passes in each iteration), `in_memory.py`. What an operation
 carries from chunk to chunk is in `../carriers/`.
 """

@@ -3,77 +3,43 @@
 `Chunked` holds the steps, which `jitney.stream` drives from outside of a program, chunk by chunk
 from disk or host; `in_memory.py` drives them inside of a program, as one `lax.scan` for each pass:
 
-    for each pass:  settle -> start -> (step, step, ..., step) -> together -> finish
+    for each pass:  settle -> start -> (step, step, ..., step) -> combine_states -> finish
     at the end:     results
 
-`step` evaluates the nodes of a pass on one chunk with a `PaddedInterpreter` whose arrays are as
-long as the chunk, and whose `start` and `whole` give positions and sizes of the whole axis.
+`step` evaluates the nodes of a pass on one chunk (`chunk_evaluator.py`) with a `PaddedInterpreter`
+whose arrays are as long as the chunk, and whose `start` and `whole` give positions and sizes of the
+whole axis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
-from ..._jax.programs.ssa import Const, Ref
 from ..._jax.ticks import Ticks
 from ..._jax.typed import DType
 from ..callbacks import callback_result_is_read, run_with_callbacks
 from ..interpreter import PaddedInterpreter
-from ..low_bits import as_bits, from_bits
-from ..monoids import Monoid, to_dtype
-from ..rule import Carrier, ChunkStep, Outputs, State
+from ..monoids import to_dtype
 from ..rules import RULES
-from ..typed_jax import jnp, lax
-from .cut_axis import carrier_of, is_along
+from ..typed_jax import lax
+from .chunk_evaluator import ChunkEvaluator, carrier_of_node
+from .known_values import (
+    FromChunks,
+    KnownValues,
+    Size,
+    States,
+    StoredCarries,
+    slice_bits,
+    slice_chunk,
+)
 from .loop_passes import run_loop
-from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
+from .numbered import Node, has_axis, is_accumulated, monoids_of
 from .over_devices import Devices
-from .partial_results import PartialResults
 from .passes import Pass, Passes
-from .turns import begin_from, iterations_of_chunk, numbers_of_iterations, until_known
-
-States = list[State]
-"""The carried values of each node with a state, in the order of the nodes."""
-StoredCarries = dict[int, list[jax.Array]]
-"""Number of a node's first result -> its carry into a chunk, in the pass of its own direction."""
-Size = int | np.int32 | jax.Array
-"""A size or a position: of Python, or a scalar of the program."""
-FromChunks = tuple[list[jax.Array], StoredCarries]
-"""Parts of emitted results and collected values of a chunk or more, and the carries into it that
-are stored.
-"""
-Taken = tuple[States, FromChunks]
-"""The states after a chunk, and what it gives."""
-
-
-@dataclass
-class KnownValues:
-    """The known values outside of chunks: without the axis, or materialised as a whole."""
-
-    values: dict[int, Any]
-
-    def read(
-        self,
-        refs: Sequence[Ref],
-        made: Mapping[int, jax.Array] | None = None,
-    ) -> list[jax.Array]:
-        """The values with these numbers; `made` holds the values of the current chunk."""
-        chunk = made or {}
-        values: list[jax.Array] = []
-        for ref in refs:
-            if isinstance(ref, Const):
-                values.append(ref.value)
-            elif ref in chunk:
-                values.append(chunk[ref])
-            else:
-                values.append(self.values[ref])
-        return values
-
+from .turns import begin_from, numbers_of_iterations, until_known
 
 RunInside = Callable[["Chunked", Passes, Sequence[jax.Array]], list[jax.Array]]
 """Runs a plan on whole arguments, as part of an evaluation."""
@@ -236,71 +202,13 @@ class Chunked:
         for n in work.slices:
             dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
             at = walk.start_of(dims[axis])
-            made[n] = part(
-                known.values[n],
-                at,
-                walk.shape(dims)[axis],
-                axis,
-            )
+            made[n] = part(known.values[n], at, walk.shape(dims)[axis], axis)
 
-        before = kept or {}
-        states = iter(state)
-        new: States = []
+        nodes = ChunkEvaluator(self.passes, work, walk, iter(state), kept or {}, start, here)
         for node in work.nodes:
-            values = known.read(node.reads, made)
-            out: Outputs
-
-            # Five kinds of nodes: replayed from a stored carry; a number of iterations; partial
-            # results of a loop over another axis; any other state; no state.
-            if node.makes and node.makes[0] in work.replays:
-                carry = before[node.makes[0]]
-                quiet = walk.without_callbacks()
-                carrier = self._carrier(node)
-                out, _ = carrier.step(ChunkStep(quiet, node.op, values, work.back), carry)
-            elif node.counts and node.parts is not None:
-                out = [None]
-                (least,) = next(states)
-                begins = self._begin_partials(
-                    walk,
-                    node.parts,
-                    values,
-                )
-                new.append([iterations_of_chunk(walk, node.op, begins, least)])
-            elif node.parts is not None and has_state(node, self.passes.streamed):
-                carry = next(states)
-                calls_back = self._calls_back(
-                    node,
-                    start,
-                    here=here,
-                )
-                out, after = self._add(
-                    walk,
-                    node,
-                    node.parts,
-                    values,
-                    carry,
-                    calls_back,
-                )
-                new.append(after)
-            elif has_state(node, self.passes.streamed):
-                mine = walk.without_callbacks() if node.is_mute else walk
-                carry, carrier = next(states), self._carrier(node)
-                out, after = carrier.step(ChunkStep(mine, node.op, values, work.back), carry)
-                new.append(after)
-            else:
-                calls_back = self._calls_back(
-                    node,
-                    start,
-                    here=here,
-                )
-                out = run_with_callbacks(
-                    walk,
-                    node.op,
-                    values,
-                    calls_back,
-                )
+            out = nodes.outputs(node, known.read(node.reads, made))
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
-        return new, known.read(self.passes.outputs(work), made)
+        return nodes.after, known.read(self.passes.outputs(work), made)
 
     def combine_states(
         self,
@@ -318,7 +226,7 @@ class Chunked:
         out: States = []
         for node, values in zip(work.states(self.passes.streamed), state, strict=True):
             if node.parts is None:
-                out.append(self._carrier(node).finish(node.op, values))
+                out.append(carrier_of_node(node).finish(node.op, values))
                 continue
             both = zip(self.accumulator_numbers(node), values, strict=True)
             out.append([to_dtype(x, dtypes[n]) for n, x in both])
@@ -366,20 +274,6 @@ class Chunked:
         walk.is_spread = self.is_spread
         return walk
 
-    def _calls_back(
-        self,
-        node: Node,
-        start: Size,
-        *,
-        here: bool | jax.Array,
-    ) -> bool | jax.Array:
-        """Return whether an operation calls its callbacks in this chunk: a loop along the axis does
-        in each chunk, any other operation in the first.
-        """
-        if node.token is None or node.is_mute:
-            return node.token is None
-        return here if is_along(node.op) else (start == 0) & here
-
     @property
     def accumulators(self) -> list[str]:
         """The dtypes of the carried values; a checkpoint with other dtypes cannot be resumed."""
@@ -389,7 +283,7 @@ class Chunked:
         dtypes = self.passes.flat.dtypes
         for node in work.states(self.passes.streamed):
             if node.parts is None:
-                yield from self._carrier(node).accumulators(node.op)
+                yield from carrier_of_node(node).accumulators(node.op)
                 continue
             numbers = self.accumulator_numbers(node)
             for n, monoid in zip(numbers, monoids_of(node), strict=True):
@@ -405,17 +299,11 @@ class Chunked:
     ) -> list[jax.Array]:
         if node.parts is not None:
             return self._partial_identities(node)
-        carrier = self._carrier(node)
+        carrier = carrier_of_node(node)
         # Initial values alone are read; streamed operands are not known yet.
         initial = known.read(carrier.initial(node.op, node.reads))
         is_first = None if self.devices is None else self.devices.index() == 0
         return carrier.begin(node.op, initial, is_first)
-
-    def _carrier(self, node: Node) -> Carrier:
-        carrier = carrier_of(node.op)
-        if carrier is None:
-            raise AssertionError(f"`{node.op.name}` carries no state")
-        return carrier
 
     def _partial_identities(self, node: Node) -> list[jax.Array]:
         dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
@@ -423,53 +311,6 @@ class Chunked:
         for n, monoid in zip(self.accumulator_numbers(node), monoids_of(node), strict=True):
             out.append(monoid.filled(dims[n], monoid.accumulator(dtypes[n])))
         return out
-
-    def _add(
-        self,
-        walk: PaddedInterpreter,
-        node: Node,
-        parts: PartialResults,
-        values: list[jax.Array],
-        state: list[jax.Array],
-        when: object,
-    ) -> tuple[Outputs, list[jax.Array]]:
-        """Evaluate a loop, branch or solve over another axis on one chunk: the results that are
-        made per chunk (None for partial ones), and the partial results so far.
-        """
-        begins = self._begin_partials(walk, parts, values)
-        results = run_with_callbacks(
-            walk,
-            node.op,
-            begins,
-            when,
-        )
-
-        out: list[jax.Array | None] = []
-        added: list[tuple[Monoid, jax.Array]] = []
-        for x, monoid in zip(results, parts.monoids, strict=True):
-            out.append(x if monoid is None else None)
-            if monoid is not None:
-                added.append((monoid, x))
-
-        new: list[jax.Array] = []
-        for total, (monoid, x) in zip(state, added, strict=True):
-            new.append(monoid.combine(total, to_dtype(x, total.dtype)))
-        return out, new
-
-    def _begin_partials(
-        self,
-        walk: PaddedInterpreter,
-        parts: PartialResults,
-        values: list[jax.Array],
-    ) -> list[jax.Array]:
-        """The operands of an operation with partial results, for one chunk."""
-        # The initial carry goes to the first chunk; the others start from the identity.
-        is_first = jnp.equal(walk.start[self.passes.symbol], 0)
-        begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
-        for i, monoid in parts.begun.items():
-            x = begins[i]
-            begins[i] = lax.select(is_first, x, monoid.filled(x.shape, x.dtype))
-        return begins
 
     def places_of_counts(self, work: Pass) -> list[int]:
         """Where the numbers of iterations stand among the states of a pass."""
@@ -501,22 +342,3 @@ class Chunked:
         counts = until_known(numbers_of_iterations(initial, places), swept)
         numbers = [node.makes[0] for node in work.nodes if node.counts]
         known.values.update(zip(numbers, counts, strict=True))
-
-
-def slice_chunk(
-    x: jax.Array,
-    start: Size,
-    size: int,
-    axis: int,
-) -> jax.Array:
-    return lax.dynamic_slice_in_dim(x, start, size, axis)
-
-
-def slice_bits(
-    x: jax.Array,
-    start: Size,
-    size: int,
-    axis: int,
-) -> jax.Array:
-    """A chunk of an array that is not differentiated, sliced as bits."""
-    return from_bits(slice_chunk(as_bits(x), start, size, axis), x.dtype)

@@ -6,10 +6,11 @@ device or on the shards of several, and differentiably.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,13 +19,13 @@ from jax.sharding import PartitionSpec
 from ..._jax.programs.ssa import Const
 from ..._jax.ticks import Ticks
 from ..derivative import Derivative, with_derivative
-from ..low_bits import as_bits, from_bits
 from ..typed_jax import jnp, lax
-from .chunked import (
-    Chunked,
+from ..xla_faults.low_bits import as_bits, from_bits
+from .chunked import Chunked, RunInside
+from .known_values import (
     FromChunks,
     KnownValues,
-    RunInside,
+    Size,
     States,
     StoredCarries,
     Taken,
@@ -33,8 +34,6 @@ from .chunked import (
 )
 from .over_devices import Devices
 from .passes import Pass, Passes
-
-T = TypeVar("T")
 
 
 def run_chunked(
@@ -199,180 +198,197 @@ def _scan_chunks(
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
     known = work.known_values(arrays)
-
-    # Full chunks and a remainder. Tangents are split beforehand, all else is sliced in the loop.
     full, rest = divmod(size, chunk)
-    parted: dict[int, jax.Array] = {}
+
+    # Tangents are split into chunks beforehand, all else is sliced in the loop.
+    split: dict[int, jax.Array] = {}
     for n in tangents or ():
         if n in streamed:
-            parted[n] = _split_chunks(
-                streamed[n],
-                passes.axis(n),
-                full,
-                chunk,
-            )
-    # Results of low types leave the loop as bits: see `low_bits.py`.
-    moved = _as_is if work.is_differentiated else _all_bits
+            split[n] = _split_chunks(streamed[n], passes.axis(n), full, chunk)
     numbered = jnp.arange(full, dtype=np.int32)
     # The position of this device's shard in the axis.
     offset = np.int32(0)
     if work.devices is not None:
         offset = lax.convert_element_type(work.devices.index() * size, np.int32)
     emitted: dict[int, jax.Array] = {}
-    kept: StoredCarries = {}
-    kept_rest: StoredCarries = {}
+    stored = _CarriesOfChunks({}, {})
     # Chunks of the passes before.
     done = 0
 
     for number, turn in enumerate(passes.passes, 1):
         with jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
             work.settle(turn.before, known)
-            here = known
+            read = frozenset(streamed)
             # A pass that is repeated by a loop reads no tangents, which JAX does not take out of
             # one.
-            read = frozenset(streamed)
             if turn.counts:
                 read &= set(chain.from_iterable(node.numbers for node in turn.nodes))
-            of_turn = {n: x for n, x in parted.items() if n in read}
-
-            # `turn` and `here` are bound as defaults: a closure reads them when it is called, and
-            # they change with each pass.
-            def step(
-                state: States,
-                xs: tuple[jax.Array, dict[int, jax.Array], StoredCarries],
-                turn: Pass = turn,
-                here: KnownValues = here,
-                read: frozenset[int] = read,
-                done: int = done,
-            ) -> Taken:
-                i, parts, before = xs
-                if work.ticks is not None and not turn.counts:
-                    # From the end the remainder comes first.
-                    before_i = full - i if turn.back else i + np.int32(1)
-                    before_i += np.int32(done + bool(rest and turn.back))
-                    work.ticks.trace(before_i)
-                at = i * np.int32(chunk)
-                cut = dict(parts)
-                for n, x in streamed.items():
-                    if n in read and n not in parts:
-                        cut[n] = slice_bits(
-                            x,
-                            at,
-                            chunk,
-                            passes.axis(n),
-                        )
-                start = offset + at
-                new, outs = work.step(
-                    turn,
-                    here,
-                    cut,
-                    state,
-                    start,
-                    chunk,
-                    chunk,
-                    kept=before,
-                )
-                return new, (moved(outs), work.stored_carries(turn, state))
-
-            def remainder(
-                state: States,
-                before: StoredCarries,
-                turn: Pass = turn,
-                here: KnownValues = here,
-                read: frozenset[int] = read,
-                done: int = done,
-            ) -> Taken:
-                if work.ticks is not None and not turn.counts:
-                    work.ticks.trace(jnp.int32(done + 1 + (0 if turn.back else full)))
-                at = full * chunk
-                cut: dict[int, jax.Array] = {}
-                for n, x in streamed.items():
-                    if n not in read:
-                        continue
-                    part = slice_chunk if n in parted else slice_bits
-                    cut[n] = part(
-                        x,
-                        at,
-                        rest,
-                        passes.axis(n),
-                    )
-                start = offset + np.int32(at)
-                new, outs = work.step(
-                    turn,
-                    here,
-                    cut,
-                    state,
-                    start,
-                    rest,
-                    rest,
-                    kept=before,
-                )
-                return new, (moved(outs), work.stored_carries(turn, state))
-
-            # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they
-            # are in different loops.
-            if tangents is not None and not turn.counts:
-                step, remainder = map(partial(jax.checkpoint, prevent_cse=False), (step, remainder))
-            before = {key: kept[key] for key in turn.replays if key in kept}
-            before_rest = {key: kept_rest[key] for key in turn.replays if key in kept_rest}
-
-            sweep = partial(
-                _over_chunks,
-                step,
-                remainder if rest else None,
-                (numbered, of_turn, before),
-                before_rest,
-                back=turn.back,
+            over = _PassOverChunks(
+                work,
+                turn,
+                known,
+                {n: x for n, x in streamed.items() if n in read},
+                {n: x for n, x in split.items() if n in read},
+                numbered,
+                offset,
+                full,
+                rest,
+                chunk,
+                done,
+                rematerialises=tangents is not None and not turn.counts,
             )
+            sweep = partial(over.sweep, stored)
             if turn.counts:
                 work.count_iterations(turn, known, sweep)
                 continue
 
-            state, (outs, carried_in), (tail, carried_in_rest) = sweep(work.start(turn, known))
+            state, in_chunks, at_end = sweep(work.start(turn, known))
             done += full + bool(rest)
-            kept.update(carried_in)
-            kept_rest.update(carried_in_rest)
-
-            # Join the chunks of emitted and collected values, the remainder behind them.
-            numbers = passes.outputs(turn)
-            axes = [passes.axis(n) for n in numbers]
-            joined = [_join_chunks(x, axis) for axis, x in zip(axes, outs, strict=True)]
-            if rest:
-                ends = zip(axes, joined, tail, strict=True)
-                joined = [lax.concatenate([x, end], axis) for axis, x, end in ends]
-            dtypes = [passes.flat.dtypes[n] for n in numbers]
-            joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
+            stored.full.update(in_chunks[1])
+            stored.rest.update(at_end[1])
+            joined = over.joined(in_chunks[0], at_end[0])
             work.finish(turn, known, work.combine_states(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
             known.values.update(zip(turn.collects, joined[len(turn.emits) :], strict=True))
     return work.results(known, emitted)
 
 
-def _over_chunks(
-    step: Callable[..., Taken],
-    remainder: Callable[..., Taken] | None,
-    xs: object,
-    before_rest: StoredCarries,
-    state: States,
-    *,
-    back: bool,
-) -> tuple[States, FromChunks, FromChunks]:
-    """Run a pass: over the full chunks, and the remainder, which comes first from the end."""
-    at_end: FromChunks = [], {}
-    if remainder and back:
-        state, at_end = remainder(state, before_rest)
-    state, made = lax.scan(step, state, xs, reverse=back)
-    if remainder and not back:
-        state, at_end = remainder(state, before_rest)
-    return state, made, at_end
+class _CarriesOfChunks(NamedTuple):
+    """Carries into the full chunks, and into the remainder, that later passes replay from."""
+
+    full: StoredCarries
+    rest: StoredCarries
 
 
-def _as_is(value: T) -> T:
-    return value
+@dataclass(frozen=True, eq=False)
+class _PassOverChunks:
+    """A pass over the full chunks and the remainder.
 
+    Args:
+        work: Evaluator of a chunk.
+        turn: The pass.
+        known: The known values.
+        streamed: The arguments with the axis that the pass reads, as a whole.
+        split: Those of them that are tangents, as stacks of full chunks.
+        numbered: Numbers of the full chunks.
+        offset: Position of this device's part in the axis.
+        full: How many full chunks there are.
+        rest: Elements of the remainder.
+        chunk: Elements of a full chunk.
+        done: Chunks of the passes before, for the progress.
+        rematerialises: Whether a chunk stores no residuals for reverse mode.
+    """
 
-def _all_bits(arrays: list[jax.Array]) -> list[jax.Array]:
-    return [as_bits(x) for x in arrays]
+    work: Chunked
+    turn: Pass
+    known: KnownValues
+    streamed: Mapping[int, jax.Array]
+    split: Mapping[int, jax.Array]
+    numbered: jax.Array
+    offset: Size
+    full: int
+    rest: int
+    chunk: int
+    done: int
+    rematerialises: bool
+
+    def sweep(
+        self,
+        stored: _CarriesOfChunks,
+        state: States,
+    ) -> tuple[States, FromChunks, FromChunks]:
+        """Run the pass: over the full chunks, and the remainder, which comes first from the end.
+
+        Args:
+            stored: Carries that earlier passes have stored.
+            state: The initial states.
+        """
+        step, remainder = self.step, self.remainder
+        # In a scan nothing needs to keep XLA from merging the two evaluations of a chunk: they are
+        # in different loops.
+        if self.rematerialises:
+            step, remainder = map(partial(jax.checkpoint, prevent_cse=False), (step, remainder))
+        replays, back = self.turn.replays, self.turn.back
+        before = {key: stored.full[key] for key in replays if key in stored.full}
+        before_rest = {key: stored.rest[key] for key in replays if key in stored.rest}
+
+        at_end: FromChunks = [], {}
+        if self.rest and back:
+            state, at_end = remainder(state, before_rest)
+        xs = (self.numbered, self.split, before)
+        state, made = lax.scan(step, state, xs, reverse=back)
+        if self.rest and not back:
+            state, at_end = remainder(state, before_rest)
+        return state, made, at_end
+
+    def step(
+        self,
+        state: States,
+        xs: tuple[jax.Array, dict[int, jax.Array], StoredCarries],
+    ) -> Taken:
+        """Evaluate a full chunk, with its number, its parts of tangents and the carries into it."""
+        i, parts, before = xs
+        if self.ticks is not None:
+            # From the end the remainder comes first.
+            number = self.full - i if self.turn.back else i + np.int32(1)
+            number += np.int32(self.done + bool(self.rest and self.turn.back))
+            self.ticks.trace(number)
+        at = i * np.int32(self.chunk)
+        cut = dict(parts)
+        for n, x in self.streamed.items():
+            if n not in parts:
+                cut[n] = slice_bits(x, at, self.chunk, self.work.passes.axis(n))
+        return self._evaluate(cut, state, self.offset + at, self.chunk, before)
+
+    def remainder(self, state: States, before: StoredCarries) -> Taken:
+        """Evaluate the elements behind the full chunks, with the carries into them."""
+        if self.ticks is not None:
+            number = self.done + 1 + (0 if self.turn.back else self.full)
+            self.ticks.trace(jnp.int32(number))
+        at = self.full * self.chunk
+        cut: dict[int, jax.Array] = {}
+        for n, x in self.streamed.items():
+            part = slice_chunk if n in self.split else slice_bits
+            cut[n] = part(x, at, self.rest, self.work.passes.axis(n))
+        return self._evaluate(cut, state, self.offset + np.int32(at), self.rest, before)
+
+    @property
+    def ticks(self) -> Ticks | None:
+        """Progress of the chunks; passes that count iterations are no part of it."""
+        return None if self.turn.counts else self.work.ticks
+
+    def _evaluate(
+        self,
+        cut: Mapping[int, jax.Array],
+        state: States,
+        start: Size,
+        count: int,
+        before: StoredCarries,
+    ) -> Taken:
+        work = self.work
+        new, outs = work.step(self.turn, self.known, cut, state, start, count, count, kept=before)
+        # Results of low types leave the loop as bits: see `xla_faults/low_bits.py`.
+        if not work.is_differentiated:
+            outs = [as_bits(x) for x in outs]
+        return new, (outs, work.stored_carries(self.turn, state))
+
+    def joined(
+        self,
+        outs: Sequence[jax.Array],
+        at_end: Sequence[jax.Array],
+    ) -> list[jax.Array]:
+        """Return emitted and collected values as a whole: their chunks joined, and the remainder
+        behind them.
+        """
+        passes = self.work.passes
+        numbers = passes.outputs(self.turn)
+        axes = [passes.axis(n) for n in numbers]
+        whole = [_join_chunks(x, axis) for axis, x in zip(axes, outs, strict=True)]
+        if self.rest:
+            ends = zip(axes, whole, at_end, strict=True)
+            whole = [lax.concatenate([x, end], axis) for axis, x, end in ends]
+        dtypes = [passes.flat.dtypes[n] for n in numbers]
+        return [from_bits(x, dtype) for x, dtype in zip(whole, dtypes, strict=True)]
 
 
 def _split_chunks(

@@ -96,29 +96,111 @@ def flatten(
         numbers: Values that Python computes from the size, by variables of the program; they become
             constants.
     """
-    nodes: list[Node] = []
-    avals: dict[int, Aval] = {}
-    # Token of the latest ordered callback: chained through `waits`, so that the order stays.
-    last: tuple[int, ...] = ()
+    numbering = _Numbering(ranges, numbers)
+    takes = number_results(open_jaxpr(jaxpr)[0].invars, numbering.avals)
+    gives = without_calls(
+        jaxpr,
+        takes,
+        numbering.results,
+        numbering.inside,
+        constant=as_const,
+    )
+    # What is computed once for all chunks reaches their program as parameters: each only once.
+    steps, merged = merge_duplicates(numbering.nodes, gives)
+    return NumberedProgram(steps, takes, merged, numbering.avals)
 
-    def is_number(eqn: JaxprEqn) -> bool:
-        return bool(eqn.outvars) and eqn.outvars[0] in numbers
 
-    # The program to inline in place of an equation: a call's own, or that of a `cond` with its uses
-    # of the axis hoisted out of the branches.
-    def inside(eqn: JaxprEqn) -> object | None:
-        if is_number(eqn):
+class _Numbering:
+    """Nodes and types of the values of one program, while it is walked.
+
+    Args:
+        ranges: Symbol -> the least and the largest size it stands for.
+        numbers: Values that Python computes from the size.
+    """
+
+    def __init__(self, ranges: Ranges, numbers: Numbers):
+        self.ranges = ranges
+        self.numbers = numbers
+        self.nodes: list[Node] = []
+        self.avals: dict[int, Aval] = {}
+        # Token of the latest ordered callback: chained through `waits`, so that the order stays.
+        self.last: tuple[int, ...] = ()
+
+    def results(
+        self,
+        eqn: JaxprEqn,
+        reads: list[Ref],
+        within: CallStack,
+    ) -> Sequence[Ref]:
+        """Number the results of an equation."""
+        if self.is_number(eqn):
+            return self.constant(eqn, within)
+        # An identity on values; shardings are decided outside of this program.
+        if eqn.primitive.name == "reshard":
+            return reads
+        if eqn.primitive.name == "custom_linear_solve" and self.is_torn(eqn):
+            return without_calls(
+                eqn.params["jaxprs"].solve,
+                solve_operands(eqn, reads),
+                self.results,
+                self.inside,
+                constant=as_const,
+                seen_at=CallStack((*within.calls, eqn), within.start),
+            )
+        loop = self.counted(eqn, within)
+        if loop is not None:
+            turns = self.count(loop, reads, within)
+            return without_calls(
+                loop.counted,
+                [turns, *reads],
+                self.results,
+                self.inside,
+                constant=as_const,
+                seen_at=within,
+            )
+        makes = number_results(eqn.outvars, self.avals)
+        op = Op(eqn, self.ranges, within.line)
+        self.nodes.append(self.node(op, tuple(reads), makes))
+        return makes
+
+    def inside(self, eqn: JaxprEqn) -> object | None:
+        """Return the program to inline in place of an equation: a call's own, or that of a `cond`
+        with its uses of the axis hoisted out of the branches.
+        """
+        if self.is_number(eqn):
             return None
-        if eqn.primitive.name == "cond" and is_torn(eqn):
-            return hoist_uses(eqn, looks)
+        if eqn.primitive.name == "cond" and self.is_torn(eqn):
+            return hoist_uses(eqn, self.uses_axis)
         return inlined_program(eqn)
 
-    def is_torn(eqn: JaxprEqn) -> bool:
+    def is_number(self, eqn: JaxprEqn) -> bool:
+        """Return whether Python computes the result of an equation from the size."""
+        return bool(eqn.outvars) and eqn.outvars[0] in self.numbers
+
+    def holds_numbers(self, eqn: JaxprEqn) -> bool:
+        return any(map(self.is_number, equations_inside(eqn)))
+
+    def constant(self, eqn: JaxprEqn, within: CallStack) -> Sequence[Ref]:
+        """Number a result that Python computes."""
+        (var,) = eqn.outvars[:1]
+        whole = Const(self.numbers[var])
+        if not any(map(is_ragged, var.aval.shape)):
+            return [whole]
+        # An array that Python computed as a whole: a chunk reads its own part of it.
+        return without_calls(
+            _leading_part(self.numbers[var], var.aval.shape),
+            [whole],
+            self.results,
+            constant=as_const,
+            seen_at=CallStack((*within.calls, eqn), within.start),
+        )
+
+    def is_torn(self, eqn: JaxprEqn) -> bool:
         """Return whether a branch or a solve uses the axis in a way that has no partial results, so
         that the use has to be taken out of it.
         """
-        op = Op(eqn, ranges)
-        if not mentions(op) or any(map(is_number, equations_inside(eqn))):
+        op = Op(eqn, self.ranges)
+        if not mentions(op) or self.holds_numbers(eqn):
             return False
         try:
             if checked_uses(op):
@@ -127,71 +209,27 @@ def flatten(
             return True
         return False
 
-    def looks(eqn: JaxprEqn) -> bool:
+    def uses_axis(self, eqn: JaxprEqn) -> bool:
+        """Return whether an equation itself uses the axis."""
         if called_jaxpr(eqn) is not None or eqn.primitive.name == "cond":
             return False
-        return any(True for _ in uses_along(Op(eqn, ranges)))
+        return any(True for _ in uses_along(Op(eqn, self.ranges)))
 
-    def results(
-        eqn: JaxprEqn,
-        reads: list[Ref],
-        within: CallStack,
-    ) -> Sequence[Ref]:
-        if is_number(eqn):
-            (var,) = eqn.outvars[:1]
-            whole = Const(numbers[var])
-            if not any(map(is_ragged, var.aval.shape)):
-                return [whole]
-            # An array that Python computed as a whole: a chunk reads its own part of it.
-            return without_calls(
-                _leading_part(numbers[var], var.aval.shape),
-                [whole],
-                results,
-                constant=as_const,
-                seen_at=CallStack((*within.calls, eqn), within.start),
-            )
-        # An identity on values; shardings are decided outside of this program.
-        if eqn.primitive.name == "reshard":
-            return reads
-        if eqn.primitive.name == "custom_linear_solve" and is_torn(eqn):
-            return without_calls(
-                eqn.params["jaxprs"].solve,
-                solve_operands(eqn, reads),
-                results,
-                inside,
-                constant=as_const,
-                seen_at=CallStack((*within.calls, eqn), within.start),
-            )
-        loop = counted(eqn, within)
-        if loop is not None:
-            turns = count(loop, reads, within)
-            return without_calls(
-                loop.counted,
-                [turns, *reads],
-                results,
-                inside,
-                constant=as_const,
-                seen_at=within,
-            )
-        makes = number_results(eqn.outvars, avals)
-        nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
-        return makes
-
-    def counted(eqn: JaxprEqn, within: CallStack) -> CountedLoop | None:
-        if eqn.primitive.name != "while":
+    def counted(self, eqn: JaxprEqn, within: CallStack) -> CountedLoop | None:
+        """Return a loop whose iterations are counted in a pass of their own, if it is one."""
+        if eqn.primitive.name != "while" or self.holds_numbers(eqn):
             return None
-        if any(map(is_number, equations_inside(eqn))):
-            return None
-        return counted_loop(Op(eqn, ranges, within.line))
+        return counted_loop(Op(eqn, self.ranges, within.line))
 
     def count(
+        self,
         loop: CountedLoop,
         reads: list[Ref],
         within: CallStack,
     ) -> int:
         """Append the node that counts the iterations of a loop, and return its result's number."""
-        turns = len(avals)
-        avals[turns] = loop.number
+        turns = len(self.avals)
+        self.avals[turns] = loop.number
 
         # The program is that one loop, and conversions of what it takes.
         def of_counting(
@@ -200,62 +238,38 @@ def flatten(
             within: CallStack,
         ) -> Sequence[Ref]:
             if eqn.primitive.name != "while":
-                return results(eqn, reads, within)
-            op = Op(eqn, ranges, within.line)
+                return self.results(eqn, reads, within)
+            op = Op(eqn, self.ranges, within.line)
             counting = Node(eqn, tuple(reads), (turns,), op=op, is_mute=True, counts=True)
-            nodes.append(counting)
+            self.nodes.append(counting)
             return [Const(None) for _ in eqn.outvars]
 
         without_calls(
             loop.counting,
             reads,
             of_counting,
-            inside,
+            self.inside,
             constant=as_const,
             seen_at=within,
         )
         return turns
 
     def node(
+        self,
         op: Op,
         reads: tuple[Ref, ...],
         makes: tuple[int, ...],
     ) -> Node:
-        nonlocal last
+        """Return the node of an operation. A token is numbered like a value."""
         if not op.eqn.effects:
             return Node(op.eqn, reads, makes, op=op)
-        # A token is numbered like a value.
         check_effects(op)
-        token = len(avals)
-        avals[token] = _TOKEN
+        token = len(self.avals)
+        self.avals[token] = _TOKEN
         if not is_ordered(op):
             return Node(op.eqn, reads, makes, token, op=op)
-        waits, last = last, (token,)
-        return Node(
-            op.eqn,
-            reads,
-            makes,
-            token,
-            waits,
-            op=op,
-        )
-
-    takes = number_results(open_jaxpr(jaxpr)[0].invars, avals)
-    gives = without_calls(
-        jaxpr,
-        takes,
-        results,
-        inside,
-        constant=as_const,
-    )
-    # What is computed once for all chunks reaches their program as parameters: each only once.
-    steps, merged = merge_duplicates(nodes, gives)
-    return NumberedProgram(
-        steps,
-        takes,
-        merged,
-        avals,
-    )
+        waits, self.last = self.last, (token,)
+        return Node(op.eqn, reads, makes, token, waits, op=op)
 
 
 def _leading_part(whole: NumPyArray, shape: Sequence[Dim]) -> ClosedJaxpr:

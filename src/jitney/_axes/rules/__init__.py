@@ -15,16 +15,15 @@ from . import (
     callback,
     control,
     elementwise,
-    gather,
     linear,
     matrices,
     order,
     random,
     reduce,
-    scatter,
     shape,
     windows,
 )
+from .indexing import gather, scatter
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,

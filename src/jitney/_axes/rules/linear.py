@@ -95,11 +95,8 @@ def _uses(op: Op) -> Iterator[Use]:
     numbers = op.params["dimension_numbers"]
     along = spatial_axes(op)
     for part in along:
-        if is_ragged(part.low) and (
-            is_ragged(part.size)
-            or part.apart != 1
-            or not is_within(part.low, reach(part.size, part.dilation), op.ranges)
-        ):
+        span = reach(part.size, part.dilation)
+        if is_ragged(part.low) and (part.apart != 1 or not is_within(part.low, span, op.ranges)):
             yield refuse(op, part.low, "pads a convolution in front by its size")
     beyond = [part for part in along if part.behind_kernel(op.ranges)]
     largest = {name: most for name, (_, most) in op.ranges.items()}
@@ -243,13 +240,14 @@ def _shifted(
     part: ConvolvedAxis,
 ) -> tuple[jax.Array, int]:
     """Pad the array in front by a symbolic amount; XLA takes static amounts only. It is written
-    into zeros at the true amount, at most the reach of a window (checked in `_uses`), and what the
-    last window does not reach is cut off.
+    into zeros at the true amount, at most the reach of a window (checked in `_uses` at each size; a
+    kernel with the axis reaches no less where it is padded), and what the last window does not
+    reach is cut off.
 
     Returns:
         The array, and the zeros that the windows need behind it.
     """
-    span = reach(part.size, part.dilation)
+    span = evaluate(reach(part.size, part.dilation), walk.allocated)
     windows = evaluate(part.count, walk.allocated)
     length = lhs.shape[axis] + span
     seen, more = length_and_padding(length, windows, part.stride, span)

@@ -15,10 +15,10 @@ from ..._jax.typed import Values
 from ..carriers.extremes import TopK
 from ..dims import is_ragged
 from ..interpreter import Op, PaddedInterpreter
-from ..low_bits import as_bits
 from ..monoids import is_low, last_in_order
 from ..rule import Rule, Use, refuse, use
 from ..typed_jax import jnp, lax
+from ..xla_faults.low_bits import as_bits
 
 
 def _sort_uses(op: Op) -> Iterator[Use]:
@@ -86,8 +86,9 @@ def _top(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
             masked = here.keep(x, dims, [axis], last)
             return walk.bind(op, [masked], k=count)
 
-        # XLA selects low types in a wider one and loses the sign of a NaN (see `low_bits.py`), so
-        # the padding is put in as bits. Bits have no derivative: the values are taken by index.
+        # XLA selects low types in a wider one and loses the sign of a NaN
+        # (see `xla_faults/low_bits.py`), so the padding is put in as bits. Bits have no
+        # derivative: the values are taken by index.
         bits = as_bits(lax.stop_gradient(x))
         bits = here.keep(bits, dims, [axis], last.view(bits.dtype))
         masked = lax.bitcast_convert_type(bits, x.dtype)

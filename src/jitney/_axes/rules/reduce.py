@@ -22,9 +22,9 @@ from ..carriers.folds import Fold, Prefix
 from ..dims import Dim, evaluate
 from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from ..partitioner_fixes import partition_safe
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
+from ..xla_faults.partitioner_fixes import partition_safe
 
 
 def refuse_unordered(

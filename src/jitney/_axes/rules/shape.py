@@ -28,7 +28,7 @@ from ..rule import (
     use,
 )
 from ..typed_jax import jnp, lax
-from .fixed_windows import begin, fit_window, is_fixed_window, shift_down
+from .indexing.fixed_windows import begin, fit_window, is_fixed_window, shift_down
 
 # Broadcast, iota and sizes.
 
@@ -343,7 +343,7 @@ def _slice_uses(op: Op) -> Iterator[Use]:
         if is_ragged(stride):
             yield refuse(op, (dim, stride), "strides over it by its size")
             continue
-        # Each element is read alone, as in a gather: see `rules/gather.py`.
+        # Each element is read alone, as in a gather: see `rules/indexing/gather.py`.
         if is_fixed_window(dim, limit) and not is_ragged(start):
             continue
         from_start = not is_ragged(start) and start == 0

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from ..._jax.typed import Values
-from ..dims import Dim, evaluate, extent, is_ragged, symbols
+from ..dims import Dim, evaluate, is_ragged, symbols
 from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes
 from ..monoids import MONOIDS, Monoid
 from ..rule import Rule, Use, ragged_dims, refuse, use
@@ -44,23 +44,23 @@ _PARAMETERS = (
 )
 
 
-def reach(size: int, dilation: int) -> int:
+def reach(size: Dim, dilation: int) -> Dim:
     """Extent of a dilated window, from its first to its last element."""
     return (size - 1) * dilation + 1
 
 
-def is_within(low: Dim, most: int, ranges: Ranges) -> bool:
+def is_within(low: Dim, most: Dim, ranges: Ranges) -> bool:
     """Return whether a size is from 0 to `most` at each size of the axis in its range."""
     if not is_ragged(low):
         return True
-    names = symbols(low)
+    names = symbols(low) | symbols(most)
     if len(names) != 1:
         return False
     (name,) = names
     least, largest = ranges[name]
-    sizes = np.arange(least, largest + 1)
-    values = np.asarray(extent(low).at({name: sizes}))
-    return bool(np.all(values >= 0) and np.all(values <= most))
+    sizes = {name: np.arange(least, largest + 1)}
+    values = evaluate(low, sizes)
+    return bool(np.all(values >= 0) and np.all(values <= evaluate(most, sizes)))
 
 
 def shift_into(

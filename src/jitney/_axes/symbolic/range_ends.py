@@ -27,7 +27,7 @@ from ..dims import Dim, extent, is_ragged
 from ..interpreter import Ranges
 from ..refusal import Refused
 from ..typed_jax import dtypes
-from .graph import source_of
+from ..witness.graph import source_of
 
 _MOST = 1 << 20
 

@@ -19,13 +19,13 @@ from ..refusal import AsksForSize, Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from ..unified.choices import Choices
 from ..unified.closed_primitives import reads_sizes_inside
-from ..unified.compare_traces import Witness
 from ..unified.example_sizes import example_sizes
 from ..unified.number_of_size import NUMBER_OF_SIZE, fill_up
 from ..unified.sized_function import Avals, SizedFunction
 from ..unified.unify_traces import expand_closed, unify
+from ..witness.compare_traces import Witness
+from ..witness.graph import at
 from .dim_hooks import SizeUses, hooked_dims
-from .graph import at
 from .range_ends import narrow_sizes, range_ends
 from .size_errors import explain_size_error, first_line, place
 

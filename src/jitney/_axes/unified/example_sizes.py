@@ -1,13 +1,18 @@
 """Sizes at which a function is traced where no trace with symbolic sizes goes through.
 
 The size of the call is one of them, beside two others of its range, or near it, that are unlike all
-sizes of the call: first of both parities, so that n // 2 is no expression of n alone; then once of
-the call's own residue by 12, 4 or 2, for code that asks for it.
+sizes of the call: first of both parities in turn, so that n // 2 is no expression of n alone, and
+what differs for odd sizes is none that grows with n; then once of the call's own residue by 12, 4
+or 2, for code that asks for it.
+
+    n if n % 2 else n // 2      3, 5, 7  at sizes 3, 5 and 14: min(n, 7), which no other size has
+                                2, 5, 7  at sizes 4, 5 and 14: nothing; it asks for the parity
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 
 from ..interpreter import Ranges
 from .fitted_dims import Sample
@@ -15,6 +20,8 @@ from .fitted_dims import Sample
 _STEPS = (1, 12, 4, 2)
 _REACH = 48
 _MOST = 2
+# Among fewer sizes than these, no two are taken for parities in turn: those far apart tell more.
+_FEW = 8
 # Sizes at the low and the high end of a range that are left out if others do: code asks for a power
 # of two, for its neighbour, and for two.
 _ENDS = ((1, 2), (1, 1), (0, 0))
@@ -84,6 +91,8 @@ def _two_others(
         if len(inside) < 2:
             continue
         first, last = _apart(size, inside)
+        if step == 1 and len(inside) >= _FEW:
+            return _in_turn(size, (first, last), inside)
         if step == 1 and len({each % 2 for each in (size, first, last)}) == 1:
             mixed = [other for other in inside if other % 2 != size % 2]
             first = min(mixed, key=lambda other: abs(other - first))
@@ -108,3 +117,20 @@ def _apart(
     elif first == size + 1:
         first = min(inside[:-1], key=lambda other: abs(2 * other - last - size))
     return first, last
+
+
+def _in_turn(
+    size: int,
+    pair: tuple[int, int],
+    inside: Sequence[int],
+) -> tuple[int, int]:
+    """The two of these sizes next to a pair that, with the size, are odd and even in turn."""
+    near = [sorted(inside, key=lambda other: abs(other - each))[:5] for each in pair]
+    found = [(one, two) for one, two in product(*near) if one != two and _alternate(size, one, two)]
+    first, last = pair
+    return min(found, key=lambda each: abs(each[0] - first) + abs(each[1] - last), default=pair)
+
+
+def _alternate(*sizes: int) -> bool:
+    low, middle, high = sorted(sizes)
+    return low % 2 != middle % 2 != high % 2

@@ -19,8 +19,8 @@ from ..._jax.programs.program_parts import written_by
 from ..._jax.trees import Tracer
 from ..._jax.typed import Array, Aval, JaxprEqn, Value
 from ..dims import Dim, is_ragged
-from ..symbolic.constants import equal_bits
 from ..typed_jax import dtypes, jnp, lax
+from ..witness.constants import equal_bits
 from .fitted_dims import Sample, fit_dim
 from .number_of_size import number_of_size
 

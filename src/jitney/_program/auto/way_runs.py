@@ -26,8 +26,21 @@ from ..runners.workers.parts import Spread
 from . import call_times
 from .calls_of_size import CallsOfSize
 from .cut_axes import refused_memory
-from .search import ONE_CORE, WHOLE, RunWay, Search
-from .trial_costs import CLEARLY, LONG, OFTEN, SLOWER, TIMES, close_rounds, rounds
+from .search import (
+    ONE_CORE,
+    WHOLE,
+    RunWay,
+    Search,
+)
+from .trial_costs import (
+    CLEARLY,
+    LONG,
+    OFTEN,
+    SLOWER,
+    TIMES,
+    close_rounds,
+    rounds,
+)
 
 if TYPE_CHECKING:
     from .auto_calls import AutoCalls

@@ -26,8 +26,8 @@ from ..._view.layout import aval_parts
 from ..._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing
 from ..compiled_calls import SpecializedFunction
 from ..entry import Specialization
-from ..held_numbers import Redirected
-from ..tracing import Retry
+from ..tracing.held_numbers import Redirected
+from ..tracing.traced_calls import Retry
 from .block_programs import BlockPrograms, RowDevices
 from .blocks import Room, block, shared_array, true_sizes
 from .columns import Column

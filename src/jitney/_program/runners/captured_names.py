@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._jax.programs.large_constants import has_content
 from ..._stages.derivatives.derive import Derived
-from ..._values.attributes import attributes_of
+from ..._values.attributes import attributes_of, closure_variables
 from ..._values.kinds import paths
 
 # objects that are looked at before the search ends
@@ -47,9 +47,7 @@ def _roots(fn: object) -> Iterator[tuple[str, object]]:
     if not isinstance(fn, types.FunctionType):
         yield getattr(fn, "__name__", type(fn).__name__), fn
         return
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        if cell != types.CellType():
-            yield name, cell.cell_contents
+    yield from closure_variables(fn).items()
     for name, parameter in inspect.signature(fn).parameters.items():
         if parameter.default is not parameter.empty:
             yield name, parameter.default

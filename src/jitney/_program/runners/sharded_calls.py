@@ -25,7 +25,7 @@ from ..._signature.options import OPTIONAL
 from ..._stages.sharding import Place, no_mesh
 from ..._view.layout import MAX_ENTRIES, jit_is_off
 from ..compiled_calls import CompiledCalls
-from ..tracing import Retry
+from ..tracing.traced_calls import Retry
 from .wrappers import Run, jitless_runner, outermost_runner
 
 Shardings = Sequence[NamedSharding | None]

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..._diagnosis.counters import CallTally
+from ..._diagnosis.counters.counters import CallTally
 from ..._jax.settings import x64_is_on
 from ..._jax.typed import Array
 from ..._view.layout import jit_is_off

@@ -12,7 +12,7 @@ from ..._jax.equinox_checks import FAILURE
 from ..._jax.typed import Array
 from ..._signature.options import Options
 from ..compiled_calls import CompiledCalls, SpecializedFunction
-from ..held_numbers import Redirected
+from ..tracing.held_numbers import Redirected
 from .wrappers import Run, around, runner_inside
 
 
