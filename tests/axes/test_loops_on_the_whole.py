@@ -146,3 +146,15 @@ def test_a_stream_holds_such_a_loops_operands_where_memory_allows():
     x, y = np.ones((2, 1001), np.float32)
     with pytest.raises(AxisError, match=r"needs all of it at once \(`jax.lax.scan`\), .* of 1 KiB"):
         stream(f, x, y, chunk={"n": 100}, progress=False)
+
+
+def test_a_binary_search_is_padded():
+    """Its number of turns is a number of the size, and JAX 0.12 makes its loop only where it is
+    compiled.
+    """
+    program = optimize(pad={"n": "pow2"})(declared(interpolated))
+    for size in (19, 26, 31):
+        x = np.linspace(0, 1, size, dtype=np.float32)
+        y = np.cos(3 * x)
+        np.testing.assert_allclose(program(Q, x, y), y * np.interp(Q, x, y).sum(), rtol=1e-5)
+    assert program.stats.compiles == 1

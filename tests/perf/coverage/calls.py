@@ -456,8 +456,9 @@ _NEVER = {
 """Rows that mathematics does not allow."""
 
 
-MODELS = tuple(
-    Model(
+def as_model(name: str, call: Call) -> Model:
+    """A row of the board."""
+    return Model(
         name,
         _loss(call),
         curve,
@@ -469,5 +470,6 @@ MODELS = tuple(
         of=("gradient",),
         wide_tolerance=1e-9,
     )
-    for name, call in CALLS.items()
-)
+
+
+MODELS = tuple(as_model(name, call) for name, call in CALLS.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     calls,
+    calls_where_installed,
     dynamics,
     libraries,
     networks,
@@ -28,6 +29,7 @@ ALL = tuple(
         scripts_graphs,
         libraries,
         calls,
+        calls_where_installed,
     )
     for model in part.MODELS
 )

@@ -28,8 +28,9 @@ from ..carriers.loop import LoopCarry
 from ..dims import evaluate, is_ragged
 from ..interpreter import Op, PaddedInterpreter, grows, shape_of
 from ..monoids import MONOIDS
+from ..refusal import AsksForSize
 from ..rule import Rule, Use, ragged_dims, refuse, use
-from ..typed_jax import jnp, lax, make_jaxpr
+from ..typed_jax import InconclusiveDimensionOperation, jnp, lax, make_jaxpr
 from .reduce import as_reduction
 
 
@@ -70,13 +71,21 @@ def inlined_program(eqn: JaxprEqn) -> AnyJaxpr | None:
 def expand_hi_primitive(op: Op) -> ClosedJaxpr:
     """The jaxpr that a `call_hi_primitive` expands to. `expand` is public in
     `jax.experimental.hijax`, of jax 0.12.0.1.
+
+    Raises:
+        AsksForSize: It computes with a size as with a number, as `jnp.searchsorted` does there.
     """
     structs = [abstract(atom.aval) for atom in op.eqn.invars]
 
     def low(*operands: object) -> list[object]:
         return jax.tree.leaves(op.params["_prim"].expand(*operands))
 
-    return make_jaxpr(low)(*structs)
+    try:
+        return make_jaxpr(low)(*structs)
+    except (TypeError, InconclusiveDimensionOperation) as error:
+        if not op.is_ragged:
+            raise
+        raise AsksForSize(op.place, "needs to know a size in an operation of JAX") from error
 
 
 def _uses(op: Op) -> Iterator[Use]:

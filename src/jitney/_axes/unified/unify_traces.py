@@ -36,7 +36,9 @@ from ..._jax.programs.jaxprs import (
 from ..._jax.programs.liveness import live_equations
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Value, Values
 from ..dims import Dim, evaluate
+from ..interpreter import Op
 from ..refusal import Refused
+from ..rules.control import expand_hi_primitive
 from ..symbolic.size_errors import first_line
 from ..typed_jax import InconclusiveDimensionOperation, make_jaxpr
 from .closed_primitives import expansion, is_closed
@@ -240,6 +242,9 @@ class Unifier:
 
         elif eqn.primitive.name in HOLDERS:
             return HOLDERS[eqn.primitive.name](self, eqns, operands)
+        # One that holds a size is made of it, and says nothing at another one.
+        elif eqn.primitive.name == "call_hi_primitive":
+            return self.walk([expand_hi_primitive(Op(each)) for each in eqns], operands)
         # Rules of derivatives are done with: they have been applied by now.
         elif called_jaxpr(eqn) is not None:
             called: list[Value] = list(map(called_jaxpr, eqns))
