@@ -60,7 +60,7 @@ def line(name, **options):
     for _ in range(2):
         f(y)
     while name == "auto" and "learns" in why() and "at a time" not in why():
-        f(y)  # until its first trial
+        f(y)  # until its first trial, or what it says of it
     return why()
 
 machine = jitney.devices()
@@ -108,7 +108,7 @@ def test_each_limit_of_one_core_counts(by, tmp_path):
     assert f"1 cores, by {name}" in found["shown"]
     assert found["threads"] == "1"
     assert found["workers"] == f"one worker, 1 core, by {name}"
-    assert "; 64 at a time " in found["auto"]
+    assert "64 at a time" in found["auto"]
     assert "in threads" not in found["auto"]
 
 
@@ -132,7 +132,7 @@ def test_the_least_of_several_limits_counts(tmp_path):
     assert "XLA has more threads than that" in found["shown"]
     assert found["threads"] is None
     assert found["workers"].endswith("in 2 threads (2 cores, by OMP_NUM_THREADS)")
-    assert "; 64 at a time in threads " in found["auto"]
+    assert "64 at a time in threads" in found["auto"]
 
 
 @pytest.mark.rest
