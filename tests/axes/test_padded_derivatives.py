@@ -90,7 +90,7 @@ def test_derivatives_equal_those_at_exact_size(case):
     )
     try:
         wants = jax.jit(functools.partial(both_ways, body))(at, tangents, cotangents)
-    except ValueError as error:
+    except (ValueError, NotImplementedError) as error:
         pytest.skip(f"JAX has no reverse of it: {error}")
 
     run, there = of_real(
