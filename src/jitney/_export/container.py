@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from .._errors import ExportError, format_error
+from .._errors import ExportError, Where, format_error
 from .._host.atomic_files import replace_file
 from .header import Header, is_members, made_of_header
 
@@ -219,3 +219,14 @@ def _split_members(body: bytes, digest: str, size: int, where: str) -> Content:
         raise ExportError(broken, code="J290")
     # `check_header` has to verify its other fields.
     return Content(cast(Header, header), members, digest, size)
+
+
+def missing_flatbuffers(where: Where | str) -> ExportError:
+    """Error of a file whose programs JAX cannot write or read here."""
+    return ExportError(
+        where,
+        "the package flatbuffers is not there.",
+        "JAX writes and reads exported programs with it.",
+        'install it: pip install "jitney[export]".',
+        code="J291",
+    )

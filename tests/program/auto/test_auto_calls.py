@@ -46,6 +46,14 @@ def auto_line(f, *args):
     return next(line["why"] for line in lines if line["name"] == "auto")
 
 
+def decide(f, rows, runs):
+    """Call it until its choice has fallen; what runs is noted in `runs`, of the last call alone."""
+    f(W, rows)
+    while "learns" in auto_line(f, W, rows):
+        runs.clear()
+        f(W, rows)
+
+
 def learnt(f, *args):
     """Call it until its choice has fallen, and return the last result."""
     for _ in range(MANY):
@@ -524,10 +532,7 @@ def test_ways_take_turns_more_often_where_that_is_cheap_beside_a_compile(machine
     machine.rates = dict.fromkeys(ways, 1e-5) | {"64 at a time": 9e-6}
     machine.compiling = compiling
     f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
-    f(W, rows)
-    while "learns" in auto_line(f, W, rows):
-        machine.runs.clear()
-        f(W, rows)
+    decide(f, rows, machine.runs)
     assert machine.runs.count(("whole", 2000)) == turns
     assert auto_line(f, W, rows).startswith("64 at a time: ")
 
@@ -538,10 +543,7 @@ def test_a_whole_that_is_clearly_slower_has_one_turn_at_the_end(machine, second)
     machine.rates = in_all_ways(1e-5) | {"64 at a time": 5e-6, "256 at a time": second}
     machine.compiling = 2.0
     f, rows = optimize(**AUTO)(residual), np.zeros((2000, 5), np.float32)
-    f(W, rows)
-    while "learns" in auto_line(f, W, rows):
-        machine.runs.clear()
-        f(W, rows)
+    decide(f, rows, machine.runs)
     assert machine.runs.count(("whole", 2000)) == 1
     turns = 2 if second == 1e-5 else 8
     assert machine.runs.count(("64 at a time", 2000)) == turns
@@ -562,9 +564,7 @@ def test_the_one_turn_of_the_whole_may_be_disturbed(machine):
         run(way, elements)
 
     machine.run = slow_at_the_end
-    f(W, rows)
-    while "learns" in auto_line(f, W, rows):
-        f(W, rows)
+    decide(f, rows, ran)
     assert "whole 20 ms; " in auto_line(f, W, rows)
     before = f.stats.saved_seconds
     f(W, rows)
@@ -588,10 +588,7 @@ def test_what_is_close_to_the_whole_has_more_turns(machine):
         run(way, elements)
 
     machine.run = disturbed
-    f(W, rows)
-    while "learns" in auto_line(f, W, rows):
-        ran.clear()
-        f(W, rows)
+    decide(f, rows, ran)
     assert auto_line(f, W, rows).startswith("whole: "), auto_line(f, W, rows)
 
 
@@ -610,10 +607,7 @@ def test_threads_that_wake_on_one_core_run_until_they_have_more(machine, late):
         run(way, elements)
 
     machine.run = woken
-    f(W, rows)
-    while "learns" in auto_line(f, W, rows):
-        ran.clear()
-        f(W, rows)
+    decide(f, rows, ran)
     assert "64 at a time in threads 10, 64 at a time 20" in auto_line(f, W, rows)
 
 

@@ -14,6 +14,7 @@ import jax
 from jax import export as jax_export
 
 from ..._errors import ExportError, format_error
+from ..container import missing_flatbuffers
 from ..header import Header, ProgramEntry
 
 _RULE = (
@@ -113,13 +114,7 @@ def _deserialize_member(
     except ImportError as error:  # Python's own, or JAX's "Please install 'flatbuffers' ..."
         if "flatbuffers" not in str(error):
             raise
-        raise ExportError(
-            where,
-            "the package flatbuffers is not there.",
-            "JAX writes and reads exported programs with it.",
-            'install it: pip install "jitney[export]".',
-            code="J291",
-        ) from error
+        raise missing_flatbuffers(where) from error
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
             where,

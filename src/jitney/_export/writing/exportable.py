@@ -12,6 +12,7 @@ from ..._errors import ExportError, Where
 from ..._program.rows.lengths import LENGTHS
 from ..._program.rows.row_kinds import may_be_rows
 from ..._signature.options import OPTIONS, Options, is_measured
+from ..container import missing_flatbuffers
 from .export_sizes import ExportSizes, Program
 
 
@@ -57,13 +58,7 @@ def check_exportable(program: Program, where: Where, vjp_order: object) -> None:
     """
     options = program.options
     if importlib.util.find_spec("flatbuffers") is None:
-        raise ExportError(
-            where,
-            "the package flatbuffers is not there.",
-            "JAX writes and reads exported programs with it.",
-            'install it: pip install "jitney[export]".',
-            code="J291",
-        )
+        raise missing_flatbuffers(where)
     if not isinstance(vjp_order, int) or isinstance(vjp_order, bool) or vjp_order < 0:
         raise ExportError(
             where,
