@@ -474,8 +474,8 @@ CASES = [
         HOST @ HOST,
     ),
     Remedy(
-        "_export/writing/exportable.py:check_exportable",
-        'install it: pip install "jitney[export]"',
+        "_export/container.py:missing_flatbuffers",
+        'install it: pip install "jitney[export]"',  # met by who writes
         without_flatbuffers,
         now,
         HOST @ HOST,

@@ -368,8 +368,8 @@ CASES = [
     ),
     Remedy(f"{FOLDER}:_check_space", "free some space", lambda: cached(_FULL), cached, SQUARES),
     Remedy(
-        "_export/loading/versions.py:_deserialize_member",
-        'install it: pip install "jitney[export]"',
+        "_export/container.py:missing_flatbuffers",
+        'pip install "jitney[export]"',  # met by who loads
         lambda: loaded_elsewhere(_NO_FLATBUFFERS),
         loaded_elsewhere,
         SQUARES,
