@@ -4,7 +4,8 @@ trace at known sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -117,6 +118,20 @@ class SymbolicProgram:
     def out_dims(self) -> list[Shape]:
         return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
 
+    def check_at(
+        self,
+        fn: Callable[..., object],
+        avals: Avals,
+        sizes: Mapping[str, int],
+    ) -> None:
+        """Compare the program with a trace at sizes that no call has had.
+
+        Raises:
+            Refused: At these sizes the function does other operations, or fails.
+        """
+        with _own_errors_refused():
+            self.numbers_at(fn, avals, sizes)
+
     def numbers_at(
         self,
         fn: Callable[..., object],
@@ -196,7 +211,8 @@ def _program(
     if not function.ranges:
         return _confirmed(function, _expanded(function.at({})), at_hand)
     try:
-        return _confirmed(function, _symbolic(function, at_hand[0]), at_hand)
+        candidate = _symbolic(function, at_hand[0], is_of_call=sizes is not None)
+        return _confirmed(function, candidate, at_hand)
     except AsksForSize as refusal:
         # A shorter range of sizes makes it one program, without a trace at each size.
         if not examples or _is_within(sizes, refusal.ends):
@@ -304,14 +320,25 @@ def _example(
     Raises:
         Refused: The function fails there.
     """
-    try:
+    with _own_errors_refused():
         exact = function.at_known(sample)
+    return expand_closed(exact)
+
+
+@contextmanager
+def _own_errors_refused() -> Generator[None]:
+    """Context in which the function runs at sizes that no call has had: where it fails, whatever
+    its error is, it may go through at those of a call.
+
+    Raises:
+        Refused: The function fails.
+    """
+    try:
+        yield
     except Refused:
         raise
-    # The function's own, whatever it is: the call has another size, at which it may go through.
     except Exception as error:
         raise Refused(place(error), first_line(error)) from error
-    return expand_closed(exact)
 
 
 def _in_order(samples: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
@@ -394,12 +421,14 @@ def _interpreted_vars(jaxpr: AnyJaxpr) -> Iterator[Var]:
 def _symbolic(
     function: SizedFunction,
     known: Mapping[str, int],
+    *,
+    is_of_call: bool,
 ) -> Candidate:
     """The program with symbolic sizes from one trace with symbols.
 
     Raises:
-        Refused: Code needs to know a size.
-        Exception: Any exception that the function raises at known sizes too.
+        Refused: Code needs to know a size, or fails at known sizes that are not those of a call.
+        Exception: Any exception that the function raises at the sizes of the call too.
     """
     symbols = function.new_symbols()
     result, seen = _watched(function, symbols)
@@ -412,7 +441,10 @@ def _symbolic(
     # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
     # is the reason.
     if isinstance(result, Exception):
-        function.at_known(known)
+        if is_of_call:
+            function.at_known(known)
+        else:
+            _example(function, known)
         if isinstance(result, Refused):
             raise result
         what = explain_size_error(result)

@@ -118,7 +118,7 @@ def trace_for(
         for at in product(*ranges.values()):
             known = {f"d{i}": size for i, size in enumerate(at)}
             try:
-                program.numbers_at(flat, avals, known)
+                program.check_at(flat, avals, known)
             except Refused as refusal:
                 what = f"{refusal.place or 'it'} {refusal.what}; {why}"
                 raise _needs_sizes(body, names, what) from refusal
