@@ -1132,16 +1132,17 @@ def test_an_axis_that_cannot_be_cut_stays_whole(machine):
 
 @pytest.mark.rest
 def test_results_of_several_kinds_keep_their_types(machine):
-    """Integers, booleans, a static value beside them, and an empty array."""
+    """Integers, booleans, static values beside them, one of NumPy, and an empty array."""
     machine.rates = FAST_64
 
     def several(y: Float[Array, "n"]):
-        return {"argmax": jnp.argmax(y), "positive": y > 0, "name": "row", "none": y[:0]}
+        arrays = {"argmax": jnp.argmax(y), "positive": y > 0, "none": y[:0], "two": np.ones(2)}
+        return arrays | {"name": "row", "number": 1.5, "nothing": None}
 
     f, g = optimize(**AUTO)(several), optimize(vmap="row")(several)
     out, want = learnt(f, ROWS), g(ROWS)
-    assert out["name"] == "row"
-    for name in ("argmax", "positive", "none"):
+    assert (out["name"], out["number"], out["nothing"]) == ("row", 1.5, None)
+    for name in ("argmax", "positive", "none", "two"):
         assert out[name].dtype == want[name].dtype
         np.testing.assert_array_equal(out[name], want[name])
     assert auto_line(f, ROWS).startswith("64 at a time: ")
