@@ -295,7 +295,7 @@ def _run(
                     )
 
             stats = StreamStats(
-                run.chunks,
+                run.chunks_done,
                 stage.size,
                 len(steps.schedule.turns) + run.repeats,
                 run.rows,
