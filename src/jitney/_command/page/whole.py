@@ -1,7 +1,8 @@
 """HTML page of a run, in one file and without network: seconds, changes, sizes, memory, plans.
 
 The page is complete without scripts; the script only sorts and filters tables and zooms the flame.
-The data are embedded as JSON, as `--report out.json` writes them.
+The data are embedded as JSON, as `--report out.json` writes them; the style, with a light and a
+dark scheme, and the script are `run.css` and `run.js`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import cast
 from urllib.parse import quote
 
@@ -17,7 +19,6 @@ from ..._text.json import Record
 from ..findings.change import saves
 from . import axis_sizes, flame
 from . import memory as memory_of
-from .style import SCRIPT, STYLE
 
 _PHASES = ("import of jax", "trace", "lower", "compile", "cache read", "all else")
 # Units of the timeline, which is stretched to the width of the page.
@@ -38,6 +39,8 @@ _NUMBERS = (
     "before",
 )
 _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
+# Files of the style and of the script.
+_BESIDE = ("css", "js")
 
 
 def page(told: Record) -> str:
@@ -45,6 +48,7 @@ def page(told: Record) -> str:
     # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
+    style, script = (files(__package__).joinpath(f"run.{of}").read_text("utf-8") for of in _BESIDE)
     counts = (
         f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
     )
@@ -56,7 +60,7 @@ def page(told: Record) -> str:
             '<meta charset="utf-8">',
             f"<title>jitney: {target}</title>",
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<style>{STYLE}</style>",
+            f"<style>{style}</style>",
             "</head>",
             "<body>",
             f"<h1>{target} ran for {told['seconds']:.2f} s</h1>",
@@ -96,7 +100,7 @@ def page(told: Record) -> str:
             *(f"<li>{escape(each)}</li>" for each in told["unseen"]),
             "</ul>",
             f'<script type="application/json" id="data">{data}</script>',
-            f"<script>{SCRIPT}</script>",
+            f"<script>{script}</script>",
             "</body>",
             "</html>",
             "",
