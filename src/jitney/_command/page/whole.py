@@ -48,7 +48,9 @@ def page(told: Record) -> str:
     # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
-    style, script = (files(__package__).joinpath(f"run.{of}").read_text("utf-8") for of in _BESIDE)
+    style, script = (
+        files("jitney._command.page").joinpath(f"run.{of}").read_text("utf-8") for of in _BESIDE
+    )
     counts = (
         f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
     )
