@@ -13,7 +13,7 @@ import importlib.util
 import operator
 import os
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -262,17 +262,7 @@ class Checkpoints:
             array = arrays[f"{i:05}"] if leaf.size else empty_like(leaf)
             restored.append(like_leaf(array, leaf, saved[i][3]))
 
-        # Put the leaves together in the order of the tree: arrays, Python values, and the code of
-        # `like`.
-        next_array, next_value = iter(restored), iter(from_rows(rows))
-        whole: list[object] = []
-        for _, leaf in paths:
-            if is_array(leaf):
-                whole.append(next(next_array))
-            elif is_value(leaf):
-                whole.append(next(next_value))
-            else:
-                whole.append(leaf)
+        whole = _in_order([leaf for _, leaf in paths], restored, from_rows(rows))
         return number, tree_unflatten(treedef, whole)
 
     def _saved_arrays(
@@ -491,6 +481,24 @@ class Checkpoints:
 
     def __repr__(self) -> str:
         return f"<{self._where}: steps {', '.join(map(str, self.steps)) or 'none'}>"
+
+
+def _in_order(
+    like: Sequence[object],
+    arrays: Iterable[object],
+    values: Iterable[object],
+) -> list[object]:
+    """Put leaves together in the order of a tree: arrays, Python values, and the code of `like`."""
+    next_array, next_value = iter(arrays), iter(values)
+    whole: list[object] = []
+    for leaf in like:
+        if is_array(leaf):
+            whole.append(next(next_array))
+        elif is_value(leaf):
+            whole.append(next(next_value))
+        else:
+            whole.append(leaf)
+    return whole
 
 
 def _named_leaves(tree: object) -> Leaves:

@@ -8,7 +8,7 @@ dark scheme, and the script are `run.css` and `run.js`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import cast
@@ -39,8 +39,6 @@ _NUMBERS = (
     "before",
 )
 _SECONDS = ("trace_seconds", "lower_seconds", "compile_seconds")
-# Files of the style and of the script.
-_BESIDE = ("css", "js")
 
 
 def page(told: Record) -> str:
@@ -48,9 +46,7 @@ def page(told: Record) -> str:
     # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
-    style, script = (
-        files("jitney._command.page").joinpath(f"run.{of}").read_text("utf-8") for of in _BESIDE
-    )
+    style, script = (_beside(f"run.{of}") for of in ("css", "js"))
     counts = (
         f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
     )
@@ -77,26 +73,7 @@ def page(told: Record) -> str:
             _course(told.get("memory")),
             memory_of.draw(bytes_of),
             _plans(told["decorated"]),
-            _table(
-                "Why it was traced",
-                ("function", "line", "cause", "example", "times", "seconds"),
-                told["causes"],
-            ),
-            _table(
-                "Work by function and line",
-                ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS),
-                told["work"],
-            ),
-            _table(
-                "Programs",
-                ("function", "line", "cause", "shapes", "start", *_SECONDS),
-                told["programs"],
-            ),
-            _table(
-                "Bytes by program",
-                ("function", "sizes", "arguments", "outputs", "temporaries"),
-                bytes_of,
-            ),
+            *_tables(told, bytes_of),
             "<h2>Not seen</h2>",
             "<ul>",
             *(f"<li>{escape(each)}</li>" for each in told["unseen"]),
@@ -107,6 +84,34 @@ def page(told: Record) -> str:
             "</html>",
             "",
         ]
+    )
+
+
+def _beside(name: str) -> str:
+    """Text of a file beside this module."""
+    return files("jitney._command.page").joinpath(name).read_text("utf-8")
+
+
+def _tables(told: Record, bytes_of: Sequence[Record]) -> Iterator[str]:
+    yield _table(
+        "Why it was traced",
+        ("function", "line", "cause", "example", "times", "seconds"),
+        told["causes"],
+    )
+    yield _table(
+        "Work by function and line",
+        ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS),
+        told["work"],
+    )
+    yield _table(
+        "Programs",
+        ("function", "line", "cause", "shapes", "start", *_SECONDS),
+        told["programs"],
+    )
+    yield _table(
+        "Bytes by program",
+        ("function", "sizes", "arguments", "outputs", "temporaries"),
+        bytes_of,
     )
 
 
