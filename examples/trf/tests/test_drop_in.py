@@ -368,3 +368,21 @@ def test_minpacks_fits_end_in_its_words_and_numbers():
     assert (words, number) == (expected, code)
     with pytest.raises(RuntimeError, match="has reached maxfev = 3"):
         drop_in.curve_fit(decay, T, Y, maxfev=3)
+
+
+@pytest.mark.rest
+def test_a_script_is_compared_fit_by_fit(tmp_path):
+    """Of each, the values in SciPy's standard errors; a module that is other shows."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from scipy.optimize import curve_fit, least_squares\n"
+        "t = np.linspace(0, 1, 20)\n"
+        "y = 2 * t + 1 + 0.1 * np.random.normal(size=20)\n"
+        "curve_fit(lambda t, a, b: a * t + b, t, y)\n"
+        "least_squares(lambda p: p[0] * t + p[1] - y, [1, 1])\n"
+    )
+    assert np.max(moved.apart(script)) < 1e-5
+    theirs, ours = (moved.fits_of(script, module) for module in (scipy.optimize, drop_in))
+    assert len(theirs) == len(ours) == 2
+    np.testing.assert_allclose(theirs[0][1], ours[1][1], rtol=1e-6)  # one line, two ways to fit
