@@ -371,6 +371,26 @@ def test_minpacks_fits_end_in_its_words_and_numbers():
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda t, a, b: np.interp(t, [0, 2, 4], [a, b, 1]),
+        lambda t, a, b: np.polyval([a, 0, b], t),
+        lambda t, a, b: np.poly1d([a, b])(t),
+        lambda t, a, b: a + np.dot([b, 1], [t, t]),
+    ],
+)
+def test_lists_with_parameters_are_traced(model):
+    """Beside others of whole numbers, which are no shapes there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", drop_in.NotTraced)
+        x, covariance = drop_in.curve_fit(model, T, Y)
+    expected, expected_covariance = scipy.optimize.curve_fit(model, T, Y)
+    np.testing.assert_allclose(x, expected, rtol=1e-5)
+    np.testing.assert_allclose(covariance, expected_covariance, rtol=1e-4)
+
+
+@pytest.mark.rest
 def test_a_script_is_compared_fit_by_fit(tmp_path):
     """Of each, the values in SciPy's standard errors; a module that is other shows."""
     script = tmp_path / "script.py"

@@ -97,6 +97,15 @@ def test_a_list_of_points_is_traced():
 
 
 @pytest.mark.rest
+def test_a_loop_over_many_points_runs_in_numpy():
+    """Its program has some operations for each of them, whose compile would take minutes."""
+    t = np.linspace(0, 4, 500)
+    with pytest.warns(drop_in.NotTraced, match=r"program of [\d,]+ operations takes long"):
+        x, _ = drop_in.curve_fit(lambda t, a, b: [a * one + b for one in t], t, 2 * t - 1)
+    np.testing.assert_allclose(x, [2, -1], rtol=1e-6)
+
+
+@pytest.mark.rest
 def test_bounds_of_fewer_parameters_leave_the_last_their_defaults():
     """As SciPy guesses their number; without defaults that is the model's error."""
     bounds = ([0, 0], [5, 5])
