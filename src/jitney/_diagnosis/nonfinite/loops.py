@@ -4,7 +4,8 @@
     interpret iteration j  ->  its marks
     run compiled from j + 1 ...
 
-Runs do not stop again for a slot whose maker is known.
+Runs do not stop again for a slot whose maker is known. They begin at any iteration and stop before
+any, so this loop is written here: `_jax/programs/control.py` binds whole ones.
 """
 
 from __future__ import annotations
