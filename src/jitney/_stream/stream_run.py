@@ -34,7 +34,7 @@ from .data.sources import is_reversible, read_whole
 from .outputs import ChunkOutputs
 from .resume import Checkpoint, CheckpointState, Position, remaining_pieces, start_position
 from .run_key import platform, value_key
-from .schedule import Carry, ScheduledPass
+from .schedule import Carry, ScheduledPass, Values
 from .steps import StreamProgram
 
 
@@ -162,7 +162,7 @@ class StreamRun:
         passed = (sweeps + 1) * len(steps.pieces)
         done = passed - len(remaining_pieces(steps.pieces, begins.at, back=back))
 
-        passes = _Passes(self, outputs, kept, begins)
+        passes = _PassLoop(self, outputs, kept, begins)
         with _bar(steps, done, show=progress) as advance:
             try:
                 passes(advance)
@@ -181,18 +181,18 @@ class StreamRun:
             kept.remove()
         return unmix(steps.outcome.output(flat))
 
-    def initial_values(self, begins: Position) -> dict[int, Any]:
+    def initial_values(self, begins: Position) -> dict[int, Array]:
         """Values before the first pass that runs: what is not read in chunks, on its devices, and
         results of the passes that are done.
         """
         given = {n: self.steps.place_value(n, x) for n, x in self.given.items()}
         return {**given, **self.steps.captured, **begins.values}
 
-    def pass_results(self, values: Mapping[int, Any]) -> dict[int, Any]:
+    def pass_results(self, values: Values) -> Values:
         """Values without those that a run has before its first pass."""
         return {n: x for n, x in values.items() if n not in self._known}
 
-    def on_devices(self, cut: dict[int, NumPyArray], count: int) -> Mapping[int, Any]:
+    def on_devices(self, cut: dict[int, NumPyArray], count: int) -> Values:
         """A chunk as its step takes it: keys made of their words, and arrays on their devices."""
         if not self._keys and self.steps.laid.place is None:
             return cut
@@ -254,7 +254,7 @@ class StreamRun:
         )
 
 
-class _Passes:
+class _PassLoop:
     """The passes over the data: what one of them has reached, and what those before it gave.
 
     Args:
