@@ -131,8 +131,8 @@ MUTATIONS = [
     Mutation(
         "threads that had one core wait for their second trial",
         f"{_SOURCE}/trials.py",
-        "ways = [search.had_one_core(usual), *search",
-        "ways = [*search",
+        "ways = [search.had_one_core(usual), *left",
+        "ways = [*left",
         (f"{_CALLS}threads_that_had_one_core_probably_have_their_second_trial_at_once",),
     ),
     Mutation(
