@@ -368,6 +368,26 @@ def test_a_closed_primitive_is_expanded_where_JAX_can_trace_it():
     assert check(padded(body), lambda x: (x - jnp.mean(x)) * 2) == []
 
 
+def test_a_result_of_a_closed_primitive_that_nothing_reads_may_differ():
+    """What it computes for that result alone is other operations at odd sizes; the traces are
+    unified by what is read.
+    """
+    primitive = Primitive("closed")
+
+    def doubled(x):
+        return [2 * x, jnp.sin(x) if x.shape[0] % 2 else x]
+
+    primitive.def_impl(doubled)
+    primitive.def_abstract_eval(lambda x: [x, x])
+    primitive.multiple_results = True
+    mlir.register_lowering(primitive, mlir.lower_fun(doubled, multiple_results=True))
+
+    def body(x):
+        return primitive.bind(x)[0] * np.hanning(len(x)).astype(np.float32)
+
+    assert check(padded(body), body, (6, 7, 11, 16)) == []
+
+
 def test_a_closed_primitive_that_JAX_cannot_trace_is_refused():
     """It has no rule, as before."""
     flipped = closed(lambda x: np.flip(np.asarray(x)))

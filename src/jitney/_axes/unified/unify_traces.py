@@ -33,7 +33,7 @@ from ..._jax.programs.jaxprs import (
     source_of,
     variables,
 )
-from ..._jax.programs.liveness import live_equations
+from ..._jax.programs.liveness import Used, live_equations
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Value, Values
 from ..dims import Dim, evaluate
 from ..interpreter import Op
@@ -118,11 +118,17 @@ class Unifier:
         self,
         traces: Sequence[AnyJaxpr],
         values: Sequence[Value],
+        used: Used | None = None,
     ) -> Values:
-        """The results of the unified program at these values."""
+        """The results of the unified program at these values; None in place of those that are not
+        used, where it is given which are.
+        """
         opened = [open_jaxpr(trace) for trace in traces]
         jaxprs = [jaxpr for jaxpr, _ in opened]
-        bodies = [jaxpr.eqns if self.numbers.is_one else _live(jaxpr) for jaxpr in jaxprs]
+        needed = (True,) * len(jaxprs[0].outvars) if used is None else used
+        live = [_live(jaxpr, needed, is_one=self.numbers.is_one) for jaxpr in jaxprs]
+        bodies = [[eqn for eqn, _ in body] for body in live]
+        used_of = {id(eqn): results for body in live for eqn, results in body}
         lengths = [
             tuple(map(len, (jaxpr.invars, jaxpr.constvars, jaxpr.outvars))) for jaxpr in jaxprs
         ]
@@ -157,18 +163,25 @@ class Unifier:
             taken = zip(*(eqn.invars for eqn in eqns), strict=True)
             with at_line_of(eqns[0]), eqns[0].ctx.manager:
                 operands = [known.read(atoms) for atoms in taken]
-            results = self._results(eqns, operands)
+            # A whole slice in place of none has one result, which is used.
+            uses = [used_of.get(id(eqn), (True,)) for eqn in eqns]
+            results = self._results(eqns, operands, tuple(map(any, zip(*uses, strict=True))))
             made = zip(*(eqn.outvars for eqn in eqns), strict=True)
             for outvars, value in zip(
                 made,
                 results,
                 strict=True,
             ):
+                if value is None:
+                    continue
                 self._check(outvars, value)
                 self._note(outvars, value)
                 known.define(outvars, value)
         outs = zip(*(jaxpr.outvars for jaxpr in jaxprs), strict=True)
-        return [known.read(atoms) for atoms in outs]
+        return [
+            known.read(atoms) if is_needed else None
+            for atoms, is_needed in zip(outs, needed, strict=True)
+        ]
 
     def constant(
         self,
@@ -228,13 +241,14 @@ class Unifier:
         self,
         eqns: Sequence[JaxprEqn],
         operands: Values,
+        used: Used,
     ) -> Values:
         eqn = eqns[0]
         if is_closed(eqn):
             expanded = [expansion(each) for each in eqns]
             opened = [each for each in expanded if each is not None]
             if len(opened) == len(eqns):
-                return self.walk(opened, operands)
+                return self.walk(opened, operands, used)
         elif self.numbers.is_one and not any(
             is_closed(inner) for program in programs(eqn.params) for inner in equations(program)
         ):
@@ -248,7 +262,7 @@ class Unifier:
         # Rules of derivatives are done with: they have been applied by now.
         elif called_jaxpr(eqn) is not None:
             called: list[Value] = list(map(called_jaxpr, eqns))
-            return self.walk(called, operands)
+            return self.walk(called, operands, used)
         return self.bind(
             eqn,
             operands,
@@ -340,9 +354,14 @@ def _asking_JAX(what: str) -> Generator[None]:
         raise Differs(f"{what} {why}") from error
 
 
-def _live(jaxpr: Value) -> list[JaxprEqn]:
-    """The equations that a result or an effect depends on, in order."""
-    return [eqn for eqn, _ in live_equations(jaxpr, jaxpr.outvars)[0]]
+def _live(jaxpr: Value, used: Used, *, is_one: bool) -> list[tuple[JaxprEqn, Used]]:
+    """The equations that a result or an effect depends on, in order, with which of their results
+    are used; of a single trace all.
+    """
+    if is_one:
+        return [(eqn, (True,) * len(eqn.outvars)) for eqn in jaxpr.eqns]
+    results = [atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used]
+    return live_equations(jaxpr, results)[0]
 
 
 def _side_by_side(bodies: Sequence[Sequence[JaxprEqn]]) -> Iterator[Sequence[JaxprEqn | None]]:
