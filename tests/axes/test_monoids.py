@@ -307,3 +307,25 @@ def test_extremes_without_an_order_are_refused(name, fn):
     for way in (padded, chunked):
         with pytest.raises(Refused, match="whose NaNs XLA drops or keeps"):
             way(fn, dtype_of(name))
+
+
+def test_a_matrix_that_is_padded_along_both_axes_is_masked_along_both():
+    """The sum and the largest of 5 x 3 numbers in an array of 8 x 4 and any padding, against NumPy;
+    the derivative of the sum of squares against twice the numbers.
+    """
+    ranges = {"d0": (5, 8), "d1": (3, 4)}
+    flat = trace(
+        lambda x: [jnp.sum(x), jnp.max(x), jax.grad(lambda x: jnp.sum(x**2))(x)],
+        lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], sizes["d1"]), np.float32)],
+        ranges,
+    )
+    demand(flat.jaxpr, ranges)
+    x = np.full((8, 4), np.nan, np.float32)
+    x[5:, :3], x[:5, 3:] = np.inf, 99
+    x[:5, :3] = RNG.normal(size=(5, 3))
+    total, largest, slope = run_padded(
+        flat.jaxpr, [x], {"d0": 8, "d1": 4}, {"d0": np.int32(5), "d1": np.int32(3)}
+    )
+    np.testing.assert_allclose(total, x[:5, :3].astype(float).sum(), rtol=1e-5)
+    assert largest == x[:5, :3].max()
+    np.testing.assert_array_equal(slope[:5, :3], 2 * x[:5, :3])

@@ -134,6 +134,13 @@ IDENTITIES = [
         (f"{_PADDED}padded_equals_exact[mean over a mapped axis]",),
     ),
     Mutation(
+        "of two padded axes one is masked",
+        "src/jitney/_axes/interpreter.py",
+        "[self.inside(dims, axis) for axis in axes]",
+        "[self.inside(dims, axis) for axis in axes[:1]]",
+        (f"{_MONOIDS}a_matrix_that_is_padded_along_both_axes_is_masked_along_both",),
+    ),
+    Mutation(
         "one row too many is valid",
         "src/jitney/_axes/interpreter.py",
         "return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +168,14 @@ class PaddedInterpreter:
         )
         return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
 
+    def inside_all(
+        self,
+        dims: Sequence[Dim],
+        axes: Sequence[int],
+    ) -> jax.Array:
+        """Mask of the elements that are valid along each of these axes, one or more."""
+        return reduce(lax.bitwise_and, [self.inside(dims, axis) for axis in axes])
+
     def keep(
         self,
         x: jax.Array,
@@ -176,17 +184,15 @@ class PaddedInterpreter:
         identity: object,
     ) -> jax.Array:
         """Replace the padding of `x` along `axes` by the identity of an operation."""
+        padded = [axis for axis in axes if is_ragged(dims[axis]) and not self.is_full(dims[axis])]
+        if not padded:
+            return x
         # A `select`, not a product with the mask: padding may be NaN, and 0 * NaN is NaN.
-        for axis in axes:
-            if not is_ragged(dims[axis]) or self.is_full(dims[axis]):
-                continue
-            valid = self.inside(dims, axis)
-            x = lax.select(
-                valid,
-                x,
-                self.filled(x, identity),
-            )
-        return x
+        return lax.select(
+            self.inside_all(dims, padded),
+            x,
+            self.filled(x, identity),
+        )
 
     def filled(self, x: jax.Array, value: object) -> jax.Array:
         """An array of the shape and dtype of `x` with one value everywhere."""

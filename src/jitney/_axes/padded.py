@@ -125,8 +125,9 @@ class _Finite(PaddedInterpreter):
         self._maybe: set[Atom] = set()
         # In a loop or branch, where tangents are not told from other values.
         self._is_within = False
-        # Masks by the allocated shape, the position of the axis, and the text of its size; arrays
-        # of one value by their shape, no position, and the text of their dtype and value.
+        # Masks by the allocated shape, the position of the axis, and the text of its size; those of
+        # several axes by the shape, no position, and the text of these; arrays of one value by
+        # their shape, no position, and the text of their dtype and value.
         self._masks: dict[tuple[tuple[int, ...], int, str], jax.Array] = {}
 
     def run(
@@ -157,6 +158,18 @@ class _Finite(PaddedInterpreter):
         mask = self._masks.get(key)
         if mask is None:
             mask = self._masks[key] = super().inside(dims, axis)
+        return mask
+
+    def inside_all(
+        self,
+        dims: Sequence[object],
+        axes: Sequence[int],
+    ) -> jax.Array:
+        """The mask of `PaddedInterpreter.inside_all`, memoised likewise."""
+        key = (self.shape(dims), -1, " and ".join(f"{axis}: {dims[axis]}" for axis in axes))
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._masks[key] = super().inside_all(dims, axes)
         return mask
 
     def make(

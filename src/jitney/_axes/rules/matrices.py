@@ -70,12 +70,9 @@ def _pad_with_identity(
     size = dims[rows]
     if not is_ragged(size) or walk.is_full(size):
         return x
-    x = _pad_with_zeros(walk, x, dims)
     diagonal = lax.eq(*_rows_and_columns(x))
-    padding = lax.bitwise_not(walk.inside(dims, rows))
-    behind = lax.bitwise_and(diagonal, padding)
-    ones = lax.full(x.shape, 1, x.dtype)
-    return lax.select(behind, ones, x)
+    identity = lax.convert_element_type(diagonal, x.dtype)
+    return lax.select(walk.inside_all(dims, [rows, rows + 1]), x, identity)
 
 
 def _rows_and_columns(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -95,31 +92,43 @@ def _cholesky(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         return walk.bind(op, values)
     x = _pad_with_identity(walk, values[0], dims)
     (factor,) = walk.bind(op, [x])
-    return [_nan_at_infinite_pivot(factor, jnp.tril(x))]
+    return [_nan_at_infinite_pivot(factor, x, lower_only=True)]
 
 
-def _nan_at_infinite_pivot(factor: jax.Array, x: jax.Array) -> jax.Array:
+def _nan_at_infinite_pivot(
+    factor: jax.Array,
+    x: jax.Array,
+    *,
+    lower_only: bool = False,
+) -> jax.Array:
     """The factor, or NaNs if a pivot is infinite and another element is not finite.
 
     LAPACK turns the column of such a pivot into zeros or NaNs depending on the blocks in which it
     works, and its blocks depend on the size: plain JAX and the padded program would differ.
+
+    Args:
+        factor: The factor; its lower triangle is looked at.
+        x: The matrix.
+        lower_only: Whether the lower triangle of the matrix is looked at, or the whole.
     """
     # By columns, in which LAPACK stores them: across them, XLA reads 512 rows half as fast.
     x, by_columns = jnp.swapaxes(x, -1, -2), jnp.swapaxes(factor, -1, -2)
     columns, rows = _rows_and_columns(x)
-    pivots = lax.eq(rows, columns)
-    lower = jnp.where(rows >= columns, by_columns, zero_of(x))
+    pivots, in_lower = lax.eq(rows, columns), lax.ge(rows, columns)
 
     # A pivot that is infinite, and an element that is not finite and no such pivot.
-    infinite = _any_of_matrix(jnp.isinf(lower) & pivots)
-    odd = ~(jnp.isfinite(x) & jnp.isfinite(lower))
-    others = _any_of_matrix(jnp.where(pivots, jnp.isnan(x), odd))
-    nan = np.asarray(np.nan, x.dtype)
-    return jnp.where(infinite & others, nan, factor)
+    infinite = jnp.isinf(by_columns) & pivots
+    if lower_only:
+        odd = ~(jnp.isfinite(x) & jnp.isfinite(by_columns)) & in_lower
+    else:
+        odd = ~(jnp.isfinite(x) & (jnp.isfinite(by_columns) | ~in_lower))
+    others = jnp.where(pivots, jnp.isnan(x), odd)
 
-
-def _any_of_matrix(x: jax.Array) -> jax.Array:
-    return jnp.any(x, (-2, -1), keepdims=True)
+    # One sum finds out whether the matrix has both: inf - inf is NaN, in whatever order one adds.
+    zero, inf = np.float32(0), np.float32(np.inf)
+    signs = jnp.where(infinite, inf, zero) - jnp.where(others, inf, zero)
+    has_both = jnp.isnan(jnp.sum(signs, (-2, -1), keepdims=True))
+    return jnp.where(has_both, np.asarray(np.nan, x.dtype), factor)
 
 
 def _systems(op: Op) -> int:
