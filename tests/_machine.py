@@ -24,6 +24,7 @@ class Machine:
         self.rates: dict[object, float] = {}
         self.compiling = 10.0
         self.cores = 2
+        self.busy = 1.0  # of them, by a call of the whole
         self.runs: list[tuple[str, int]] = []
         self.compiled: set[object] = set()
 
@@ -85,6 +86,7 @@ def run_by(it: Machine) -> Iterator[None]:
         patch.setattr(of, "refused_program", compiled)
         patch.setattr(of, "compile_seconds", lambda calls, _: it.compiling)
         patch.setattr(call_times, "clock", lambda: it.now)
+        patch.setattr(call_times, "cpu_clock", lambda: it.busy * it.now)
         for module in (auto_calls, trials, worker_calls, device_parts):
             patch.setattr(module, "allowed_cores", lambda: HostLimit("the machine", it.cores))
         yield

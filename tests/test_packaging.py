@@ -169,6 +169,14 @@ def test_wheel_ships_the_examples_with_their_data(wheel: list[str]):
     assert [str(path) for path in sources if absolute.search(path.read_text())] == []
 
 
+def test_wheel_ships_what_the_page_of_a_run_reads(wheel: list[str]):
+    """Its style and its script are files beside its module."""
+    page = ROOT / "src/jitney/_command/page"
+    beside = {f"jitney/_command/page/{path.name}" for path in page.glob("run.*")}
+    assert len(beside) == 2
+    assert beside <= set(wheel)
+
+
 def test_wheel_ships_the_licence(wheel: list[str]):
     """Apache-2.0 asks that every copy comes with its text."""
     assert any(name.endswith("licenses/LICENSE") for name in wheel)

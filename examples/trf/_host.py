@@ -53,6 +53,7 @@ class Problem:
         scale: Scale of the parameters; `None` for the Jacobian's.
         controls: Tolerances, scale of the loss, limit of evaluations.
         each: Called after each iteration; gives True to stop.
+        cosine: Whether `gtol` is MINPACK's (`Setup`).
     """
 
     fun: Callable[[Vector], np.ndarray]
@@ -63,6 +64,7 @@ class Problem:
     scale: Vector | None
     controls: tuple[float, ...]
     each: Callable[[Turn], bool]
+    cosine: bool
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Ended:
 def run(problem: Problem, x0: Vector) -> Ended:
     """Fit from x0, which is strictly inside the bounds."""
     bounded = bool(np.isfinite(problem.lower).any() or np.isfinite(problem.upper).any())
-    begin, propose, judge = _programs(bounded, problem.scale is None)
+    begin, propose, judge = _programs(bounded, problem.scale is None, problem.cosine)
     with jax.enable_x64(True):
         box = (problem.lower, problem.upper) if bounded else (None, None)
         data = Data(*box, problem.scale, jnp.asarray(problem.controls), None, (), {})
@@ -133,9 +135,9 @@ def triangle(J: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _programs(bounded: bool, by_jac: bool) -> tuple[Any, Any, Any]:
+def _programs(bounded: bool, by_jac: bool, cosine: bool) -> tuple[Any, Any, Any]:
     """What runs between two evaluations, compiled once for each number of parameters."""
-    setup = Setup(_none, None, "linear", bounded, by_jac, None)
+    setup = Setup(_none, None, "linear", bounded, by_jac, None, cosine)
 
     def box(data: Data) -> Bounds | None:
         return Bounds(data.lower, data.upper) if bounded else None

@@ -35,6 +35,7 @@ class Setup:
     bounded: bool
     scale_by_jac: bool
     records: int | None  # length of the history, if one is kept
+    cosine: bool = False  # `gtol` is of the angle between residuals and columns, as MINPACK's
     blocks: bool = True  # many points are evaluated block by block; not in a batch
 
     def few(self, k: int) -> bool:

@@ -40,6 +40,7 @@ class Request:
     numbers: tuple[Any, Any, Any, Any, Any]  # ftol, xtol, gtol, f_scale, max_nfev
     mapped: tuple[str, ...]
     quiet: bool = False  # the caller looks at what the numbers show
+    cosine: bool = False  # see `Setup`
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +142,15 @@ def _run_traced(
     mask = None if mask is None else jnp.asarray(mask)
     records = int(limit) if request.history else None
     made = programs(
-        Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records)
+        Setup(
+            request.fun,
+            request.jac,
+            request.loss,
+            lower is not None,
+            by_jac,
+            records,
+            request.cosine,
+        )
     )
     packed, rows, mapped, data = _called(
         made, x0, Data(lower, upper, scale, controls, mask, args, kwargs), request
@@ -161,6 +170,7 @@ def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared
             request.history,
             k,
             request.numbers,
+            request.cosine,
         )
     except TypeError as error:
         if "unhashable" not in str(error):
@@ -187,12 +197,14 @@ def prepare(
     history: bool,
     k: int,
     numbers: tuple[Any, ...],
+    cosine: bool,
 ) -> Prepared:
     """Check functions and numbers, find their programs, and put the numbers on the device."""
     _check.functions(fun, jac, loss)
     *others, max_nfev = _check.plain(numbers)
     numbers = _check.controls(*others, 100 * k if max_nfev is None else max_nfev)
-    setup = Setup(fun, jac, loss, bounded, by_jac, int(numbers[-1]) if history else None)
+    records = int(numbers[-1]) if history else None
+    setup = Setup(fun, jac, loss, bounded, by_jac, records, cosine)
     with jax.ensure_compile_time_eval():  # what is kept must not be a stand-in of an outer trace
         on_device = jnp.asarray(np.asarray(numbers))  # else a program converts Python's floats
     tolerances = numbers[:3]

@@ -335,7 +335,7 @@ def _tried(
     except REFUSED as error:
         why.append(_not_traced(name, f"{type(error).__name__}: {error}"))
         return None, ()
-    size = np.max(np.abs(expected), initial=0.0)
+    size = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
     unit = max(np.finfo(found.dtype).eps if found.dtype.kind == "f" else EPS, _unit(expected))
     if found.dtype.kind != "f" or found.shape != expected.shape:
         why.append(_not_traced(name, f"traced, it gives {found.dtype}{list(found.shape)}"))
@@ -411,7 +411,15 @@ def _by_program(call: Call, functions: Functions, x0: np.ndarray) -> End:
     numbers = (*call.tolerances, call.f_scale, call.max_nfev)
     scale = "jac" if call.scale is None else call.scale
     request = Request(
-        functions.fun, functions.jac, functions.loss, scale, False, numbers, (), quiet=True
+        functions.fun,
+        functions.jac,
+        functions.loss,
+        scale,
+        False,
+        numbers,
+        (),
+        quiet=True,
+        cosine=call.method == "lm",
     )
     box = (call.lower, call.upper) if call.bounded else (-np.inf, np.inf)
     fit = run(request, x0, box, None, functions.read, {})
@@ -449,6 +457,7 @@ def _by_host(call: Call, functions: Functions, x0: np.ndarray) -> End:
         call.scale,
         (*(tolerance or 0.0 for tolerance in call.tolerances), call.f_scale, float(call.max_nfev)),
         each,
+        call.method == "lm",
     )
     end = _host.run(problem, x0)
     if end.status == -1:

@@ -128,6 +128,14 @@ def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
     return jnp.max(jnp.abs(g))
 
 
+def cosine(model: Model) -> Scalar:
+    """Largest cosine between the residuals and a column of the Jacobian, which no unit changes; 0
+    where either is zero.
+    """
+    sizes = model.lengths * jnp.sqrt(2 * model.cost)
+    return jnp.max(jnp.where(sizes > 0, jnp.abs(model.g) / jnp.where(sizes > 0, sizes, 1.0), 0.0))
+
+
 def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Trial:
     """Step, and evaluate the model there."""
     step = proposed(state, bounds, points(setup, state.x, data))
@@ -185,7 +193,8 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
         verdict(controls, state, trial, actual, ratio),
         jnp.where(state.first, NOT_FINITE, RUNNING),
     )
-    status = jnp.where(finite & (optimality < controls.gtol), 1, status)
+    slope = cosine(model) if setup.cosine else optimality
+    status = jnp.where(finite & (slope < controls.gtol), 1, status)
     records = recorded(
         state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality
     )

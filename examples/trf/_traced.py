@@ -19,6 +19,7 @@ from jaxtyping import Array
 
 from . import _numpy
 from ._jit import COMPILER
+from ._rebound import rebound
 
 # All that functions raise that are given other values than they expect. What is the user's own
 # mistake is raised where the function is called with NumPy's arrays.
@@ -32,6 +33,11 @@ REFUSED = (
     TypeError,
     ValueError,
 )
+
+
+# A Python loop over points makes some operations of each: 500 take seconds to compile, thousands
+# minutes, where NumPy fits a few hundred points in milliseconds.
+LONGEST = 500
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def traced(
         return jnp.pad(made, [(0, rows)] + [(0, 0)] * (made.ndim - 1)) if rows else made
 
     def with_numpy(x: Array) -> Array:
-        return longer(_numpy.result(_numpy.rebound(fun)(_numpy.Array(x))))
+        return longer(_numpy.result(rebound(fun)(_numpy.Array(x))))
 
     try:
         program = jax.make_jaxpr(with_numpy)(x)
@@ -101,6 +107,9 @@ def traced(
         program = jax.make_jaxpr(lambda x: longer(jnp.asarray(fun(x))))(x)
     if program.effects:
         raise _numpy.Untraceable("the function has effects")
+    count = _operations(program.jaxpr)
+    if count > LONGEST:
+        raise _numpy.Untraceable(f"a program of {count:,} operations takes long to compile")
     key = _key(program.jaxpr)
     return Traced(key, i, program), tuple(jnp.asarray(const) for const in program.consts)
 
@@ -126,6 +135,13 @@ def whole(fun: Callable[[Any], Any], x: Any) -> Traced:
     made, read = traced(fun, x, 0)
     numbers = tuple((one.shape, str(one.dtype), np.asarray(one).tobytes()) for one in read)
     return Traced((made.key, numbers), 0, made.program)
+
+
+def _operations(jaxpr: core.Jaxpr) -> int:
+    """Operations of a program, those of the programs in it included."""
+    inner = (value for one in jaxpr.eqns for value in one.params.values())
+    parts = (value.jaxpr for value in inner if isinstance(value, core.ClosedJaxpr))
+    return len(jaxpr.eqns) + sum(map(_operations, parts))
 
 
 def _key(jaxpr: core.Jaxpr) -> Hashable:

@@ -12,11 +12,12 @@ included, and the fit is one compiled program. What cannot be traced is called w
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cholesky, qr, solve_triangular
-from scipy.optimize import OptimizeResult, OptimizeWarning
+from scipy.optimize import OptimizeResult, OptimizeWarning, leastsq
 
 from . import _numpy
 from ._held import argument_names
@@ -28,6 +29,7 @@ from ._scipys import NotTraced as NotTraced
 UNBOUNDED = (-np.inf, np.inf)
 MINPACKS = ("epsfcn", "factor", "col_deriv")  # of `leastsq`, without meaning here
 LEASTSQ = frozenset(("ftol", "xtol", "gtol", "maxfev", "diag", *MINPACKS))
+TOLERANCES = {"ftol": 1e-8, "xtol": 1e-8, "gtol": 0.0}  # `leastsq` has 1.49e-8, 1.49e-8, 0
 
 
 def least_squares(
@@ -125,6 +127,9 @@ def curve_fit(
         )
     if method == "lm":
         p0 = p0.ravel()  # as MINPACK takes it
+        if p0.dtype.kind not in "biufO":
+            rule = f"`p0` is of {p0.dtype}, and the parameters are real numbers."
+            raise TypeError(f"{rule}\nFix: pass an array of floats.")
     if any(isinstance(data, np.ma.MaskedArray) for data in (xdata, ydata)):
         rule = "`curve_fit` ignores the mask of a masked array, as SciPy's does: all points count."
         warnings.warn(f"{rule}\nFix: pass `xdata[~mask]` and `ydata[~mask]`.", stacklevel=2)
@@ -152,16 +157,33 @@ def curve_fit(
             f" points={points}"
         )
 
+    by_columns = method == "lm" and bool(kwargs.get("col_deriv"))
+
     def residual(p: Any) -> Any:
-        return whiten(f(xdata, *p) - ydata)
+        made = f(xdata, *p)
+        return whiten((np.asarray(made) if isinstance(made, list | tuple) else made) - ydata)
 
     def jacobian(p: Any) -> Any:
-        return whiten(jac(xdata, *p))
+        made = jac(xdata, *p)
+        made = np.asarray(made) if isinstance(made, list | tuple) else made
+        if method == "lm":
+            made = made.T if by_columns else made
+            made = made[:, None] if p0.size == 1 and np.ndim(made) == 1 else made
+            if np.shape(made) != (points, p0.size):
+                raise TypeError(
+                    "leastsq: there is a mismatch between the input and output shape of `jac`:"
+                    f" it should be {(points, p0.size)}, and it is {np.shape(made)}."
+                )
+        return whiten(made)
 
     own = jacobian if callable(jac) else jac or "2-point"
-    given = inspect.signature(least_squares).bind(
-        residual, p0, own, (lower, upper), method, **_options(method, kwargs)
-    )
+    options = _options(method, kwargs, p0.size, 1 if callable(jac) else 2)
+    try:
+        given = inspect.signature(least_squares).bind(
+            residual, p0, own, (lower, upper), method, **options
+        )
+    except TypeError as error:
+        raise TypeError(f"least_squares() {error}") from error
     given.apply_defaults()
     result, unit = _solved(**given.arguments)
     status, message = result.status, result.message
@@ -174,6 +196,8 @@ def curve_fit(
     if not full_output:
         return result.x, covariance
     about = {"nfev": result.nfev, "fvec": result.fun, **_factors(result, method)}
+    if method == "lm" and callable(jac):
+        about["njev"] = result.njev
     return result.x, covariance, about, message, status
 
 
@@ -188,7 +212,9 @@ def _start(f: Callable[..., Any], p0: Any, bounds: Any) -> tuple[np.ndarray, Any
     if len(plain) < 2:
         raise ValueError("Unable to determine number of fit parameters.")
     lower, upper = box_of(bounds, len(plain) - 1)
-    lower, upper = (np.resize(side, len(plain) - 1) for side in (lower, upper))
+    lower, upper = (
+        np.full(len(plain) - 1, side) if side.size == 1 else side for side in (lower, upper)
+    )  # fewer bounds leave the last parameters their defaults
     low, high = np.isfinite(lower), np.isfinite(upper)
     p0 = np.where(low, lower + 1, np.where(high, upper - 1, 1.0))
     both = low & high
@@ -242,24 +268,37 @@ def _whitening(sigma: Any, ydata: np.ndarray) -> Callable[[Any], Any]:
     return lambda misfit: _numpy.solved(lower, misfit, solve_triangular)
 
 
-def _options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Further arguments by the names of `least_squares`."""
+def _options(method: str, given: Mapping[str, Any], k: int, calls: int) -> dict[str, Any]:
+    """Further arguments by the names of `least_squares`. For "lm" the limit is that of `leastsq`,
+    100 `calls` a parameter, and one more.
+    """
     options = dict(given)
     others = sorted(set(given) - LEASTSQ) if method == "lm" else []
     if others:
         rule = f"leastsq() got an unexpected keyword argument '{others[0]}'"
         raise TypeError(f"{rule}: it is one of `least_squares`.\nFix: `method='trf'`.")
-    limit = options.pop("maxfev", None)
-    options.setdefault("max_nfev", limit or None)
-    if method == "lm":
-        for name in MINPACKS:
-            options.pop(name, None)
-        diag = options.pop("diag", None)
-        if diag is not None:
-            options["x_scale"] = 1 / np.asarray(diag, float)
-        for name in ("ftol", "xtol", "gtol"):
-            if name in options and options[name] == 0:
-                options[name] = None
+    if method != "lm":
+        if "max_nfev" not in options:
+            options["max_nfev"] = options.pop("maxfev", None)
+        return options
+    limit = options.pop("maxfev", None) or 0
+    options["max_nfev"] = limit if limit > 0 else calls * 100 * (k + 1)
+    diag = options.pop("diag", None)
+    diag = None if diag is None else np.asarray(diag, float)
+    tolerances = [options.get(name, default) or 0.0 for name, default in TOLERANCES.items()]
+    improper = options.get("factor", 1) <= 0 or (diag is not None and np.any(diag <= 0))
+    if improper or min(tolerances) < 0:
+        raise RuntimeError("Optimal parameters not found: Improper input parameters.")
+    if max(tolerances) < EPS:
+        raise RuntimeError(
+            f"Optimal parameters not found: ftol={tolerances[0]:f} is too small, no further"
+            " reduction in the sum of squares\n  is possible."
+        )
+    options.update(zip(TOLERANCES, (one or None for one in tolerances), strict=True))
+    if diag is not None:
+        options["x_scale"] = 1 / diag
+    for name in MINPACKS:
+        options.pop(name, None)
     return options
 
 
@@ -322,4 +361,12 @@ def _factors(result: OptimizeResult, method: str) -> dict[str, Any]:
     Q, R, order = qr(result.jac, mode="economic", pivoting=True)
     fjac = np.zeros(result.jac.T.shape)
     fjac[:, : R.shape[0]] = R.T
-    return {"fjac": fjac, "ipvt": order + 1, "qtf": Q.T @ result.fun}
+    return {"fjac": fjac, "ipvt": (order + _first()).astype(np.int32), "qtf": Q.T @ result.fun}
+
+
+@cache
+def _first() -> int:
+    """The number that SciPy's `ipvt` gives the first column: 1, and 0 in versions whose MINPACK is
+    in C.
+    """
+    return int(leastsq(lambda x: x, [1.0], full_output=True)[2]["ipvt"][0])

@@ -115,6 +115,29 @@ def test_what_it_names_is_pinned_and_the_tolerance_holds():
     assert report.to_dict()["policy"] == report.policy
 
 
+def test_a_loop_under_vmap_stops_for_each_element_in_doubles_too():
+    """The exact numbers are NumPy's, a row at a time."""
+
+    def one(w, x):
+        return lax.while_loop(lambda x: x @ x < 10, lambda x: 1.5 * (w @ x), x)
+
+    def rows(w, x):
+        return jax.vmap(one, (None, 0))(w, x)
+
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]], np.float32)
+    x = np.array([[1.0, 0.3], [0.1, 0.2], [5.0, 1.0]], np.float32)
+    report = precision_report(rows, array(turn), array(x), tolerance=10.0)
+
+    exact = x.astype(np.float64)
+    single = np.asarray(rows(array(turn), array(x)), np.float64)
+    for i, row in enumerate(exact):
+        while row @ row < 10:
+            row = 1.5 * (turn.astype(np.float64) @ row)
+        exact[i] = row
+    (deviation,) = report.deviations
+    np.testing.assert_allclose(deviation.single, off(single, exact), atol=1e-7)
+
+
 @pytest.mark.rest
 def test_the_shadow_follows_loops_branches_draws_and_rules_of_derivatives():
     """Each in float64 with what float32 has seen: the float32 error is rounding, not another

@@ -17,7 +17,7 @@ from jitney._command.page.axis_sizes import axis_sizes
 from jitney._command.page.decorated import collect_facts, function_facts
 from jitney._command.page.flame import flame
 from jitney._command.page.memory import bytes_of, memory
-from jitney._diagnosis.counters.jax_events import COMPILED, LOWERED, TRACED
+from jitney._diagnosis.counters.counters import COMPILED, LOWERED, TRACED
 from tests.command._scripts import plainly, watched
 
 FIT = str(Path("/home/somebody/fit.py"))

@@ -328,7 +328,7 @@ def test_stats_are_a_table():
 
 def test_a_program_of_plain_jax_that_is_kept_is_no_hit_of_the_next_program():
     """What JAX says of its cache belongs to the compile that ends next, whoever's it is."""
-    from jitney._diagnosis.counters.jax_events import COMPILED, HIT
+    from jitney._diagnosis.counters.counters import COMPILED, HIT
     from jitney._diagnosis.counters.listener import LISTENER
 
     @optimize

@@ -23,8 +23,8 @@ MUTATIONS = [
     Mutation(
         "what auto spends need not be repaid",
         f"{_SOURCE}/search.py",
-        "<= max(hope * left, _SHARE * taken)",
-        "<= max(hope * left, taken)",
+        "<= max(hope * left, self._written_off + _SHARE * taken)",
+        "<= max(hope * left, self._written_off + taken)",
         (
             f"{_SEARCH}what_is_spent_has_to_be_repaid_within_20_compiles",
             f"{_SEARCH}what_could_not_be_repaid_in_time_may_be_a_tenth_of_what_calls_take",
@@ -38,11 +38,39 @@ MUTATIONS = [
         (f"{_CALLS}a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_long",),
     ),
     Mutation(
-        "a search that was put off is started once more by the next process",
+        "a search that was put off goes on at once in the next process",
         f"{_SOURCE}/auto_calls.py",
-        "            calls.wait_for(due_after(record.spent), told)\n",
+        "            calls.wait_for(due_after(record.next_cost), told)\n",
         "",
-        (f"{_RECORD}a_search_that_was_put_off_is_put_off_in_the_next_process_too",),
+        (f"{_RECORD}a_search_that_was_put_off_goes_on_in_the_next_process",),
+    ),
+    Mutation(
+        "the next process tries anew what was tried",
+        f"{_SOURCE}/trials.py",
+        "trials = () if self._entry.options.memory is not None else earlier.trials",
+        "trials = ()",
+        (f"{_RECORD}a_search_that_was_put_off_goes_on_in_the_next_process",),
+    ),
+    Mutation(
+        "auto takes over threads that may hang",
+        f"{_SOURCE}/trials.py",
+        "            if refused:\n                search.drop(way, refused)\n",
+        "            if refused is None:\n                search.drop(way, refused)\n",
+        (f"{_RECORD}no_way_of_an_earlier_search_is_taken_that_workers_refuse",),
+    ),
+    Mutation(
+        "what was spent in vain holds up later trials",
+        f"{_SOURCE}/search.py",
+        "self._written_off = max(0.0, self.spent - _SHARE * taken)",
+        "self._written_off = 0.0",
+        (f"{_SEARCH}what_was_spent_in_vain_holds_up_no_later_trial",),
+    ),
+    Mutation(
+        "the whole in threads is tried early, busy or not",
+        f"{_SOURCE}/search.py",
+        "is_busy = busy > _BUSY * self.threads",
+        "is_busy = False",
+        (f"{_SEARCH}the_whole_in_threads_is_last_where_it_keeps_the_cores_busy_by_itself",),
     ),
     Mutation(
         "one slow run of a slice decides",
@@ -68,8 +96,8 @@ MUTATIONS = [
     Mutation(
         "1 at a time is tried after the whole in threads",
         f"{_SOURCE}/search.py",
-        "(start, *sooner, None)",
-        "(start, None)",
+        "(start, *sooner, *(",
+        "(start, *(",
         (f"{_SEARCH}one_at_a_time_comes_before_the_whole_in_threads_where_64_were_quicker",),
     ),
     Mutation(
@@ -117,8 +145,8 @@ MUTATIONS = [
     Mutation(
         "the first way that cannot be repaid ends the search",
         f"{_SOURCE}/trials.py",
-        "*search.next_ways(usual), search",
-        "search.next_way(usual), search",
+        "*left, search",
+        "*left[:1], search",
         (f"{_CALLS}a_way_that_cannot_be_repaid_does_not_end_the_search",),
     ),
     Mutation(

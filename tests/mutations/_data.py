@@ -162,7 +162,7 @@ STREAMS = [
     Mutation(
         "memory of a chunk is used again though a derivative holds it",
         "src/jitney/_stream/stream_run.py",
-        "self.reader.memory.keep_chunks()",
+        "run.reader.memory.keep_chunks()",
         "pass",
         (f"{_CHUNK_MEMORY}a_derivative_around_a_stream_has_each_chunk",),
     ),
@@ -176,7 +176,7 @@ STREAMS = [
     Mutation(
         "what the last step gives is not fetched",
         "src/jitney/_stream/stream_run.py",
-        "                    outputs.fetch()\n",
+        "            outputs.fetch()\n",
         "",
         (f"{_CHUNK_MEMORY}results_along_the_axis_are_each_chunks_own",),
     ),

@@ -283,7 +283,7 @@ WORDS = [
     ),
     Mutation(
         "a captured array is not copied",
-        "src/jitney/_jax/copies.py",
+        "src/jitney/_jax/programs/large_constants.py",
         "            copy = jax.numpy.array(host, copy=True)",
         "            copy = jax.numpy.asarray(value)",
         (f"{_CAPTURED}array_that_is_donated_later_keeps_its_numbers",),

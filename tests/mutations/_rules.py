@@ -296,25 +296,15 @@ MOVES = [
     Mutation(
         "a loop goes on over the padding",
         "src/jitney/_axes/rules/control.py",
-        (
-            "            new = [\n"
-            "                lax.select(lax.broadcast(inside, a.shape), a, b)\n"
-            "                for a, b in zip(new, held, strict=True)\n"
-            "            ]"
-        ),
-        "            new = [a for a, b in zip(new, held, strict=True)]",
+        "out[k] = lax.select(lax.broadcast(inside, old.shape), out[k], old)",
+        "out[k] = lax.select(lax.broadcast(inside, old.shape), out[k], out[k])",
         (f"{_PADDED}padded_equals_exact[scan]",),
     ),
     Mutation(
         "a row goes on when it is done",
-        "src/jitney/_axes/rules/control.py",
-        (
-            "        return [\n"
-            "            lax.select(lax.broadcast_in_dim(going, a.shape, range(rank)), a, b)\n"
-            "            for a, b in zip(new, carry, strict=True)\n"
-            "        ]"
-        ),
-        "        return [a for a, b in zip(new, carry, strict=True)]",
+        "src/jitney/_jax/programs/control.py",
+        "carry.append(jax.lax.select(goes_on, x, y))",
+        "carry.append(x)",
         (f"{_PADDED}padded_equals_exact[vmap of a loop]",),
     ),
     Mutation(

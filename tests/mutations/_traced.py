@@ -71,7 +71,7 @@ MUTATIONS = [
     Mutation(
         "a callback may hold a size",
         "src/jitney/_axes/witness/operation_parts.py",
-        "    return contents(value.params.get(name))",
+        "    return _contents(value.params.get(name))",
         "    return name",
         ("tests/axes/test_callbacks_with_sizes.py::test_each_size_has_its_own[compared]",),
     ),

@@ -547,7 +547,7 @@ CASES = [
         lambda: jax.jit(sums_in_turns)(ROWS[:, 0]),
     ),
     Remedy(
-        f"{RUN}:StreamRun.__call__",
+        f"{RUN}:StreamRun._check_checkpoint",
         "drop checkpoint=..., or return sums",
         lambda: stream(ROWS, doubled, checkpoint="run.ckpt"),
         lambda: stream(ROWS, doubled),

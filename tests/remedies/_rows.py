@@ -326,14 +326,14 @@ CASES = [
         SUMS,
     ),
     Remedy(
-        f"{STREAM}:stream_rows",
+        f"{STREAM}:_check_keywords",
         "leave … out",
         lambda: streamed(ROWS, checkpoint="kept"),
         lambda: streamed(ROWS),
         SUMS,
     ),
     Remedy(
-        f"{STREAM}:stream_rows",
+        f"{STREAM}:_check_keywords",
         'write chunk={"…": …}',
         lambda: streamed(ROWS, chunk={"n": 2}),
         lambda: streamed(ROWS, chunk={"row": 2}),

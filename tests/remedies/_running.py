@@ -789,21 +789,21 @@ CASES = [
         0,
     ),
     Remedy(
-        "_stream/accumulate.py:accumulate",
+        "_stream/accumulate.py:_check_loss",
         "pass the function",
         lambda: jitney.accumulate(3, microbatch=2, axis="batch"),
         lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch")(X, ROWS)[1],
         gradients,
     ),
     Remedy(
-        "_stream/accumulate.py:accumulate",
+        "_stream/accumulate.py:_check_values",
         "write microbatch=8",
         lambda: jitney.accumulate(mean_square, microbatch=0, axis="batch"),
         lambda: jitney.accumulate(mean_square, microbatch=8, axis="batch")(X, ROWS)[1],
         gradients,
     ),
     Remedy(
-        "_stream/accumulate.py:accumulate",
+        "_stream/accumulate.py:_check_values",
         "write one",
         lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", has_aux=1),
         lambda: jitney.accumulate(mean_square, microbatch=2, axis="batch", has_aux=False)(X, ROWS)[

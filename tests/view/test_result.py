@@ -249,6 +249,21 @@ def test_mapped_results_keep_what_is_no_array():
     assert (text, nothing) == ("text", None)
 
 
+@pytest.mark.parametrize("options", [{}, {"chunk": {"batch": 2}}, {"workers": 2}])
+def test_a_python_number_stays_one_under_vmap_and_one_of_numpy_does_not(options):
+    """As under `eqx.filter_vmap`; what is an array for NumPy is one for each element."""
+
+    def numbers(x):
+        return 1.5, 2, True, np.float32(1.5), np.arange(2)
+
+    ours = optimize(numbers, vmap={"batch": {"x": 0}}, **options)(jnp.ones((4, 3)))
+    theirs = eqx.filter_vmap(numbers)(jnp.ones((4, 3)))
+    assert ours[:3] == theirs[:3] == (1.5, 2, True)
+    assert [*map(type, ours[:3])] == [float, int, bool]
+    for mine, want in zip(ours[3:], (np.full(4, 1.5), np.tile(np.arange(2), (4, 1))), strict=True):
+        np.testing.assert_array_equal(mine, want)
+
+
 def test_gradients_pass_a_result_with_text():
     """`has_aux` with a string beside an array."""
     f = optimize(lambda x: ((x**2).sum(), {"name": "loss", "x": x}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from examples.trf import _by_hand, in_blocks, levenberg
+from examples.trf import _by_hand, benchmark, in_blocks, levenberg
 from examples.trf.benchmark import CASES, measured, solvers
 
 
@@ -68,3 +68,11 @@ def test_the_triangle_by_hand_is_that_of_numpys_qr():
         with jax.enable_x64(True):
             found = _by_hand.triangle(np.array(case.truth), *map(jnp.asarray, (t, y)))
         np.testing.assert_allclose(found, want, rtol=1e-8, atol=1e-8 * points**0.5)
+
+
+@pytest.mark.rest
+def test_the_loop_in_blocks_is_timed_beside_trf(capsys):
+    """For each curve, after the parameters were compared."""
+    with jax.enable_x64(True):
+        benchmark.blocks(points=benchmark.MANY, turns=1)
+    assert capsys.readouterr().out.count("trf / by hand, blocks: ") == len(benchmark.CASES)

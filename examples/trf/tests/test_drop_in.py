@@ -368,3 +368,41 @@ def test_minpacks_fits_end_in_its_words_and_numbers():
     assert (words, number) == (expected, code)
     with pytest.raises(RuntimeError, match="has reached maxfev = 3"):
         drop_in.curve_fit(decay, T, Y, maxfev=3)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda t, a, b: np.interp(t, [0, 2, 4], [a, b, 1]),
+        lambda t, a, b: np.polyval([a, 0, b], t),
+        lambda t, a, b: np.poly1d([a, b])(t),
+        lambda t, a, b: a + np.dot([b, 1], [t, t]),
+    ],
+)
+def test_lists_with_parameters_are_traced(model):
+    """Beside others of whole numbers, which are no shapes there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", drop_in.NotTraced)
+        x, covariance = drop_in.curve_fit(model, T, Y)
+    expected, expected_covariance = scipy.optimize.curve_fit(model, T, Y)
+    np.testing.assert_allclose(x, expected, rtol=1e-5)
+    np.testing.assert_allclose(covariance, expected_covariance, rtol=1e-4)
+
+
+@pytest.mark.rest
+def test_a_script_is_compared_fit_by_fit(tmp_path):
+    """Of each, the values in SciPy's standard errors; a module that is other shows."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from scipy.optimize import curve_fit, least_squares\n"
+        "t = np.linspace(0, 1, 20)\n"
+        "y = 2 * t + 1 + 0.1 * np.random.normal(size=20)\n"
+        "curve_fit(lambda t, a, b: a * t + b, t, y)\n"
+        "least_squares(lambda p: p[0] * t + p[1] - y, [1, 1])\n"
+    )
+    assert np.max(moved.apart(script)) < 1e-5
+    theirs, ours = (moved.fits_of(script, module) for module in (scipy.optimize, drop_in))
+    assert len(theirs) == len(ours) == 2
+    np.testing.assert_allclose(theirs[0][1], ours[1][1], rtol=1e-6)  # one line, two ways to fit

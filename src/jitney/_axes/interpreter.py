@@ -28,6 +28,7 @@ from .refusal import Refused
 from .typed_jax import dtypes, jnp, lax
 from .x64 import x64_scope
 from .xla_faults.clamped_starts import calls_with_starts, in_bounds
+from .xla_faults.lost_nans import bind_extreme, is_extreme
 from .xla_faults.overlapping_updates import is_update
 from .xla_faults.partitioner_fixes import bind_partition_safe
 
@@ -217,7 +218,7 @@ class PaddedInterpreter:
         eqn = op.replace_params(**changed).eqn if changed else op.eqn
         if self.is_spread:
             return bind_partition_safe(eqn, values)
-        return rebind(eqn, values)
+        return bind_extreme(eqn, values) if is_extreme(eqn) else rebind(eqn, values)
 
     def without_callbacks(self) -> PaddedInterpreter:
         """The same evaluation, without callbacks."""

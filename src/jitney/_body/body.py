@@ -29,9 +29,9 @@ from .._diagnosis.checker_errors import checker_error
 from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import AnnotationWarning, UpdateWarning
 from .._host.own_time import OWN_TIME
-from .._jax.copies import CopyPool
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
+from .._jax.programs.large_constants import CopyPool
 from .._jax.typed import AnyMesh
 from .._owners import users_level
 from .._precision import Policy

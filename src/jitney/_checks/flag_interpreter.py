@@ -315,7 +315,7 @@ class _FlagInterpreter:
     ) -> Results:
         at = self.live.inputs(eqn, used)[1:]
         # All branches have to return the same types, so the flag becomes an operand even where it
-        # is None.
+        # is None. Not `rebuild_cond`: the equation's index is clamped already.
         operands = [code_of(flag), *select_live(values[1:], at)]
         parts = [self.part(branch, used, at) for branch in eqn.params["branches"]]
         branches = tuple(trace_part(flat_results(part), operands) for part in parts)

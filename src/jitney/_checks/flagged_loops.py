@@ -16,7 +16,8 @@ from functools import partial
 import jax
 
 from .._jax.equinox_checks import Insides, calls_equinox, is_callback
-from .._jax.programs.jaxprs import open_jaxpr, scan_parts, while_parts
+from .._jax.programs.control import any_goes_on, freeze_finished, scan_beside, while_beside
+from .._jax.programs.jaxprs import scan_parts, while_parts
 from .._jax.programs.liveness import Liveness, Used
 from .._jax.typed import AnyJaxpr, JaxprEqn
 from .flags import (
@@ -66,22 +67,16 @@ class FlaggedLoops:
         used = self.live.loop_results(eqn, used)
         at = self.live.inputs(eqn, used)
         # Dead constants, carries and rows are left out of the new scan.
-        at_fixed, at_carry, at_rows = scan_parts(eqn, list(at))
-        fixed, carry, rows = scan_parts(eqn, values)
-        fixed = select_live(fixed, at_fixed)
-        carry = select_live(carry, at_carry)
-        rows = select_live(rows, at_rows)
+        places = zip(scan_parts(eqn, values), scan_parts(eqn, list(at)), strict=True)
+        fixed, carry, rows = (select_live(*each) for each in places)
         body = self.part(eqn.params["jaxpr"], used, at)
-        count = len(carry)
 
-        def turn(state: tuple[Code, Carry], row: Carry) -> tuple[tuple[Code, Carry], Carry]:
-            before, carry = state
-            out, flag = body(before, *fixed, *carry, *row)
-            return (code_of(flag), out[:count]), out[count:]
+        def turn(before: Code, *arguments: jax.Array) -> tuple[Code, Carry]:
+            out, flag = body(before, *arguments)
+            return code_of(flag), out
 
-        options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-        (flag, last), ys = jax.lax.scan(turn, (code_of(flag), carry), rows, **options)
-        return scatter_live([*last, *ys], used), flag
+        code, out = scan_beside(code_of(flag), eqn, (fixed, carry, rows), turn)
+        return scatter_live(out, used), code
 
     def loop(
         self,
@@ -92,49 +87,38 @@ class FlaggedLoops:
     ) -> Results:
         used = self.live.loop_results(eqn, used)
         at_test, at_body, at_carry = while_parts(eqn, list(self.live.inputs(eqn, used)))
-        of_test, of_body, carry = while_parts(eqn, values)
-        of_test = select_live(of_test, at_test)
-        of_body = select_live(of_body, at_body)
-        carry = select_live(carry, at_carry)
+        places = zip(while_parts(eqn, values), (at_test, at_body, at_carry), strict=True)
+        of_test, of_body, carry = (select_live(*each) for each in places)
 
         # The condition may read fewer carries than the loop has.
         condition = eqn.params["cond_jaxpr"]
         read = self.live.of(condition, (True,)).inputs[len(at_test) :]
 
         test = self.part(condition, (True,), [*at_test, *read])
-        turn = self.part(eqn.params["body_jaxpr"], used, [*at_body, *at_carry])
+        body = self.part(eqn.params["body_jaxpr"], used, [*at_body, *at_carry])
 
-        def goes_on(flag: Flag, carry: Carry) -> tuple[Bool, Code]:
+        def goes_on(flag: Flag, carry: Sequence[jax.Array]) -> tuple[Bool, Code]:
             whole = scatter_live(carry, at_carry)
             (go,), flag = test(flag, *of_test, *select_live(whole, read))
             return go, code_of(flag)
 
+        def turn(before: Code, *arguments: jax.Array) -> tuple[Code, Carry]:
+            out, flag = body(before, *arguments)
+            return code_of(flag), out
+
         # `while_loop` takes a condition that returns a bool only, so a flag made in it needs the
         # other form.
         if self.condition_has_check(condition):
-            body = partial(_with_constants, turn, of_body)
-            return self.while_with_checked_condition(goes_on, body, carry, flag, used)
+            return self.while_with_checked_condition(
+                goes_on, partial(_with_constants, turn, of_body), carry, flag, used
+            )
 
-        def goes(state: tuple[Code, Carry]) -> Bool:
-            flag, carry = state
-            well = goes_well(flag)
+        def goes(before: Code, *carry: jax.Array) -> Bool:
             go, _ = goes_on(None, carry)
-            return jax.lax.bitwise_and(well, _continues(go))
+            return goes_well(before) & go
 
-        def step(state: tuple[Code, Carry]) -> tuple[Code, Carry]:
-            before, carry = state
-            out, flag = turn(before, *of_body, *carry)
-            # JAX freezes the carry of finished elements when it lowers a `while` with a batched
-            # condition. The new condition is a scalar, so it is done here.
-            if is_mapped:
-                go, _ = goes_on(None, carry)
-                out = _freeze_carry(go, out, carry)
-            return code_of(flag), out
-
-        result = open_jaxpr(condition)[0].outvars[0]
-        is_mapped = bool(result.aval.shape)
-        flag, last = jax.lax.while_loop(goes, step, (code_of(flag), carry))
-        return scatter_live(last, used), flag
+        code, last = while_beside(code_of(flag), eqn, ([], of_body, carry), goes, turn)
+        return scatter_live(last, used), code
 
     def condition_has_check(self, test: object) -> bool:
         """Return whether the condition of a loop contains a check or calls Python."""
@@ -142,8 +126,8 @@ class FlaggedLoops:
 
     def while_with_checked_condition(
         self,
-        goes_on: Callable[[Flag, Carry], tuple[Bool, Code]],
-        turn: Callable[[Flag, Carry], Results],
+        goes_on: Callable[[Flag, Sequence[jax.Array]], tuple[Bool, Code]],
+        turn: Callable[[Flag, Carry], tuple[Code, Carry]],
         carry: Carry,
         flag: Flag,
         used: Used,
@@ -151,14 +135,14 @@ class FlaggedLoops:
         """Build a loop whose condition contains a check.
 
         The condition is evaluated once before the loop and then at the end of each iteration, on
-        the carry as the next iteration sees it. Its result and its flag are part of the carry.
+        the carry as the next iteration sees it. Its result and its flag are part of the carry, so
+        this loop is not the old one with values beside it.
         """
 
         def step(state: tuple[Code, Bool, Carry]) -> tuple[Code, Bool, Carry]:
             before, go, carry = state
-            out, flag = turn(before, carry)
-            out = _freeze_carry(go, out, carry)
-            code = code_of(flag)
+            code, out = turn(before, carry)
+            out = freeze_finished(go, out, carry)
             # A check that failed in the body leaves zeros for the condition to read.
             out = jax.lax.cond(goes_well(code), list, _blank, out)
             go, code = goes_on(code, out)
@@ -166,36 +150,11 @@ class FlaggedLoops:
 
         def goes(state: tuple[Code, Bool, Carry]) -> Bool:
             flag, go, _ = state
-            return jax.lax.bitwise_and(goes_well(flag), _continues(go))
+            return jax.lax.bitwise_and(goes_well(flag), any_goes_on(go))
 
         go, flag = goes_on(flag, carry)
         flag, _, last = jax.lax.while_loop(goes, step, (flag, go, carry))
         return scatter_live(last, used), flag
-
-
-def _continues(go: Bool) -> Bool:
-    """Return whether a loop goes on: with a batched condition, while one element does."""
-    axes = tuple(range(len(jax.typeof(go).shape)))
-    return jax.lax.reduce_or(go, axes) if axes else go
-
-
-def _freeze_carry(
-    go: Bool,
-    new: Sequence[jax.Array],
-    old: Sequence[jax.Array],
-) -> list[jax.Array]:
-    """Freeze the carry of elements of a batched loop that have ended.
-
-    JAX does the same when it lowers a `while` with a batched condition.
-    """
-    axes = tuple(range(len(jax.typeof(go).shape)))
-    if not axes:
-        return list(new)
-    carry: list[jax.Array] = []
-    for x, y in zip(new, old, strict=True):
-        go_on = jax.lax.broadcast_in_dim(go, x.shape, axes)
-        carry.append(jax.lax.select(go_on, x, y))
-    return carry
 
 
 def _blank(values: Carry) -> Carry:
@@ -205,9 +164,9 @@ def _blank(values: Carry) -> Carry:
 
 
 def _with_constants(
-    turn: Part,
+    turn: Callable[..., tuple[Code, Carry]],
     constants: Sequence[jax.Array],
     flag: Flag,
     carry: Carry,
-) -> Results:
+) -> tuple[Code, Carry]:
     return turn(flag, *constants, *carry)

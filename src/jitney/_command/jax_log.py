@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .._diagnosis.counters.jax_events import COMPILED, LOWERED, TRACED
+from .._diagnosis.counters.counters import COMPILED, LOWERED, TRACED
 from .._diagnosis.jax_work import Phase, Watch
 from .._owners import owner, short
 from .._text.json import Record

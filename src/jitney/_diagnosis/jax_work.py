@@ -24,7 +24,7 @@ from .._errors import CompileError
 from .._owners import shorten, users_place
 from .._public import public_in
 from .._text.shown import Shown
-from .counters.jax_events import COMPILED, HIT, LOWERED, TRACED
+from .counters.counters import COMPILED, HIT, LOWERED, TRACED
 from .memory_course import MemoryCourse, MemoryWatch, read_budget
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ An exception of a call is an error for the user, or a reason to repeat the call.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import ParamSpec, TypeVar, cast
 
 from .._diagnosis.counters.listener import LISTENER
 from .._diagnosis.exhausted import note_exhausted
@@ -40,6 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 # Marks a result or a choice that does not exist yet.
 _NONE = object()
+# Marks an error that is the caller's as it is.
+_RAISED = object()
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
@@ -80,44 +82,11 @@ class CallableProgram(BoundProgram[P, R]):
                 core.counters.calls -= 1
                 core.forget_takers()
             except Exception as error:
-                if is_past_limit(error):
-                    # `max_compiles="eager:..."`.
-                    limit = core.options.max_compiles
-                    if limit is None or limit.past != "eager":
-                        raise
-                    return entry.eagerly(*arrays)
-                # The body needs a number that was traced: it is held, and the call repeated.
-                if (
-                    entry.layout.numbers
-                    and entry.flights
-                    and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
-                ):
-                    # The failed trace is no program; the repeated call is counted.
-                    core.counters.calls -= 1
-                    core.counters.misses -= 1
-                elif isinstance(error, OverflowError):
-                    with entry.numbers():
-                        demand_number_fits(core.where, entry.paths, arrays)
+                failed = self._recover(error, entry, arrays, given, by_name)
+                if failed is _RAISED:
                     raise
-                elif not isinstance(error, _EXPLAINED):
-                    raise
-                else:
-                    # Errors of JAX, explained if jitney knows the cause.
-                    untraced = trace_error(
-                        error, core.where, entry.paths, arrays, eager=ran_eagerly(error)
-                    )
-                    if untraced is not None:
-                        return self._not_traceable(untraced, error, entry, arrays)
-                    named = self._explain(error, entry, arrays)
-                    note_exhausted(error, core.where, core.options)
-                    if named is not None:
-                        raise named from error
-
-                    # A failed check of Equinox that nobody had looked for: the repeated call
-                    # reports it.
-                    if not entry.note_missed_check(error):
-                        raise
-                    core.counters.calls -= 1
+                if failed is not _NONE:
+                    return cast("R", failed)
             finally:
                 # Only a call that traced gets here: let waiting threads go on, and check its
                 # arguments once.
@@ -128,21 +97,84 @@ class CallableProgram(BoundProgram[P, R]):
                             demand_floats_fit(core.where, entry.paths, arrays)
             # Outside of `except`: an error of the choice does not carry Undecided as its context.
             if choice is not _NONE:
-                try:
-                    decide(entry, choice, arrays)
-                except CAUGHT as error:
-                    if not (
-                        entry.layout.numbers
-                        and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
-                    ):
-                        untraced = trace_error(error, core.where, entry.paths, arrays)
-                        if untraced is None:
-                            raise
-                        raise untraced from error
+                self._decide(entry, choice, arrays, given, by_name)
             return self._repeat_call(core.bind(given, by_name))
         except Exception as error:
             shorten(error)
             raise
+
+    def _recover(
+        self,
+        error: Exception,
+        entry: Specialization,
+        arrays: Sequence[Array],
+        given: tuple[object, ...],
+        by_name: Mapping[str, object],
+    ) -> object:
+        """Result of a call that failed; `_NONE` if it is to be repeated, `_RAISED` if the error is
+        the caller's.
+        """
+        core = self._core
+        if is_past_limit(error):
+            # `max_compiles="eager:..."`.
+            limit = core.options.max_compiles
+            if limit is None or limit.past != "eager":
+                return _RAISED
+            return entry.eagerly(*arrays)
+
+        # The body needs a number that was traced: it is held, and the call repeated.
+        if (
+            entry.layout.numbers
+            and entry.flights
+            and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
+        ):
+            # The failed trace is no program; the repeated call is counted.
+            core.counters.calls -= 1
+            core.counters.misses -= 1
+            return _NONE
+        if isinstance(error, OverflowError):
+            with entry.numbers():
+                demand_number_fits(core.where, entry.paths, arrays)
+            return _RAISED
+        if not isinstance(error, _EXPLAINED):
+            return _RAISED
+
+        # Errors of JAX, explained if jitney knows the cause.
+        untraced = trace_error(error, core.where, entry.paths, arrays, eager=ran_eagerly(error))
+        if untraced is not None:
+            return self._not_traceable(untraced, error, entry, arrays)
+        named = self._explain(error, entry, arrays)
+        note_exhausted(error, core.where, core.options)
+        if named is not None:
+            raise named from error
+
+        # A failed check of Equinox that nobody had looked for: the repeated call reports it.
+        if not entry.note_missed_check(error):
+            return _RAISED
+        core.counters.calls -= 1
+        return _NONE
+
+    def _decide(
+        self,
+        entry: Specialization,
+        choice: object,
+        arrays: Sequence[Array],
+        given: tuple[object, ...],
+        by_name: Mapping[str, object],
+    ) -> None:
+        """Choose a policy by the values of a call, or hold a number that the body needs for it."""
+        core = self._core
+        try:
+            decide(entry, choice, arrays)
+        except CAUGHT as error:
+            if not (
+                entry.layout.numbers
+                and core.hold_numbers(entry, core.bind(given, by_name), arrays, error)
+            ):
+                untraced = trace_error(error, core.where, entry.paths, arrays)
+                if untraced is None:
+                    raise
+                raise untraced from error
 
     def _explain(
         self,

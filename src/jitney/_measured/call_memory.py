@@ -26,7 +26,7 @@ from typing import Any, Self
 import jax
 from jax.extend import backend
 
-from .._diagnosis.counters.jax_events import COMPILED
+from .._diagnosis.counters.counters import COMPILED
 from .._host.memory_samples import (
     RUSAGE,
     Sampler,

@@ -61,17 +61,20 @@ class _Rebuild(ProductInterpreter):
 
         def program(jaxpr: AnyJaxpr, labels: Sequence[Label]) -> Callable[..., list[Array]]:
             def run(*values: jax.Array) -> list[Array]:
-                out, origins[:] = self.run(jaxpr, values, labels, source)
+                out, found = self.run(jaxpr, values, labels, source)
+                # The results of a loop are those of its body.
+                if jaxpr is not params.get("cond_jaxpr"):
+                    origins[:] = found
                 return out
 
             return run
 
         if name == "cond":
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return rebuild_cond(operands, branches), origins
+            return [*rebuild_cond(operands, branches)], origins
         if name == "while":
             return self.loop(eqn, operands, labels, program), origins
-        return rebuild_scan(eqn, operands, program(params["jaxpr"], labels)), origins
+        return [*rebuild_scan(eqn, operands, program(params["jaxpr"], labels))], origins
 
     def enters(self, eqn: JaxprEqn) -> bool:
         """Return whether an equation that holds programs is rebuilt."""
@@ -87,7 +90,7 @@ class _Rebuild(ProductInterpreter):
         test_labels, body_labels, carry_labels = while_parts(eqn, list(labels))
         test = program(eqn.params["cond_jaxpr"], [*test_labels, *carry_labels])
         body = program(eqn.params["body_jaxpr"], [*body_labels, *carry_labels])
-        return rebuild_while(eqn, operands, test, body)
+        return [*rebuild_while(eqn, operands, test, body)]
 
 
 class Probe(_Rebuild):

@@ -1,4 +1,4 @@
-"""Values of a checkpoint beside the arrays that Orbax writes: a checksum of each array, and Python
+"""Leaves of a checkpoint: arrays as Orbax takes and gives them, a checksum of each, and Python
 numbers, texts and flags.
 
 Checkpoints that are saved from one mesh may be restored onto another, by another number of
@@ -24,11 +24,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._jax.arrays import bytes_of
+from .._jax.trees import device_put, issubdtype
 from .._jax.typed import Array, NumPyArray
 from .._owners import owner_of_class
+from .compare_processes import with_sharding
 
 Words = TypeVar("Words", jax.Array, NumPyArray)
 
@@ -156,3 +159,72 @@ def from_rows(rows: Sequence[Row]) -> list[object]:
 def checksum_of(rows: Sequence[Row]) -> int:
     """CRC-32 of all rows."""
     return zlib.crc32(repr(rows).encode("ascii", "backslashreplace"))
+
+
+def orbax() -> Any:
+    """Orbax, which is imported when a checkpoint is read or written."""
+    import orbax.checkpoint as ocp  # half a second  # pyright: ignore
+
+    return ocp
+
+
+def is_key(leaf: Any) -> bool:
+    """Return whether an array, or the shape of one, has random keys."""
+    return issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def plain(leaf: Array) -> Array:
+    """The array as orbax takes it: random keys as their numbers, local arrays as NumPy arrays."""
+    if is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
+        return leaf
+    return np.asarray(leaf)
+
+
+def _multidevice_sharding(leaf: object) -> jax.sharding.Sharding | None:
+    """Sharding of an array on several devices; None for others."""
+    sharding = getattr(leaf, "sharding", None)
+    if sharding is not None and len(sharding.device_set) > 1:
+        return sharding
+    return None
+
+
+def restore_argument(leaf: Any) -> object:
+    """Orbax's word for an array that is to be like a leaf."""
+    ocp = orbax()
+    sharding = _multidevice_sharding(leaf)
+    if sharding is None or is_key(leaf):
+        return ocp.RestoreArgs(restore_type=np.ndarray)
+    return ocp.ArrayRestoreArgs(
+        sharding=sharding,
+        global_shape=tuple(leaf.shape),
+        dtype=leaf.dtype,
+    )
+
+
+def empty_like(leaf: Any) -> Array:
+    """An array without elements, as it would be read."""
+    if is_key(leaf):
+        keys = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        words = jax.eval_shape(jax.random.key_data, keys)
+        return np.zeros(words.shape, np.uint32)
+    empty = np.zeros(leaf.shape, leaf.dtype)
+    sharding = _multidevice_sharding(leaf)
+    return empty if sharding is None else with_sharding(empty, sharding)
+
+
+def like_leaf(value: Array, leaf: Any, impl: str) -> object:
+    """An array that was read, converted to the type and sharding of the leaf that it replaces;
+    random keys are stored as numbers and the name of their generator.
+    """
+    if isinstance(leaf, np.generic):
+        return value[()]
+    sharding = _multidevice_sharding(leaf)
+    if isinstance(leaf, np.ndarray) or (sharding is not None and not is_key(leaf)):
+        return value
+    if is_key(leaf):
+        key = jax.random.wrap_key_data(jnp.asarray(value), impl=impl)
+        return key if sharding is None else with_sharding(key, sharding)
+    committed = isinstance(leaf, jax.Array) and leaf.committed
+    return device_put(value, leaf.sharding) if committed else jnp.asarray(value)

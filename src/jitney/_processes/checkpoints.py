@@ -13,25 +13,22 @@ import importlib.util
 import operator
 import os
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._errors import DataWarning, JitneyError, OptionError, format_error, shortlist
 from .._jax.trees import (
     Tracer,
-    device_put,
     issubdtype,
     keystr,
     tree_flatten_with_path,
     tree_unflatten,
 )
-from .._jax.typed import Array
 from .._owners import public, users_level
 from .._public import public_in
 from .._view.view import is_array
@@ -39,12 +36,18 @@ from .checkpoint_values import (
     Row,
     checksum,
     checksum_of,
+    empty_like,
     from_rows,
     is_code,
+    is_key,
     is_value,
+    like_leaf,
+    orbax,
+    plain,
+    restore_argument,
     to_rows,
 )
-from .compare_processes import compare, digest, is_local, with_sharding
+from .compare_processes import compare, digest, is_local
 
 Leaves = Sequence[tuple[str, Any]]
 """Leaves of the user's tree with their paths."""
@@ -126,7 +129,7 @@ class Checkpoints:
     def steps(self) -> tuple[int, ...]:
         """The steps that are saved, oldest first."""
         with self._reading(self.folder):
-            return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
+            return tuple(sorted(orbax().utils.checkpoint_steps(self.folder)))
 
     @public
     def save(self, step: int, tree: object) -> None:
@@ -164,10 +167,10 @@ class Checkpoints:
                 code="J284",
             )
         # Orbax does not take empty arrays; `restore` creates them from their shapes.
-        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
+        arrays = {f"{i:05}": plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         names: list[list[str]] = []
         for name, leaf in leaves:
-            impl = str(jax.random.key_impl(leaf)) if _is_key(leaf) else ""
+            impl = str(jax.random.key_impl(leaf)) if is_key(leaf) else ""
             names.append([name, *_kind(leaf), impl])
         described = {
             "arrays": names,
@@ -175,7 +178,7 @@ class Checkpoints:
             "values": rows,
             "values_checksum": checksum_of(rows),
         }
-        ocp = _orbax()
+        ocp = orbax()
         with self._manager(clean=True) as manager:
             content = ocp.args.Composite(
                 arrays=ocp.args.PyTreeSave(arrays),
@@ -240,7 +243,7 @@ class Checkpoints:
         place = self.folder / str(number)
         if not (place / "names").is_dir():
             raise self._damage_error(place, "it has no names")
-        ocp = _orbax()
+        ocp = orbax()
         with self._reading(place), self._manager() as manager:
             content = ocp.args.Composite(names=ocp.args.JsonRestore())
             described = manager.restore(number, args=content)["names"]
@@ -253,10 +256,31 @@ class Checkpoints:
         saved_values = [(name, _PYTHON, "", "") for name, _, _ in rows]
         self._check(number, [*saved, *saved_values], [*leaves, *values])
 
-        arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
+        arrays = self._saved_arrays(number, place, leaves, checksums)
+        restored: list[object] = []
+        for i, (_, leaf) in enumerate(leaves):
+            array = arrays[f"{i:05}"] if leaf.size else empty_like(leaf)
+            restored.append(like_leaf(array, leaf, saved[i][3]))
+
+        whole = _in_order([leaf for _, leaf in paths], restored, from_rows(rows))
+        return number, tree_unflatten(treedef, whole)
+
+    def _saved_arrays(
+        self,
+        number: int,
+        place: Path,
+        leaves: Leaves,
+        checksums: Mapping[str, object],
+    ) -> Mapping[str, Any]:
+        """Read the arrays of a step, each as its leaf asks for, by their places in the tree."""
+        ocp = orbax()
+        arguments = {
+            f"{i:05}": restore_argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size
+        }
         with self._reading(place), self._manager() as manager:
             wanted = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
             arrays = manager.restore(number, args=ocp.args.Composite(arrays=wanted))["arrays"]
+
         # Earlier versions saved no checksums, and dtypes of less than a byte have none.
         for i, (name, leaf) in enumerate(leaves):
             key = f"{i:05}"
@@ -264,24 +288,7 @@ class Checkpoints:
                 raise self._damage_error(
                     place, f"the numbers of {name} are not those that were saved"
                 )
-
-        restored: list[object] = []
-        for i, (_, leaf) in enumerate(leaves):
-            array = arrays[f"{i:05}"] if leaf.size else _empty(leaf)
-            restored.append(_like(array, leaf, saved[i][3]))
-
-        # Put the leaves together in the order of the tree: arrays, Python values, and the code of
-        # `like`.
-        next_array, next_value = iter(restored), iter(from_rows(rows))
-        whole: list[object] = []
-        for _, leaf in paths:
-            if is_array(leaf):
-                whole.append(next(next_array))
-            elif is_value(leaf):
-                whole.append(next(next_value))
-            else:
-                whole.append(leaf)
-        return number, tree_unflatten(treedef, whole)
+        return arrays
 
     def _parts(self, tree: object) -> tuple[Leaves, Leaves]:
         """The arrays of a tree with their paths, and its Python values.
@@ -386,7 +393,7 @@ class Checkpoints:
             elif not (
                 issubdtype(leaf.dtype, np.number)
                 or issubdtype(leaf.dtype, np.bool_)
-                or _is_key(leaf)
+                or is_key(leaf)
             ):
                 what = f"is an array of dtype {leaf.dtype}"
                 fix = "take it out of the tree, or make it a static field."
@@ -462,7 +469,7 @@ class Checkpoints:
 
     @contextmanager
     def _manager(self, *, clean: bool = False) -> Generator[Any]:
-        ocp = _orbax()
+        ocp = orbax()
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ocp.CheckpointManagerOptions(
             max_to_keep=self.keep,
@@ -476,10 +483,22 @@ class Checkpoints:
         return f"<{self._where}: steps {', '.join(map(str, self.steps)) or 'none'}>"
 
 
-def _orbax() -> Any:
-    import orbax.checkpoint as ocp  # half a second  # pyright: ignore
-
-    return ocp
+def _in_order(
+    like: Sequence[object],
+    arrays: Iterable[object],
+    values: Iterable[object],
+) -> list[object]:
+    """Put leaves together in the order of a tree: arrays, Python values, and the code of `like`."""
+    next_array, next_value = iter(arrays), iter(values)
+    whole: list[object] = []
+    for leaf in like:
+        if is_array(leaf):
+            whole.append(next(next_array))
+        elif is_value(leaf):
+            whole.append(next(next_value))
+        else:
+            whole.append(leaf)
+    return whole
 
 
 def _named_leaves(tree: object) -> Leaves:
@@ -516,63 +535,3 @@ def _kind(leaf: Any) -> tuple[str, str]:
     if is_array(leaf):
         return str(leaf.dtype), str(list(leaf.shape))
     return _PYTHON, ""
-
-
-def _is_key(leaf: Any) -> bool:
-    return issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _plain(leaf: Array) -> Array:
-    """The array as orbax takes it: random keys as their numbers, local arrays as NumPy arrays."""
-    if _is_key(leaf):
-        leaf = jax.random.key_data(leaf)
-    if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
-        return leaf
-    return np.asarray(leaf)
-
-
-def _multidevice_sharding(leaf: object) -> jax.sharding.Sharding | None:
-    """Sharding of an array on several devices; None for others."""
-    sharding = getattr(leaf, "sharding", None)
-    if sharding is not None and len(sharding.device_set) > 1:
-        return sharding
-    return None
-
-
-def _argument(leaf: Any) -> object:
-    ocp = _orbax()
-    sharding = _multidevice_sharding(leaf)
-    if sharding is None or _is_key(leaf):
-        return ocp.RestoreArgs(restore_type=np.ndarray)
-    return ocp.ArrayRestoreArgs(
-        sharding=sharding,
-        global_shape=tuple(leaf.shape),
-        dtype=leaf.dtype,
-    )
-
-
-def _empty(leaf: Any) -> Array:
-    """An array without elements, as it would be read."""
-    if _is_key(leaf):
-        keys = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-        words = jax.eval_shape(jax.random.key_data, keys)
-        return np.zeros(words.shape, np.uint32)
-    empty = np.zeros(leaf.shape, leaf.dtype)
-    sharding = _multidevice_sharding(leaf)
-    return empty if sharding is None else with_sharding(empty, sharding)
-
-
-def _like(value: Array, leaf: Any, impl: str) -> object:
-    """An array that was read, converted to the type and sharding of the leaf that it replaces;
-    random keys are stored as numbers and the name of their generator.
-    """
-    if isinstance(leaf, np.generic):
-        return value[()]
-    sharding = _multidevice_sharding(leaf)
-    if isinstance(leaf, np.ndarray) or (sharding is not None and not _is_key(leaf)):
-        return value
-    if _is_key(leaf):
-        key = jax.random.wrap_key_data(jnp.asarray(value), impl=impl)
-        return key if sharding is None else with_sharding(key, sharding)
-    committed = isinstance(leaf, jax.Array) and leaf.committed
-    return device_put(value, leaf.sharding) if committed else jnp.asarray(value)

@@ -44,7 +44,7 @@ from .._verify import is_verified
 from .._view.layout import Layout, is_nested_trace, jit_is_off
 from .._view.result import Mixed
 from .auto.auto_calls import AutoCalls
-from .auto.obstacles import obstacle
+from .auto.cut_axes import obstacle
 from .compiled_calls import CompiledCalls, SpecializedFunction
 from .lowering import LoweredCalls
 from .outer_transforms import is_cut, warn_missing_checks, warn_uncut

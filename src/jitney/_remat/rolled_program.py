@@ -147,4 +147,4 @@ def _loop(
 ) -> list[Array]:
     """Run a loop whose body has rolled layers."""
     _, constants = open_jaxpr(step.eqn.params["jaxpr"])
-    return rebuild_scan(step.eqn, operands, lambda *values: inner([*constants, *values]))
+    return [*rebuild_scan(step.eqn, operands, lambda *values: inner([*constants, *values]))]

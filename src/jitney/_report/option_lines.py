@@ -19,7 +19,7 @@ from .._host.switches import SETTINGS, VARIABLES, Settings
 from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.typed import Array
 from .._jax.xla.memory import text
-from .._program.auto.obstacles import obstacle
+from .._program.auto.cut_axes import obstacle
 from .._program.runners.captured_calls import CapturedArray, captured_arrays
 from .._program.runners.checked_calls import waits
 from .._program.runners.unsplit import Unsplit

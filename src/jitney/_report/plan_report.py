@@ -151,23 +151,9 @@ def report(
         donated = entry.request.donated and not entry.request.nested and ready
         donation = donation_lines(entry, planned.view, arrays) if donated else []
 
-    # Lines of the stages. In a derivative `remat` is applied inside, and has a line of its own.
-    inside = isinstance(core.fn(), Derived)
-    hidden = _hidden_stages(core, inside=inside)
-    stages = [
-        PlanLine("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
-        for s in plan.stages
-        if s.name not in hidden
-    ]
-
-    # Chunks, with the passes over the data and the memory that was measured for them.
-    stages = [width_line(entry, arrays, line) for line in stages]
+    stages = _stage_lines(core, entry, plan, arrays)
     cut = _cut(plan, entry, planned.view) if ready else None
-    if cut is not None:
-        is_cut = cut.is_mapped or cut.passes is not None
-        stages.append(PlanLine("passes", is_cut, cut.text))
-        if cut.fit is not None:
-            stages.append(PlanLine("memory", taken=True, why=str(cut.fit)))
+    stages += _cut_lines(cut)
 
     # Lines that need more than the plan: the placement of the arrays, and traces of the body.
     stages += [
@@ -206,6 +192,33 @@ def report(
         view=planned.view,
         cut=cut,
     )
+
+
+def _stage_lines(
+    core: FunctionInfo,
+    entry: Specialization,
+    plan: Plan,
+    arrays: Sequence[Array],
+) -> list[PlanLine]:
+    """Lines of the stages. In a derivative `remat` is applied inside, and has a line of its own."""
+    inside = isinstance(core.fn(), Derived)
+    hidden = _hidden_stages(core, inside=inside)
+    stages = [
+        PlanLine("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why)
+        for s in plan.stages
+        if s.name not in hidden
+    ]
+    return [width_line(entry, arrays, line) for line in stages]
+
+
+def _cut_lines(cut: Cut | None) -> list[PlanLine]:
+    """Lines of chunks: the passes over the data, and the memory that was measured for them."""
+    if cut is None:
+        return []
+    lines = [PlanLine("passes", cut.is_mapped or cut.passes is not None, cut.text)]
+    if cut.fit is not None:
+        lines.append(PlanLine("memory", taken=True, why=str(cut.fit)))
+    return lines
 
 
 def _cut(

@@ -253,22 +253,48 @@ def _mesh(mesh: Sizes) -> str:
     return ", ".join(f"{name}={size}" for name, size in mesh.items())
 
 
-def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
+_Row = list[tuple[str, str]]
+
+
+def _row(name: str, figure: str, said: str = "", style: str = "") -> _Row:
+    return [(name, ""), (figure, style), (said, "")]
+
+
+def _rows(simulation: Simulation) -> Iterator[_Row]:
     """Yield the lines of the table: name, figure and remark."""
-    device, times = simulation.device, simulation.times
+    yield _row("mesh", str(simulation.devices), _mesh(simulation.mesh))
+    yield from _memory_rows(simulation)
+    kinds = ", ".join(
+        f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}"
+        for kind, count in simulation.products.items()
+        if count
+    )
+    yield _row("operations", flops_text(simulation.flops), kinds)
+    yield _row("bytes accessed", text(simulation.accessed), "through the memory of the device")
+    yield from _traffic_rows(simulation)
+    parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in simulation.times.items())
+    yield _row(
+        "step",
+        seconds_text(simulation.step),
+        f"at best, bound by {simulation.bound}: {parts}",
+        "bold",
+    )
+    yield _row(
+        "  overlapped",
+        seconds_text(simulation.overlapped),
+        "if all that is sent is sent while devices compute",
+    )
+    yield _row("simulated in", seconds_text(simulation.seconds))
+    for note in simulation.notes:
+        yield _row("", "", f"- {note}")
 
-    def row(
-        name: str,
-        figure: str,
-        said: str = "",
-        style: str = "",
-    ) -> list[tuple[str, str]]:
-        return [(name, ""), (figure, style), (said, "")]
 
-    yield row("mesh", str(simulation.devices), _mesh(simulation.mesh))
+def _memory_rows(simulation: Simulation) -> Iterator[_Row]:
+    """Yield whether the program fits into the memory of a device, and what it consists of."""
+    device = simulation.device
     whole = f"{text(device.memory)} ({device.memory / 1e9:.4g} GB)"
     if simulation.fits:
-        yield row(
+        yield _row(
             "memory",
             text(simulation.memory),
             f"fits {whole}: {_percent(simulation.memory / device.memory)}",
@@ -276,50 +302,32 @@ def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
         )
     else:
         over = text(simulation.memory - device.memory)
-        yield row(
+        yield _row(
             "memory",
             text(simulation.memory),
             f"does not fit {whole}: {over} over. {_advice(simulation)}",
             "red",
         )
-    yield row(
+    yield _row(
         "  arguments",
         text(simulation.arguments),
         ", ".join(f"{share.path} {text(share.bytes)}" for share in simulation.largest),
     )
-    yield row("  results", text(simulation.results))
-    yield row("  temporaries", text(simulation.temporaries))
-    kinds = ", ".join(
-        f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}"
-        for kind, count in simulation.products.items()
-        if count
-    )
-    yield row("operations", flops_text(simulation.flops), kinds)
-    yield row("bytes accessed", text(simulation.accessed), "through the memory of the device")
+    yield _row("  results", text(simulation.results))
+    yield _row("  temporaries", text(simulation.temporaries))
+
+
+def _traffic_rows(simulation: Simulation) -> Iterator[_Row]:
+    """Yield what devices send one another, a line for each collective."""
     for collective in simulation.collectives:
         named = f" for {', '.join(map(repr, collective.axes))}" if collective.axes else ""
         where = "between nodes" if collective.network else "within a node"
         along = " and ".join(map(repr, collective.along)) or "no axis"
         said = f"{collective.count} along {along}{named}: {collective.devices} devices {where}, "
         said += f"each sends {text(collective.sent)} in {seconds_text(collective.seconds)}"
-        yield row(collective.kind, text(collective.bytes), said)
+        yield _row(collective.kind, text(collective.bytes), said)
     if not simulation.collectives:
-        yield row("collectives", "none", "the devices send each other nothing", "green")
-    parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in times.items())
-    yield row(
-        "step",
-        seconds_text(simulation.step),
-        f"at best, bound by {simulation.bound}: {parts}",
-        "bold",
-    )
-    yield row(
-        "  overlapped",
-        seconds_text(simulation.overlapped),
-        "if all that is sent is sent while devices compute",
-    )
-    yield row("simulated in", seconds_text(simulation.seconds))
-    for note in simulation.notes:
-        yield row("", "", f"- {note}")
+        yield _row("collectives", "none", "the devices send each other nothing", "green")
 
 
 _TYPES = {

@@ -86,7 +86,7 @@ def _run(jaxpr: object, operands: Arrays) -> list[Array]:
 
 
 def _control(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:
-    return rebuild(eqn, operands, _run)
+    return [*rebuild(eqn, operands, _run)]
 
 
 def _checkpoint(eqn: JaxprEqn, operands: list[jax.Array]) -> list[Array]:

@@ -164,7 +164,8 @@ def _loop(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
 
     # Inside a scan `prevent_cse` is not needed: the loops of the forward and of the backward pass
     # are apart.
-    return rebuild_scan(eqn, operands, turn, partial(jax.checkpoint, prevent_cse=False))
+    checkpointed = partial(jax.checkpoint, prevent_cse=False)
+    return [*rebuild_scan(eqn, operands, turn, wrap=checkpointed)]
 
 
 # Below: `remat="auto"`.

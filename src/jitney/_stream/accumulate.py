@@ -71,33 +71,11 @@ def accumulate(
         OptionError: The axis or an argument does not exist, or an option of the loss contradicts
             it.
     """
-    if not callable(loss):
-        fail(
-            "accumulate()",
-            f"{loss!r} is not a loss.",
-            "A loss is a function of arrays, or a program of one.",
-            "pass the function.",
-            code="J204",
-        )
+    _check_loss(loss)
     program = loss if isinstance(loss, Program) else optimize(loss)
     core = program.core
     where = f"accumulate() of {core.where}"
-    if not isinstance(microbatch, int) or isinstance(microbatch, bool) or microbatch < 1:
-        fail(
-            where,
-            f"microbatch={microbatch!r} is not a number of elements.",
-            "It is an integer above 0.",
-            "write microbatch=8.",
-            code="J220",
-        )
-    if type(has_aux) is not bool:
-        fail(
-            where,
-            f"has_aux={has_aux!r} is neither True nor False.",
-            "It says whether the loss returns (number, aux).",
-            "write one.",
-            code="J220",
-        )
+    _check_values(where, microbatch, has_aux)
     by_rows = may_have_rows(core.options) and core.options.vmap[0].name == axis
     _check(
         where,
@@ -139,6 +117,36 @@ def accumulate(
             accumulate=True,
         )
     return program.with_body(derived, options)
+
+
+def _check_loss(loss: object) -> None:
+    if not callable(loss):
+        fail(
+            "accumulate()",
+            f"{loss!r} is not a loss.",
+            "A loss is a function of arrays, or a program of one.",
+            "pass the function.",
+            code="J204",
+        )
+
+
+def _check_values(where: str, microbatch: object, has_aux: object) -> None:
+    if not isinstance(microbatch, int) or isinstance(microbatch, bool) or microbatch < 1:
+        fail(
+            where,
+            f"microbatch={microbatch!r} is not a number of elements.",
+            "It is an integer above 0.",
+            "write microbatch=8.",
+            code="J220",
+        )
+    if type(has_aux) is not bool:
+        fail(
+            where,
+            f"has_aux={has_aux!r} is neither True nor False.",
+            "It says whether the loss returns (number, aux).",
+            "write one.",
+            code="J220",
+        )
 
 
 def _check(

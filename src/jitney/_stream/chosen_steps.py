@@ -261,7 +261,7 @@ def _parts(steps: CompiledSteps) -> TracedParts:
     plan = steps.schedule
     write = _FunctionExporter(steps.entry.core.name)
 
-    # Abstract values go through the passes as arrays do in `StreamRun.__call__`; nothing is
+    # Abstract values go through the passes as arrays do in `stream_run.py`; nothing is
     # computed.
     values = steps.unstreamed()
     rest = steps.total % steps.size

@@ -125,26 +125,9 @@ def stream_rows(
     from .._text.console import bar
 
     core = program.core
-    (mapped,) = core.options.vmap
-    if others:
-        raise OptionError(
-            str(program),
-            f"{others[0]} does not go with rows of unlike lengths.",
-            "Results of rows are kept in memory, no file holds them, and a reading that fails is an"
-            " error at once.",
-            f"leave {others[0]} out.",
-            code="J201",
-        )
-    if axis not in (None, mapped.name):
-        raise ContractError(
-            core.where,
-            f"chunk names {axis!r}, and rows are along {mapped.name!r}.",
-            "A stream of rows of unlike lengths takes so many rows at a time.",
-            f'write chunk={{"{mapped.name}": {size or _USUAL}}}.',
-            code="J218",
-        )
-    began = time.perf_counter()
     size = size or _USUAL
+    _check_keywords(program, axis, size, others)
+    began = time.perf_counter()
     total = _count(core, values, yielding)
     parts: list[tuple[Hashable, list[Gathered]]] = []
     begins: list[int] = []
@@ -193,6 +176,34 @@ def stream_rows(
             0,
         ),
     )
+
+
+def _check_keywords(
+    program: AnyProgram,
+    axis: str | None,
+    size: int,
+    others: Sequence[str],
+) -> None:
+    """Refuse keywords of a stream that do not go with rows, and another axis than theirs."""
+    core = program.core
+    (mapped,) = core.options.vmap
+    if others:
+        raise OptionError(
+            str(program),
+            f"{others[0]} does not go with rows of unlike lengths.",
+            "Results of rows are kept in memory, no file holds them, and a reading that fails is an"
+            " error at once.",
+            f"leave {others[0]} out.",
+            code="J201",
+        )
+    if axis not in (None, mapped.name):
+        raise ContractError(
+            core.where,
+            f"chunk names {axis!r}, and rows are along {mapped.name!r}.",
+            "A stream of rows of unlike lengths takes so many rows at a time.",
+            f'write chunk={{"{mapped.name}": {size}}}.',
+            code="J218",
+        )
 
 
 def _nothing() -> None:

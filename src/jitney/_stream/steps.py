@@ -267,7 +267,7 @@ class CompiledSteps(StreamProgram):
         most = 0
         kept: StoredCarries = {}
 
-        # Interpret the run over abstract values, in the order of `StreamRun.__call__`, and compile
+        # Interpret the run over abstract values, in the order of `stream_run.py`, and compile
         # each step.
         for p, pass_ in enumerate(self.passes.passes):
             new, state = jax.eval_shape(self.begin[p], values)

@@ -15,7 +15,7 @@ the sum of `x`, then again for the sum of the squares: 2 passes, 6 chunks.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from .._errors import (
     repr_of,
 )
 from .._interface.derivatives.derivative import Derivative
+from .._jax.typed import Array
 from .._owners import public
 from .._program.outer_transforms import warn_missing_checks
 from .._report.streamed import Streamed, StreamStats
@@ -44,6 +45,7 @@ from .chunk_axis import ChunkOf, axis_sizes, choose_axis, read_chunk
 from .data.sources import is_read
 from .resume import Checkpoint
 from .row_stream import row_values, stream_rows
+from .steps import StreamProgram
 from .stream_layout import StreamLayout
 from .stream_run import StreamRun
 from .verify import verify_stream
@@ -235,33 +237,16 @@ def _run(
     with entry.numbers(), entry.scope():
         view = entry.plan_call(arrays, jit=False).view
         stage = _stage(entry, view, keywords, sources)
-        axis = stage.axis
         laid = StreamLayout.of(entry, stage)
         # Data of one chunk, and functions under `JITNEY_DISABLE`, are one plain call (below).
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            try:
-                steps = steps_of(
-                    entry,
-                    arrays,
-                    replace(stage, devices=laid.devices),
-                    laid,
-                    size,
-                )
-            except AxisError as error:
-                others = [name for name in axis_sizes(view, entry.request) if name != axis]
-                if keywords.axis is None and others:
-                    error.add_note(
-                        f"`stream` was given no axis, and took {axis!r};"
-                        f' chunk={{"{others[0]}": "auto"}} gives it another.'
-                    )
-                raise
+            steps = _steps(entry, arrays, stage, laid, view, keywords)
             names = [leaf.path for leaf in view.leaves]
             data = [
                 sources[name] if is_read(sources.get(name)) else x
                 for name, x in zip(names, arrays, strict=True)
             ]
-
             run = StreamRun(
                 steps,
                 names,
@@ -269,18 +254,7 @@ def _run(
                 keywords.retries,
                 kept=keywords.checkpoint is not None,
             )
-            kept = None
-            if keywords.checkpoint is not None:
-                kept = Checkpoint(
-                    keywords.checkpoint,
-                    run.key(),
-                    keywords.checkpoint_every,
-                    str(entry.core.where),
-                )
-            with steps.schedule.width:
-                # Wait: after the return the caller may overwrite the data.
-                value = jax.block_until_ready(run(kept, progress=keywords.progress))
-
+            value, saves = _run_steps(run, keywords)
             if is_nested_trace(jax.tree.leaves(value)):
                 warn_missing_checks(entry)
             else:
@@ -288,20 +262,20 @@ def _run(
                 if is_verified(entry.core.options):
                     verify_stream(
                         entry,
-                        (axis, steps.size),
+                        (stage.axis, steps.size),
                         data,
                         value,
-                        partial(_unverified_value, program, axis, size),
+                        partial(_unverified_value, program, stage.axis, size),
                     )
 
             stats = StreamStats(
-                run.chunks,
+                run.chunks_done,
                 stage.size,
                 len(steps.schedule.turns) + run.repeats,
                 run.rows,
                 time.perf_counter() - began,
                 arguments.failures + run.reader.failures,
-                kept.saves if kept is not None else 0,
+                saves,
                 steps.kept,
             )
             return Streamed(value, stats)
@@ -313,18 +287,46 @@ def _run(
     args, kwargs = arguments.whole()
     whole = jax.block_until_ready(program(*args, **kwargs))
     took = time.perf_counter() - began
-    return Streamed(
-        whole,
-        StreamStats(
-            1,
-            stage.size,
-            1,
-            stage.size,
-            took,
-            arguments.failures,
-            0,
-        ),
-    )
+    stats = StreamStats(1, stage.size, 1, stage.size, took, arguments.failures, 0)
+    return Streamed(whole, stats)
+
+
+def _steps(
+    entry: Specialization,
+    arrays: Sequence[Array],
+    stage: Chunk,
+    laid: StreamLayout,
+    view: View,
+    keywords: _Keywords,
+) -> StreamProgram:
+    """The compiled steps of a run; an axis that was chosen and cannot be cut has a note."""
+    placed = replace(stage, devices=laid.devices)
+    try:
+        return steps_of(entry, arrays, placed, laid, keywords.size)
+    except AxisError as error:
+        others = [name for name in axis_sizes(view, entry.request) if name != stage.axis]
+        if keywords.axis is None and others:
+            error.add_note(
+                f"`stream` was given no axis, and took {stage.axis!r};"
+                f' chunk={{"{others[0]}": "auto"}} gives it another.'
+            )
+        raise
+
+
+def _run_steps(run: StreamRun, keywords: _Keywords) -> tuple[object, int]:
+    """The result of a run, and how often its checkpoint was saved."""
+    kept = None
+    if keywords.checkpoint is not None:
+        kept = Checkpoint(
+            keywords.checkpoint,
+            run.key(),
+            keywords.checkpoint_every,
+            str(run.steps.entry.core.where),
+        )
+    with run.steps.schedule.width:
+        # Wait: after the return the caller may overwrite the data.
+        value = jax.block_until_ready(run(kept, progress=keywords.progress))
+    return value, kept.saves if kept is not None else 0
 
 
 def _refuse_nonfinite(entry: Specialization, value: object) -> None:

@@ -32,9 +32,9 @@ from .data.reading import ChunkReader, Source
 from .data.slices import Rows
 from .data.sources import is_reversible, read_whole
 from .outputs import ChunkOutputs
-from .resume import Checkpoint, remaining_pieces, start_position
-from .resume import CheckpointState as Reached
+from .resume import Checkpoint, CheckpointState, Position, remaining_pieces, start_position
 from .run_key import platform, value_key
+from .schedule import Carry, ScheduledPass
 from .steps import StreamProgram
 
 
@@ -63,7 +63,7 @@ class StreamRun:
     ):
         self.steps = steps
         self.schedule = plan = steps.schedule
-        self.chunks = self.rows = self.repeats = 0
+        self.chunks_done = self.rows = self.repeats = 0
         where = str(steps.entry.core.where)
         writes = kept or any(turn.emits or turn.counts for turn in plan.turns)
         taken = list(zip(plan.takes, names, values, strict=True))
@@ -154,122 +154,56 @@ class StreamRun:
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> object:
         steps, turns = self.steps, self.schedule.turns
         outputs = ChunkOutputs(self.schedule, steps.total)
-        carried: dict[int, dict[int, Sequence[Array]]] = {}
-        self._check_checkpoint(kept)
-        if kept is not None and outputs.results:
-            where = steps.entry.core.where
-            raise JitneyError(
-                where,
-                f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is"
-                " accumulated only.",
-                "A run that goes on later has to find its results again.",
-                "drop checkpoint=..., or return sums and the like.",
-                code="J284",
-            )
-
+        self._check_checkpoint(kept, outputs)
         begins = start_position(kept, self.reader, steps.laid)
-        first, at, state = begins.index, begins.at, begins.state
-        reached = begins.progress
-        values = {n: steps.place_value(n, x) for n, x in self.given.items()}
-        values.update(steps.captured)
-        values.update(begins.values)
         # A program may have no pass at all: nothing depends on the data. The slice is then empty.
-        back = any(turn.back for turn in turns[first : first + 1])
-        sweeps = sum(turn.sweeps for turn in turns[:first])
+        back = any(turn.back for turn in turns[begins.index : begins.index + 1])
+        sweeps = sum(turn.sweeps for turn in turns[: begins.index])
         passed = (sweeps + 1) * len(steps.pieces)
-        done = passed - len(remaining_pieces(steps.pieces, at, back=back))
+        done = passed - len(remaining_pieces(steps.pieces, begins.at, back=back))
 
-        is_placed = bool(self._keys) or steps.laid.place is not None
+        passes = _Passes(self, outputs, kept, begins)
         with _bar(steps, done, show=progress) as advance:
             try:
-                # For each pass: compute the initial carry, unless a checkpoint gave one; step
-                # through the chunks; reduce the carries over the devices; publish the values that
-                # they give.
-                p, sweep = first, 0
-                counts: list[Array] | None = None
-                while p < len(turns):
-                    turn, sweep = turns[p], sweep + 1
-                    if state is None:
-                        new, state = steps.begin[p](values)
-                        values.update(new)
-                        if counts is not None:
-                            spread = map(steps.laid.spread_count, counts)
-                            state = begin_from(state, turn.counts, list(spread))
-                    outputs.begin(turn)
-                    for start, count, cut in self._chunks(at, back=turn.back):
-                        before = state
-                        # A pass in the other direction starts this chunk with these carries.
-                        if turn.keeps or turn.replays:
-                            carried.setdefault(start, {}).update(turn.stored_carries(state))
-                        chunk = cut
-                        if is_placed:
-                            chunk = {n: self._placed(n, x, count) for n, x in cut.items()}
-                        step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
-                        replayed = [carried[start]] if turn.replays else []
-                        state, outs = step(
-                            values,
-                            state,
-                            chunk,
-                            np.int32(start),
-                            *replayed,
-                        )
-                        if is_nested_trace(jax.tree.leaves((state, outs))):
-                            # The derivative of an outer transform holds the chunk.
-                            self.reader.memory.keep_chunks()
-                        # Dispatch is asynchronous: wait for the step before, so that at most two
-                        # chunks are on the device, and its memory may be written again.
-                        jax.block_until_ready(before)
-                        outputs.add(turn, outs, start, count)
-                        self.chunks += 1
-                        self.rows += count
-                        if sweep <= turn.sweeps:
-                            advance()
-                        if kept is not None:
-                            over = steps.total - start if turn.back else start + count
-                            results = {n: x for n, x in values.items() if n not in self._known}
-                            # Ctrl-C writes this position, even if no save is due.
-                            reached = Reached(
-                                p,
-                                over,
-                                results,
-                                state,
-                                partial(self._chunk_checksums, p, over),
-                            )
-                            kept.save_if_due(reached)
-                    outputs.fetch()
-                    state = steps.join[p](state)
-                    reached_counts = numbers_of_iterations(state, turn.counts)
-                    if not _are_known(reached_counts, counts):
-                        # A chunk has gone on beyond what was known before: once more, from there.
-                        counts, at, state = reached_counts, 0, None
-                        self.repeats += 1
-                        continue
-                    values.update(turn.final_values(state))
-                    whole = outputs.collected.items()
-                    values.update({n: jax.numpy.asarray(x) for n, x in whole})
-                    # Only the first pass of a resumed run starts in the middle.
-                    at, state, counts = 0, None, None
-                    p, sweep = p + 1, 0
+                passes(advance)
             except KeyboardInterrupt as stop:
-                if kept is not None and reached is not None:
+                if kept is not None and passes.reached is not None:
                     stop.add_note(
-                        kept.write(reached)
+                        kept.write(passes.reached)
                         or f"The checkpoint {kept.path} was written;"
                         " the same call goes on from there."
                     )
                 raise
 
-        flat = [outputs.results.get(i, x) for i, x in enumerate(steps.end(values))]
+        ends = enumerate(steps.end(passes.values))
+        flat = [outputs.results.get(i, x) for i, x in ends]
         if kept is not None:
             kept.remove()
         return unmix(steps.outcome.output(flat))
+
+    def initial_values(self, begins: Position) -> dict[int, Any]:
+        """Values before the first pass that runs: what is not read in chunks, on its devices, and
+        results of the passes that are done.
+        """
+        given = {n: self.steps.place_value(n, x) for n, x in self.given.items()}
+        return {**given, **self.steps.captured, **begins.values}
+
+    def pass_results(self, values: Mapping[int, Any]) -> dict[int, Any]:
+        """Values without those that a run has before its first pass."""
+        return {n: x for n, x in values.items() if n not in self._known}
+
+    def on_devices(self, cut: dict[int, NumPyArray], count: int) -> Mapping[int, Any]:
+        """A chunk as its step takes it: keys made of their words, and arrays on their devices."""
+        if not self._keys and self.steps.laid.place is None:
+            return cut
+        return {n: self._placed(n, x, count) for n, x in cut.items()}
 
     def _placed(self, n: int, rows: NumPyArray, count: int) -> Array:
         """One array of a chunk, on its devices."""
         to_keys = self._keys.get(n)
         return self.steps.place_value(n, rows if to_keys is None else to_keys(rows), count)
 
-    def _chunk_checksums(self, index: int, at: int) -> Mapping[str, NumPyArray]:
+    def checksums_until(self, index: int, at: int) -> Mapping[str, NumPyArray]:
         """Checksums of the chunks that are done; after the first pass, of all chunks."""
         pieces = self.steps.pieces
         missing: set[tuple[int, int]] = set()
@@ -277,7 +211,7 @@ class StreamRun:
             missing.update(remaining_pieces(pieces, at, back=self.schedule.turns[0].back))
         return self.reader.checkpoint_data([piece not in missing for piece in pieces])
 
-    def _chunks(
+    def chunks(
         self,
         done: int,
         *,
@@ -291,22 +225,150 @@ class StreamRun:
         for start, count in remaining_pieces(self.steps.pieces, done, back=back):
             yield start, count, self.reader(start, count)
 
-    def _check_checkpoint(self, kept: Checkpoint | None) -> None:
+    def _check_checkpoint(self, kept: Checkpoint | None, outputs: ChunkOutputs) -> None:
         """Refuse a checkpoint of a run whose memory holds more than the carry."""
-        turns = self.schedule.turns
-        if kept is None or not any(turn.collects or turn.keeps for turn in turns):
+        if kept is None:
             return
+        where, axis = self.steps.entry.core.where, self.steps.stage.axis
+        turns = self.schedule.turns
+        if not any(turn.collects or turn.keeps for turn in turns):
+            if not outputs.results:
+                return
+            raise JitneyError(
+                where,
+                f"a result has the axis {axis!r}, and a checkpoint keeps what is accumulated only.",
+                "A run that goes on later has to find its results again.",
+                "drop checkpoint=..., or return sums and the like.",
+                code="J284",
+            )
         how = "goes through all of it in both directions"
         if any(turn.collects for turn in turns):
             how = "collects all of it"
         raise JitneyError(
-            self.steps.entry.core.where,
-            f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
+            where,
+            f"it {how} along {axis!r}; a checkpoint keeps what is accumulated.",
             "Collected results, and what is carried into each chunk, stay in memory until the"
             " run is over.",
             "drop checkpoint=....",
             code="J284",
         )
+
+
+class _Passes:
+    """The passes over the data: what one of them has reached, and what those before it gave.
+
+    Args:
+        run: The run.
+        outputs: Takes the results that have the axis.
+        kept: The file to resume from, if there is one.
+        begins: Position after the chunks that the file has.
+    """
+
+    def __init__(
+        self,
+        run: StreamRun,
+        outputs: ChunkOutputs,
+        kept: Checkpoint | None,
+        begins: Position,
+    ):
+        self._run = run
+        self._outputs = outputs
+        self._kept = kept
+        self._index = begins.index
+        self._begins = begins
+        # Carries of each chunk, for a pass in the other direction.
+        self._carried: dict[int, dict[int, Sequence[Array]]] = {}
+        self.values = run.initial_values(begins)
+        self.reached = begins.progress
+        """Position that Ctrl-C writes, even if no save is due."""
+
+    def __call__(self, advance: Callable[[], None]) -> None:
+        """For each pass: compute the initial carry, unless a checkpoint gave one; step through the
+        chunks; reduce the carries over the devices; publish the values that they give.
+        """
+        run, steps, outputs = self._run, self._run.steps, self._outputs
+        at, state, sweep = self._begins.at, self._begins.state, 0
+        counts: list[Array] | None = None
+        while self._index < len(run.schedule.turns):
+            turn, sweep = run.schedule.turns[self._index], sweep + 1
+            if state is None:
+                state = self._initial_carry(turn, counts)
+            outputs.begin(turn)
+            for start, count, cut in run.chunks(at, back=turn.back):
+                state = self._step(turn, state, start, count, cut)
+                if sweep <= turn.sweeps:
+                    advance()
+                if self._kept is not None:
+                    over = steps.total - start if turn.back else start + count
+                    self._save(self._kept, over, state)
+            outputs.fetch()
+            state = steps.join[self._index](state)
+            reached_counts = numbers_of_iterations(state, turn.counts)
+            if not _are_known(reached_counts, counts):
+                # A chunk has gone on beyond what was known before: once more, from there.
+                counts, at, state = reached_counts, 0, None
+                run.repeats += 1
+                continue
+            self.values.update(turn.final_values(state))
+            whole = outputs.collected.items()
+            self.values.update({n: jax.numpy.asarray(x) for n, x in whole})
+            # Only the first pass of a resumed run starts in the middle.
+            at, state, counts = 0, None, None
+            self._index, sweep = self._index + 1, 0
+
+    def _initial_carry(self, turn: ScheduledPass, counts: Sequence[Array] | None) -> Carry:
+        """The carry that a pass begins with, and the values that are computed once before it."""
+        steps = self._run.steps
+        new, state = steps.begin[self._index](self.values)
+        self.values.update(new)
+        if counts is None:
+            return state
+        spread = map(steps.laid.spread_count, counts)
+        return begin_from(state, turn.counts, list(spread))
+
+    def _step(
+        self,
+        turn: ScheduledPass,
+        before: Carry,
+        start: int,
+        count: int,
+        cut: dict[int, NumPyArray],
+    ) -> Carry:
+        """Put one chunk through the step of the pass; return the carry behind it."""
+        run, steps = self._run, self._run.steps
+        # A pass in the other direction starts this chunk with these carries.
+        if turn.keeps or turn.replays:
+            self._carried.setdefault(start, {}).update(turn.stored_carries(before))
+        by_count = steps.rest if count % steps.laid.parts else steps.step
+        state, outs = by_count[self._index](
+            self.values,
+            before,
+            run.on_devices(cut, count),
+            np.int32(start),
+            *([self._carried[start]] if turn.replays else []),
+        )
+        if is_nested_trace(jax.tree.leaves((state, outs))):
+            # The derivative of an outer transform holds the chunk.
+            run.reader.memory.keep_chunks()
+        # Dispatch is asynchronous: wait for the step before, so that at most two chunks are on the
+        # device, and its memory may be written again.
+        jax.block_until_ready(before)
+        self._outputs.add(turn, outs, start, count)
+        run.chunks_done += 1
+        run.rows += count
+        return state
+
+    def _save(self, kept: Checkpoint, over: int, state: Carry) -> None:
+        """Save what a pass has reached, if a save is due."""
+        index = self._index
+        self.reached = CheckpointState(
+            index,
+            over,
+            self._run.pass_results(self.values),
+            state,
+            partial(self._run.checksums_until, index, over),
+        )
+        kept.save_if_due(self.reached)
 
 
 def _bar(

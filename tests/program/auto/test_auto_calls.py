@@ -470,7 +470,9 @@ def test_the_best_so_far_is_taken_where_the_rest_is_given_up(machine):
 
 
 def test_a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_long(machine):
-    """As all that it will have spent: nothing was gained so far, so the whole answers meanwhile."""
+    """As its next step will: nothing was gained so far, so the whole answers meanwhile. The next
+    compile is expected to take as long as that of the trial.
+    """
     f = optimize(**AUTO)(residual)
     machine.rates = {"whole in threads": 0.5}
     compile_slowly(machine, 1500.0, "64 at a time in threads")
@@ -483,14 +485,14 @@ def test_a_search_that_was_given_up_goes_on_when_calls_have_taken_ten_times_as_l
 
     calls = 60
     while "learns" in auto_line(f, W, ROWS):
-        taken, spent = calls * 160, machine.now - calls * 160
+        taken = calls * 160
         assert calls < 400
         f(W, ROWS)
         calls += 1
         if len(machine.tried) == 1:
-            assert taken < 10 * (spent + 5000)
+            assert taken < 10 * (1500 + 1000)
     assert machine.tried == ["64 at a time in threads", "whole in threads"]
-    assert taken > 10 * spent
+    assert taken > 10 * 1500
     assert auto_line(f, W, ROWS).startswith("whole in threads: ")
 
 
@@ -1132,16 +1134,17 @@ def test_an_axis_that_cannot_be_cut_stays_whole(machine):
 
 @pytest.mark.rest
 def test_results_of_several_kinds_keep_their_types(machine):
-    """Integers, booleans, a static value beside them, and an empty array."""
+    """Integers, booleans, static values beside them, one of NumPy, and an empty array."""
     machine.rates = FAST_64
 
     def several(y: Float[Array, "n"]):
-        return {"argmax": jnp.argmax(y), "positive": y > 0, "name": "row", "none": y[:0]}
+        arrays = {"argmax": jnp.argmax(y), "positive": y > 0, "none": y[:0], "two": np.ones(2)}
+        return arrays | {"name": "row", "number": 1.5, "nothing": None}
 
     f, g = optimize(**AUTO)(several), optimize(vmap="row")(several)
     out, want = learnt(f, ROWS), g(ROWS)
-    assert out["name"] == "row"
-    for name in ("argmax", "positive", "none"):
+    assert (out["name"], out["number"], out["nothing"]) == ("row", 1.5, None)
+    for name in ("argmax", "positive", "none", "two"):
         assert out[name].dtype == want[name].dtype
         np.testing.assert_array_equal(out[name], want[name])
     assert auto_line(f, ROWS).startswith("64 at a time: ")

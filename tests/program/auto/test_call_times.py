@@ -109,3 +109,21 @@ def test_a_call_that_fails_is_not_timed():
     with pytest.raises(ZeroDivisionError):
         times.run(fail)
     assert (times.calls, times.timed) == (1, 0)
+
+
+def test_the_cores_that_calls_keep_busy_are_those_of_calls_that_began_alone(clock, monkeypatch):
+    """Seconds of all cores by seconds; one core, until there is such a call."""
+    of_cores = [0.0]
+    monkeypatch.setattr(call_times, "cpu_clock", lambda: of_cores[0])
+    times, both = CallTimes(), iter([(2.0, 0.5), (2.0, 3.6), (4.0, 7.6), (1.0, 1.2)])
+
+    def call():
+        took, cores = next(both)
+        clock[0] += took
+        of_cores[0] += cores
+
+    times.run(call)
+    assert times.busy == 1.0
+    for _ in range(3):
+        times.run(call, alone=True)
+    assert times.busy == pytest.approx(1.8)

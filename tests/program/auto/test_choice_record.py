@@ -17,6 +17,8 @@ from jitney._program.auto import choice_record
 from tests.program.auto.test_auto_calls import FAST_64, MANY, ROWS, W, auto_line, by_hand, learnt
 
 AUTO = {"vmap": "row", "auto": True}
+FIRST = [(64, "threads"), (64, "")]
+TRIAL = {"width": 64, "carrier": "", "share": 0.5, "has_lost": False}
 
 
 def fresh():
@@ -53,9 +55,9 @@ def test_the_next_process_starts_with_the_choice(machine, folder):
     )
 
 
-def test_a_search_that_was_put_off_is_put_off_in_the_next_process_too(machine, folder):
-    """It tries nothing before its calls have taken ten times what was spent in vain, and then ends
-    the search.
+def test_a_search_that_was_put_off_goes_on_in_the_next_process(machine, folder):
+    """It tries nothing before its calls have taken ten times what the next step costs, and then
+    what was not tried, to the end of the search.
     """
     run = machine.compile
 
@@ -68,22 +70,68 @@ def test_a_search_that_was_put_off_is_put_off_in_the_next_process_too(machine, f
     for _ in range(60):
         f(W, ROWS)
     assert "given up for now" in auto_line(f, W, ROWS)
-    spent = json.loads(read(only(folder)))["spent"]
-    assert spent > 1500.0
+    data = json.loads(read(only(folder)))
+    cost = data["next_cost"]
+    assert data["spent"] > 1500.0
+    assert [(trial["width"], trial["carrier"]) for trial in data["trials"]] == FIRST
     machine.runs.clear()
 
     g, calls = optimize(**AUTO)(fresh()), 0
     while not machine.tried:
         told = "nothing is tried" if calls == 0 else "given up for now, as an earlier process did"
         assert calls < 400
-        assert told in auto_line(g, W, ROWS) or calls * 160 >= 10 * spent
+        assert told in auto_line(g, W, ROWS) or calls * 160 >= 10 * cost
         g(W, ROWS)
         calls += 1
-    assert (calls - 1) * 160 > 10 * spent
+    assert (calls - 1) * 160 > 10 * cost
     machine.compile = run
     for _ in range(400):
         g(W, ROWS)
+    assert machine.tried[0] == "whole in threads"
+    assert "64 at a time in threads" not in machine.tried
     assert json.loads(read(only(folder)))["spent"] == 0.0
+
+
+def test_threads_that_were_chosen_beside_a_chunk_by_hand_are_those_of_the_next_process(
+    machine, folder
+):
+    """The width is given, and no other one of a record is taken."""
+    machine.rates = {"whole in threads": 0.1}
+    by_hand_16 = AUTO | {"chunk": {"row": 16}}
+    learnt(optimize(**by_hand_16)(fresh()), W, ROWS)
+    f = optimize(**by_hand_16)(fresh())
+    np.testing.assert_allclose(f(W, ROWS), by_hand(W, ROWS), rtol=1e-6, atol=1e-6)
+    assert auto_line(f, W, ROWS).startswith("whole in threads, as an earlier process has measured")
+
+    says(width=64)(only(folder))
+    g = optimize(**by_hand_16)(fresh())
+    g(W, ROWS)
+    assert "learns" in auto_line(g, W, ROWS)
+
+
+def test_no_way_of_an_earlier_search_is_taken_that_workers_refuse(machine, folder):
+    """A file may say that threads shared LAPACK of many numbers, in which XLA may hang."""
+
+    def body():
+        def residual(y: Float[Array, "m m"]) -> Float[Array, "m m"]:
+            return jnp.linalg.inv(y)
+
+        return residual
+
+    rows = np.tile(2 * np.eye(8, dtype=np.float32), (160, 1, 1))
+    machine.compiling = 100.0
+    f = optimize(**AUTO)(body())
+    while not folder.exists():
+        f(rows)
+    trials = [{"width": None, "carrier": "threads", "share": 0.1, "has_lost": False}]
+    says(trials=trials, spent=1.0, next_cost=0.0)(only(folder))
+    machine.runs.clear()
+
+    g = optimize(**AUTO)(body())
+    for _ in range(60):
+        np.testing.assert_allclose(g(rows), rows / 4, rtol=1e-5)
+    assert "whole in threads: it runs" in auto_line(g, rows)
+    assert "whole in threads" not in machine.tried
 
 
 def test_that_nothing_was_gained_is_handed_on_too(machine, folder):
@@ -211,6 +259,14 @@ def says_a_list(path):
         says(spent=-1.0),
         says(spent=float("inf")),
         says(spent=None),
+        says(next_cost=-1.0),
+        says(next_cost="soon"),
+        says(trials=None),
+        says(trials=[3]),
+        says(trials=[TRIAL | {"width": 17}]),
+        says(trials=[TRIAL | {"carrier": "fork"}]),
+        says(trials=[TRIAL | {"share": float("nan")}]),
+        says(trials=[TRIAL | {"has_lost": 1}]),
     ],
 )
 def test_what_cannot_be_believed_is_ignored(machine, folder, change):

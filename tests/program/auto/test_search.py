@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jitney._program.auto.search import WHOLE, WIDTHS, RunWay, Search
+from jitney._program.auto.search import WHOLE, WIDTHS, RunWay, Search, TrialRecord
 from jitney._program.auto.trial_costs import end_cost, trial_cost
 from jitney._program.runners.workers.parts import Spread
 
@@ -214,8 +214,84 @@ def test_what_could_not_be_repaid_in_time_may_be_a_tenth_of_what_calls_take():
     search.spent = 90.0
     assert not search.affords(1, 20.0, whole=1.0, taken=150.0)
     assert not search.affords(1, 20.0, whole=1.0, taken=1199.0)
-    assert search.due(1, 20.0) == pytest.approx(1200.0)
+    assert search.due(search.cost_of(1) + 20.0) == pytest.approx(1200.0)
     assert search.affords(1, 20.0, whole=1.0, taken=1201.0)
+
+
+def test_what_was_spent_in_vain_holds_up_no_later_trial():
+    """From the time when the search is put off it takes a tenth of the calls, whatever compiles
+    turn out to take.
+    """
+    search = Search(1000, WIDTHS, 10.0, **ALONE)
+    search.spent = 90.0
+    search.write_off(taken=200.0)
+    assert search.due(20.0) == pytest.approx(200.0 + 10 * 20.0)
+    assert not search.affords(0, 20.0, whole=1.0, taken=399.0)
+    assert search.affords(0, 20.0, whole=1.0, taken=401.0)
+
+    search.spent += 50.0  # more than was expected
+    search.write_off(taken=401.0)
+    assert search.due(20.0) == pytest.approx(200.0 + 10 * 70.0)
+
+
+def test_the_whole_in_threads_is_last_where_it_keeps_the_cores_busy_by_itself():
+    """Image patches, 1.95 cores of two: threads that share the whole gain nothing, and narrow
+    chunks do.
+    """
+
+    def tried(busy):
+        search, ways = Search(5000, WIDTHS, 1.0, threads=2, joined=False), []
+        while (way := search.next_way(5000.0, busy)) is not None:
+            ways.append(str(way))
+            timed(search, way.width, *((0.5, 0.6) if way.width == 64 else (2.0, 2.0)))
+        return ways
+
+    idle, busy = tried(1.0), tried(1.95)
+    assert idle[:2] == ["64 at a time in threads", "whole in threads"]
+    assert busy[-1] == "whole in threads"
+    assert {*idle} == {*busy}
+
+
+def test_a_later_search_goes_on_after_the_trials_of_an_earlier_one():
+    """Their seconds count by those of the whole, which takes twice as long now."""
+    earlier = Search(5000, WIDTHS, 1.0, threads=2, joined=False)
+    timed(earlier, 64, 1.2, 1.5)
+    earlier.drop(RunWay(None, "threads"), "other bits")
+    left = [str(way) for way in earlier.next_ways(5000.0)]
+
+    later = Search(5000, WIDTHS, 1.0, threads=2, joined=False)
+    later.take_over(earlier.records(5000.0), 2 * 5000.0, spent=7.0)
+    assert [str(way) for way in later.next_ways(2 * 5000.0)] == left
+    assert later.quickest == pytest.approx(2 * 1.2)
+    assert later.records(2 * 5000.0) == earlier.records(5000.0)
+    assert later.compiles([RunWay(64, "threads")]) == 1
+    assert later.again(2 * 5000.0) is None
+    assert (later.spent, later.due(3.0)) == (7.0, pytest.approx(30.0))
+    assert later.tried == (
+        "64 at a time in threads 1.2e+07 earlier, 64 at a time 1.5e+07 earlier,"
+        " whole in threads left out earlier"
+    )
+
+
+def test_a_way_that_lost_a_call_of_an_earlier_process_has_one_more():
+    """By its seconds on slices; then it is dropped."""
+    earlier = Search(1000, WIDTHS, 10.0, **ALONE)
+    earlier.add(RunWay(64), 100, 50.0, 1.0)
+    earlier.lose(RunWay(64), 1000.0)
+    later = Search(1000, WIDTHS, 10.0, **ALONE)
+    later.take_over(earlier.records(1000.0), 1000.0, spent=1.0)
+    assert later.best(1000.0) == RunWay(64)
+    later.lose(RunWay(64), 1000.0)
+    assert not later.has_second_chance()
+
+
+def test_only_ways_of_this_size_are_taken_over():
+    """A bucket has sizes that are shorter, and a file may say anything."""
+    listed = [(None, ""), (7, ""), (64, "threads"), (16, "threads"), (1024, ""), (1, "")]
+    records = [TrialRecord(width, carrier, 0.5, has_lost=False) for width, carrier in listed]
+    search = Search(65, WIDTHS, 10.0, threads=2, joined=False)
+    ways = search.take_over(records, 65.0, spent=1.0)
+    assert ways == [RunWay(16, "threads"), RunWay(1)]
 
 
 def test_ways_that_are_nearly_the_best_are_compared_at_the_end():

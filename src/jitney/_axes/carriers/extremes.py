@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from ..interpreter import Op
-from ..monoids import MONOIDS, Monoid, highest, last_in_order
+from ..monoids import Monoid, highest, last_in_order
 from ..rule import Carrier, ChunkStep, Outputs, State, bytes_of
 from ..typed_jax import jnp, lax
+from ..xla_faults.lost_nans import fold
 from ..xla_faults.low_bits import as_bits, from_bits
 
 
@@ -72,8 +73,7 @@ class ArgExtreme(Carrier):
         in a later chunk than another device.
         """
         index, best = states
-        of_all = jnp.max if self.monoid is MONOIDS["max"] else jnp.min
-        extreme = of_all(best, axis=0, keepdims=True)
+        extreme = jnp.expand_dims(fold(self.monoid, best, (0,)), 0)
         is_extreme = best == extreme
         if jnp.issubdtype(best.dtype, jnp.inexact):
             is_extreme |= jnp.isnan(best) & jnp.isnan(extreme)

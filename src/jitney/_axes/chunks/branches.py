@@ -23,6 +23,7 @@ from itertools import chain
 import jax
 import numpy as np
 
+from ..._jax.programs.control import rebuild_cond
 from ..._jax.programs.jaxprs import abstract, equations, rebind
 from ..._jax.programs.ssa import (
     Const,
@@ -249,17 +250,9 @@ def _two_conds(
     out: Values = {}
     for has_axis in (False, True):
         positions = [i for i, aval in enumerate(avals) if bool(ragged_axes(aval.shape)) == has_axis]
-        results = _switch(index, [branch(b, positions) for b in range(count)])
+        results = rebuild_cond([index], [branch(b, positions) for b in range(count)])
         out.update(zip(positions, results, strict=True))
     return [out[i] for i in range(len(avals))]
-
-
-def _switch(
-    index: jax.Array,
-    branches: Sequence[Callable[[], list[jax.Array]]],
-) -> list[jax.Array]:
-    """Call `lax.switch` on branches that close over their operands."""
-    return list(lax.switch(index, branches))
 
 
 def strong(x: jax.Array, aval: Aval) -> jax.Array:

@@ -20,14 +20,13 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from ..._jax.programs.jaxprs import inside, open_jaxpr, scan_parts, while_parts
+from ..._jax.programs.control import rebuild_scan, rebuild_while
+from ..._jax.programs.jaxprs import inside, open_jaxpr
 from ..._jax.programs.primitives import public_name
 from ..._jax.typed import Atom
 from ..dims import Dim, evaluate
 from ..interpreter import Op, ragged_axes, shape_of
 from ..refusal import Refused
-from ..rules.control import loop_by_elements, restore_weak_types
-from ..typed_jax import jnp, lax
 from .passes import LoopPasses, Passes
 
 Values = list[jax.Array]
@@ -101,61 +100,21 @@ def run_loop(
         operands: Its operands.
         run: Runs a plan on whole arguments.
     """
-    if loop.condition is None:
-        return _scan(op, loop, operands, run)
-    return _while(
-        op,
-        loop,
-        loop.condition,
-        operands,
-        run,
-    )
+
+    def body(*given: jax.Array) -> Values:
+        return run(loop.body, given)
+
+    condition = loop.condition
+    if condition is None:
+        return rebuild_scan(op.eqn, operands, body)
+
+    def goes_on(*given: jax.Array) -> Values:
+        return run(condition, given)
+
+    return rebuild_while(op.eqn, operands, goes_on, body)
 
 
 def _predicate_dims(op: Op) -> tuple[Dim, ...]:
     """The shape of the condition of a `while`: one for each element of the batch under `vmap`."""
     condition, _ = open_jaxpr(op.params["cond_jaxpr"])
     return shape_of(condition.outvars[0])
-
-
-def _scan(
-    op: Op,
-    loop: LoopPasses,
-    operands: Values,
-    run: Callable[[Passes, Sequence[jax.Array]], Values],
-) -> Values:
-    constants, start, xs = scan_parts(op.eqn, operands)
-    start = [jnp.asarray(x) for x in start]
-
-    def turn(held: Values, x: Values) -> tuple[Values, Values]:
-        out = run(loop.body, [*constants, *held, *x])
-        new, ys = out[: len(held)], out[len(held) :]
-        return restore_weak_types(new, held), [jnp.asarray(y) for y in ys]
-
-    carry, ys = lax.scan(
-        turn,
-        start,
-        xs,
-        length=op.params["length"],
-        reverse=op.params["reverse"],
-    )
-    return [*carry, *ys]
-
-
-def _while(
-    op: Op,
-    loop: LoopPasses,
-    condition: Passes,
-    operands: Values,
-    run: Callable[[Passes, Sequence[jax.Array]], Values],
-) -> Values:
-    of_condition, of_body, start = while_parts(op.eqn, operands)
-
-    def predicate(carry: Values) -> jax.Array:
-        (goes_on,) = run(condition, [*of_condition, *carry])
-        return goes_on
-
-    def turn(carry: Values) -> Values:
-        return run(loop.body, [*of_body, *carry])
-
-    return loop_by_elements(predicate, turn, start, len(_predicate_dims(op)))

@@ -33,11 +33,11 @@ from typing import TypeVar
 import jax
 import numpy as np
 
+from ..._jax.programs.control import restore_weak_types, while_beside
 from ..._jax.programs.evaluation import interpret
 from ..._jax.programs.jaxprs import abstract, equations, open_jaxpr, rebind, while_parts
 from ..._jax.typed import Aval, ClosedJaxpr, JaxprEqn
 from ..interpreter import Op, PaddedInterpreter, Ranges, mentions
-from ..rules.control import State, restore_weak_types
 from ..rules.partials import is_fixed
 from ..typed_jax import jnp, lax, make_jaxpr
 from ..x64 import x64_scope
@@ -45,6 +45,8 @@ from .branches import Branch, numbered_branch, strong
 from .cut_axis import refusal
 from .partial_results import carry_until_all_done
 
+State = tuple[jax.Array, list[jax.Array]]
+"""Number of the iteration, and the carry of the loop."""
 _TURNS = np.dtype(np.uint32)
 """The dtype of a number of iterations."""
 
@@ -100,7 +102,8 @@ def counts_iterations(jaxpr: object, ranges: Ranges) -> bool:
 
 
 class _UntilDone:
-    """A `while` in SSA form.
+    """A `while` in SSA form, whose loops are written here: they carry some of its carries only, and
+    one of them has no condition.
 
     Args:
         eqn: Its equation.
@@ -250,20 +253,16 @@ def iterations_of_chunk(
     condition asks for.
     """
     quiet = walk.without_callbacks()
-    of_condition, of_body, start = while_parts(op.eqn, operands)
 
-    def more(state: State) -> jax.Array:
-        k, carry = state
-        (goes_on,) = quiet.run(op.params["cond_jaxpr"], [*of_condition, *carry])
+    def more(k: jax.Array, *given: jax.Array) -> jax.Array:
+        (goes_on,) = quiet.run(op.params["cond_jaxpr"], given)
         return lax.lt(k, least) | goes_on
 
-    def body(state: State) -> State:
-        k, carry = state
-        new = quiet.run(op.params["body_jaxpr"], [*of_body, *carry])
-        return k + np.ones((), k.dtype), restore_weak_types(new, carry)
+    def body(k: jax.Array, *given: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
+        return k + np.ones((), k.dtype), quiet.run(op.params["body_jaxpr"], given)
 
-    carry = [jnp.asarray(x) for x in start]
-    return lax.while_loop(more, body, (jnp.zeros_like(least), carry))[0]
+    begin = jnp.zeros_like(least)
+    return while_beside(begin, op.eqn, while_parts(op.eqn, operands), more, body)[0]
 
 
 def until_known(initial: Counts, sweep: Callable[[Counts], Counts]) -> Counts:

@@ -8,11 +8,17 @@ iterations of padding, so its last carry is that of iteration n:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
 
+from ..._jax.programs.control import (
+    rebuild,
+    rebuild_scan,
+    rebuild_while,
+    scan_beside,
+)
 from ..._jax.programs.jaxprs import (
     abstract,
     called_jaxpr,
@@ -20,7 +26,6 @@ from ..._jax.programs.jaxprs import (
     open_jaxpr,
     scan_parts,
     solve_operands,
-    while_parts,
 )
 from ..._jax.programs.primitives import CALLBACKS, CALLS, REMATS
 from ..._jax.typed import AnyJaxpr, ClosedJaxpr, JaxprEqn, Values
@@ -143,16 +148,7 @@ def _cond(
     op: Op,
     values: Values,
 ) -> Values:
-    index, *operands = values
-
-    def branch(program: AnyJaxpr) -> Callable[..., Values]:
-        def taken(*given: jax.Array) -> Values:
-            return walk.run(program, given)
-
-        return taken
-
-    branches = [branch(program) for program in op.params["branches"]]
-    return list(lax.switch(index, branches, *operands))
+    return rebuild(op.eqn, values, walk.run)
 
 
 def _while(
@@ -160,52 +156,20 @@ def _while(
     op: Op,
     values: Values,
 ) -> Values:
-    of_condition, of_body, start = while_parts(op.eqn, values)
-
     # Under `vmap` the predicate has one element for each element of the batch. Padding of the batch
     # counts as finished: False, the identity of `any`.
     condition = op.params["cond_jaxpr"]
     jaxpr, _ = open_jaxpr(condition)
     dims = shape_of(jaxpr.outvars[0])
 
-    def predicate(carry: Values) -> jax.Array:
-        out = walk.run(condition, [*of_condition, *carry])[0]
-        return walk.within().keep(out, dims, range(len(dims)), np.False_)
+    def predicate(*given: jax.Array) -> Values:
+        out = walk.run(condition, given)[0]
+        return [walk.within().keep(out, dims, range(len(dims)), np.False_)]
 
-    def body(carry: Values) -> Values:
-        return walk.run(op.params["body_jaxpr"], [*of_body, *carry])
+    def body(*given: jax.Array) -> Values:
+        return walk.run(op.params["body_jaxpr"], given)
 
-    return loop_by_elements(predicate, body, start, len(dims))
-
-
-def loop_by_elements(
-    predicate: Callable[[Values], jax.Array],
-    body: Callable[[Values], Values],
-    start: Values,
-    rank: int,
-) -> Values:
-    """Bind a while loop whose predicate has `rank` dimensions, those of a batch under `vmap`."""
-
-    def turn(carry: Values) -> Values:
-        new = restore_weak_types(body(carry), carry)
-        if not rank:
-            return new
-
-        # Elements that are finished keep their carry while others go on.
-        going = predicate(carry)
-        return [
-            lax.select(lax.broadcast_in_dim(going, a.shape, range(rank)), a, b)
-            for a, b in zip(new, carry, strict=True)
-        ]
-
-    def more(carry: Values) -> jax.Array:
-        return jnp.any(predicate(carry))
-
-    return list(lax.while_loop(more, turn, [jnp.asarray(x) for x in start]))
-
-
-State = tuple[jax.Array, Values]
-"""Number of the iteration, and the carry of the loop."""
+    return rebuild_while(op.eqn, values, predicate, body)
 
 
 def _scan(
@@ -215,86 +179,49 @@ def _scan(
 ) -> Values:
     program = op.params["jaxpr"]
     length, reverse = op.params["length"], op.params["reverse"]
-    unroll = op.params["unroll"]
-    constants, carry, xs = scan_parts(op.eqn, values)
-    carry = [jnp.asarray(x) for x in carry]
     allocated = evaluate(length, walk.allocated)
-    may_be_shorter = is_ragged(length) and not walk.is_full(length)
-    # A body that may not end or may raise on padding is skipped there, by a branch.
-    skips = may_be_shorter and depends_on_rows(program)
 
-    moves = [*map(walk.may_be_linear, op.eqn.invars)]
-    moves_fixed, _, moves_row = scan_parts(op.eqn, moves)
-
-    def turn(held: Values, x: Values) -> tuple[Values, Values]:
-        return advance(constants, held, x)
-
-    def advance(
-        constants: Values,
-        held: Values,
-        x: Values,
-    ) -> tuple[Values, Values]:
-        out = walk.run(program, [*constants, *held, *x])
-        new, ys = out[: len(held)], out[len(held) :]
-        return restore_weak_types(new, held), ys
+    def advance(*given: jax.Array) -> Values:
+        return walk.run(program, given)
 
     # No iteration is padding: the loop of plain JAX, to the bit. With a counter in its carry XLA
     # may round its numbers otherwise.
-    if not may_be_shorter:
-        carry, ys = lax.scan(
-            turn,
-            carry,
-            xs,
-            length=allocated,
-            reverse=reverse,
-            unroll=unroll,
-        )
-        return [*carry, *ys]
+    if not is_ragged(length) or walk.is_full(length):
+        return rebuild_scan(op.eqn, values, advance, allocated)
 
-    def skipped(held: Values, x: Values) -> tuple[Values, Values]:
-        del x
+    # A body that may not end or may raise on padding is skipped there, by a branch.
+    skips = depends_on_rows(program)
+    fixed_moves, carry, row_moves = scan_parts(op.eqn, [*map(walk.may_be_linear, op.eqn.invars)])
+    # A tangent may begin as a constant.
+    moves = [*fixed_moves, *(True for _ in carry), *row_moves]
+
+    def carry_of(given: Sequence[jax.Array]) -> Values:
+        return scan_parts(op.eqn, [*given])[1]
+
+    def skipped(*given: jax.Array) -> Values:
         jaxpr, _ = open_jaxpr(program)
-        avals = [atom.aval for atom in jaxpr.outvars[len(held) :]]
-        shapes = [walk.shape(aval.shape) for aval in avals]
-        each = zip(shapes, avals, strict=True)
-        zeros = [lax.full(shape, 0, aval.dtype) for shape, aval in each]
-        return [*held], zeros
+        avals = [atom.aval for atom in jaxpr.outvars[len(carry) :]]
+        zeros = [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
+        return [*carry_of(given), *zeros]
 
     # From the end the iterations of padding come first, and leave the initial carry as it is.
-    def body(state: State, x: Values) -> tuple[State, Values]:
-        i, held = state
+    def body(i: jax.Array, *arguments: jax.Array) -> tuple[jax.Array, Values]:
+        given = [*arguments]
         inside = i < walk.count(length)
         if skips:
-            new, ys = lax.cond(inside, turn, skipped, held, x)
+            out = lax.cond(inside, advance, skipped, *given)
         else:
-            fixed, before, row = constants, held, x
+            held = carry_of(given)
             if walk.is_differentiated:
-                fixed = _cleared(
-                    inside,
-                    fixed,
-                    moves_fixed,
-                )
-                # A tangent may begin as a constant.
-                before = _cleared(inside, before, [True] * len(before))
-                row = _cleared(inside, row, moves_row)
-            new, ys = advance(fixed, before, row)
-            new = [
-                lax.select(lax.broadcast(inside, a.shape), a, b)
-                for a, b in zip(new, held, strict=True)
-            ]
-        step = np.int32(-1 if reverse else 1)
-        return (i + step, [*new]), ys
+                given = _cleared(inside, given, moves)
+            out = advance(*given)
+            for k, old in enumerate(held):
+                out[k] = lax.select(lax.broadcast(inside, old.shape), out[k], old)
+        return i + step, out
 
+    step = np.int32(-1 if reverse else 1)
     first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
-    (_, carry), ys = lax.scan(
-        body,
-        (first, carry),
-        xs,
-        length=allocated,
-        reverse=reverse,
-        unroll=unroll,
-    )
-    return [*carry, *ys]
+    return scan_beside(first, op.eqn, scan_parts(op.eqn, values), body, allocated)[1]
 
 
 def _cleared(
@@ -333,17 +260,6 @@ def _is_open(eqn: JaxprEqn) -> bool:
 
 
 _OPEN = ("while", "pure_callback", *CALLBACKS)
-
-
-def restore_weak_types(new: Values, old: Values) -> Values:
-    """Give a carry the weak types that the loop started with; evaluation equation by equation can
-    change them, and JAX requires a carry to keep its type.
-    """
-    values = [jnp.asarray(value) for value in new]
-    for i, (x, was) in enumerate(zip(values, old, strict=True)):
-        if x.weak_type != was.weak_type:
-            values[i] = lax.convert_element_type(x, was.dtype)
-    return values
 
 
 def _solve(

@@ -24,6 +24,7 @@ from ..interpreter import Op, PaddedInterpreter
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, make_jaxpr
+from ..xla_faults.lost_nans import fold
 from ..xla_faults.partitioner_fixes import partition_safe
 
 
@@ -197,7 +198,7 @@ def _over_mapped(monoid: Monoid) -> Rule:
         x = walk.keep(x, op.ins[0], axes, monoid.identity(x.dtype))
 
         def reduced(x: jax.Array) -> Values:
-            return [monoid.fold(x, axes=axes)]
+            return [fold(monoid, x, axes)]
 
         if walk.is_spread:
             return partition_safe(reduced)(x)

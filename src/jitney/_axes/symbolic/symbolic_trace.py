@@ -211,8 +211,7 @@ def _program(
     if not function.ranges:
         return _confirmed(function, _expanded(function.at({})), at_hand)
     try:
-        candidate = _symbolic(function, at_hand[0], is_of_call=sizes is not None)
-        return _confirmed(function, candidate, at_hand)
+        return _confirmed(function, _symbolic(function, at_hand), at_hand)
     except AsksForSize as refusal:
         # A shorter range of sizes makes it one program, without a trace at each size.
         if not examples or _is_within(sizes, refusal.ends):
@@ -324,6 +323,14 @@ def _example(
         return function.at_known(sample)
 
 
+def _goes_through(function: SizedFunction, known: Mapping[str, int]) -> bool:
+    try:
+        _example(function, known)
+    except Refused:
+        return False
+    return True
+
+
 @contextmanager
 def _own_errors_refused() -> Generator[None]:
     """Context in which the function runs at sizes that no call has had: where it fails, whatever
@@ -419,15 +426,13 @@ def _interpreted_vars(jaxpr: AnyJaxpr) -> Iterator[Var]:
 
 def _symbolic(
     function: SizedFunction,
-    known: Mapping[str, int],
-    *,
-    is_of_call: bool,
+    at_hand: Sequence[Mapping[str, int]],
 ) -> Candidate:
     """The program with symbolic sizes from one trace with symbols.
 
     Raises:
-        Refused: Code needs to know a size, or fails at known sizes that are not those of a call.
-        Exception: Any exception that the function raises at the sizes of the call too.
+        Refused: Code needs to know a size, or fails at the first known ones alone.
+        Exception: Any exception that the function raises at all known sizes too.
     """
     symbols = function.new_symbols()
     result, seen = _watched(function, symbols)
@@ -440,10 +445,11 @@ def _symbolic(
     # An error at a known size too is the user's, and is raised by this trace. Otherwise the symbol
     # is the reason.
     if isinstance(result, Exception):
-        if is_of_call:
-            function.at_known(known)
+        first, *others = at_hand
+        if any(_goes_through(function, known) for known in others):
+            _example(function, first)
         else:
-            _example(function, known)
+            function.at_known(first)
         if isinstance(result, Refused):
             raise result
         what = explain_size_error(result)

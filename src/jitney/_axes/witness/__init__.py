@@ -9,5 +9,5 @@ hand, for `x[1:]`:
 
 Order of reading: `graph.py` (a program as a graph of values), `constants.py` (values that are known
 while it is compared), `selections.py` and `layout_ops.py` (operations that only move elements),
-`operation_parts.py` and `function_contents.py` (parameters and functions), `compare_traces.py`.
+`operation_parts.py` (parameters and functions), `compare_traces.py`.
 """

@@ -28,13 +28,12 @@ from ..._jax.programs.jaxprs import (
 )
 from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import JaxprEqn
-from ..monoids import MONOIDS, REDUCTIONS, SCATTERS
+from ..monoids import MONOIDS, SCATTERS
 from ..typed_jax import dtypes, lax, make_jaxpr
+from .lost_nans import EXTREMES, bind_extreme, has_nan, is_extreme, with_nans
 
-_EXTREMES = (MONOIDS["max"], MONOIDS["min"])
-_REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]
-_OVER_MAPPED = [monoid.collective for monoid in _EXTREMES]
-_SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in _EXTREMES]
+_OVER_MAPPED = [monoid.collective for monoid in EXTREMES]
+_SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in EXTREMES]
 POSITIONED: dict[str, tuple[int, int | None]] = {
     "gather": (1, 2),
     **dict.fromkeys(("scatter", "scatter_sub", "scatter-sub", *SCATTERS), (1, 2)),
@@ -61,10 +60,11 @@ def bind_partition_safe(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.
         values = list(values)
         positions = slice(*POSITIONED[eqn.primitive.name])
         values[positions] = map(_counting, values[positions])
+    if is_extreme(eqn):
+        return bind_extreme(eqn, values)
     if _may_lose(eqn):
         (out,) = rebind(eqn, values)
-        is_nan = _meets_nan(eqn, values)
-        return [lax.select(is_nan, lax.full(out.shape, np.nan, out.dtype), out)]
+        return [with_nans(out, _meets_nan(eqn, values))]
 
     # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
     if eqn.primitive.name in HOLDERS and any(map(_is_changed, inside(eqn))):
@@ -94,11 +94,9 @@ def _may_lose(eqn: JaxprEqn) -> bool:
     # An extreme over mapped elements (`lax.pmax` under `vmap`) has positions as its axes.
     name = eqn.primitive.name
     is_over_mapped = name in _OVER_MAPPED and all(isinstance(k, int) for k in eqn.params["axes"])
-    if not is_over_mapped and name not in (*_REDUCTIONS, *_SCATTERS):
-        return False
-    dtype = eqn.outvars[0].aval.dtype
-    # Floats of 4 bits have no NaN.
-    return dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
+    if is_extreme(eqn):
+        return True
+    return (is_over_mapped or name in _SCATTERS) and has_nan(eqn.outvars[0].aval.dtype)
 
 
 def _meets_nan(eqn: JaxprEqn, values: Sequence[jax.Array]) -> jax.Array:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from ..._diagnosis.counters.jax_events import COMPILED, LOWERED, TRACED
+from ..._diagnosis.counters.counters import COMPILED, LOWERED, TRACED
 from ..._errors import shortlist
 from ..._owners import owner, short
 from ..._text.json import Data, Record

@@ -1,14 +1,16 @@
 """HTML page of a run, in one file and without network: seconds, changes, sizes, memory, plans.
 
 The page is complete without scripts; the script only sorts and filters tables and zooms the flame.
-The data are embedded as JSON, as `--report out.json` writes them.
+The data are embedded as JSON, as `--report out.json` writes them; the style, with a light and a
+dark scheme, and the script are `run.css` and `run.js`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import cast
 from urllib.parse import quote
 
@@ -17,7 +19,6 @@ from ..._text.json import Record
 from ..findings.change import saves
 from . import axis_sizes, flame
 from . import memory as memory_of
-from .style import SCRIPT, STYLE
 
 _PHASES = ("import of jax", "trace", "lower", "compile", "cache read", "all else")
 # Units of the timeline, which is stretched to the width of the page.
@@ -45,6 +46,7 @@ def page(told: Record) -> str:
     # `<` is escaped in the JSON, since a `</script>` in it would end the element.
     target, data = escape(str(told["target"])), json.dumps(told).replace("<", "\\u003c")
     bytes_of = memory_of.memory(told)
+    style, script = (_beside(f"run.{of}") for of in ("css", "js"))
     counts = (
         f"{told['traces']} traces, {told['compiles']} compiles, {told['cache_hits']} from the cache"
     )
@@ -56,7 +58,7 @@ def page(told: Record) -> str:
             '<meta charset="utf-8">',
             f"<title>jitney: {target}</title>",
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<style>{STYLE}</style>",
+            f"<style>{style}</style>",
             "</head>",
             "<body>",
             f"<h1>{target} ran for {told['seconds']:.2f} s</h1>",
@@ -71,36 +73,45 @@ def page(told: Record) -> str:
             _course(told.get("memory")),
             memory_of.draw(bytes_of),
             _plans(told["decorated"]),
-            _table(
-                "Why it was traced",
-                ("function", "line", "cause", "example", "times", "seconds"),
-                told["causes"],
-            ),
-            _table(
-                "Work by function and line",
-                ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS),
-                told["work"],
-            ),
-            _table(
-                "Programs",
-                ("function", "line", "cause", "shapes", "start", *_SECONDS),
-                told["programs"],
-            ),
-            _table(
-                "Bytes by program",
-                ("function", "sizes", "arguments", "outputs", "temporaries"),
-                bytes_of,
-            ),
+            *_tables(told, bytes_of),
             "<h2>Not seen</h2>",
             "<ul>",
             *(f"<li>{escape(each)}</li>" for each in told["unseen"]),
             "</ul>",
             f'<script type="application/json" id="data">{data}</script>',
-            f"<script>{SCRIPT}</script>",
+            f"<script>{script}</script>",
             "</body>",
             "</html>",
             "",
         ]
+    )
+
+
+def _beside(name: str) -> str:
+    """Text of a file beside this module."""
+    return files("jitney._command.page").joinpath(name).read_text("utf-8")
+
+
+def _tables(told: Record, bytes_of: Sequence[Record]) -> Iterator[str]:
+    yield _table(
+        "Why it was traced",
+        ("function", "line", "cause", "example", "times", "seconds"),
+        told["causes"],
+    )
+    yield _table(
+        "Work by function and line",
+        ("name", "place", "traces", "compiles", "cache_hits", *_SECONDS),
+        told["work"],
+    )
+    yield _table(
+        "Programs",
+        ("function", "line", "cause", "shapes", "start", *_SECONDS),
+        told["programs"],
+    )
+    yield _table(
+        "Bytes by program",
+        ("function", "sizes", "arguments", "outputs", "temporaries"),
+        bytes_of,
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..._jax.typed import NumPyArray
 from ..retraces.cause import Cause
-from .jax_events import COMPILED, LOWERED, TRACED
 from .stats import Advised, Stats
 
 if TYPE_CHECKING:
@@ -26,6 +25,11 @@ Call = tuple[int, int]
 """Identity of a call among those of its thread: the `id` of its frame, and the number of calls so
 far.
 """
+# Names of the events that JAX reports to `jax.monitoring`.
+TRACED = "/jax/core/compile/jaxpr_trace_duration"
+LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+COMPILED = "/jax/core/compile/backend_compile_duration"
+HIT = "/jax/compilation_cache/cache_hits"
 # Number of causes of retraces that are remembered.
 _KEPT = 100
 # Counts of rows that are added up at once.

@@ -19,13 +19,7 @@ import jax
 
 from ..._host.own_time import OWN_TIME
 from ..._jax.typed import Array
-from .counters import Call, Counters, Event
-from .jax_events import (
-    COMPILED,
-    HIT,
-    LOWERED,
-    TRACED,
-)
+from .counters import COMPILED, HIT, LOWERED, TRACED, Call, Counters, Event
 
 Locals = dict[str, Any]
 """Local variables of the frame of a call."""

@@ -21,11 +21,10 @@ from ..._diagnosis.retraces.cause import Cause
 from ..._signature.options import tolerance_of
 from ..compiled_calls import SpecializedFunction
 from ..entry import Specialization
+from .annotations import new_annotations, traced_number
 from .buckets import find_buckets
-from .new_annotations import new_annotations
 from .proofs import About, Proven
 from .recorded_calls import RecordedCall, are_all_sizes, recorded_calls
-from .traced_numbers import traced_number
 
 # The most calls, each of other sizes, for which buckets are looked for.
 _CALLS = 512

@@ -161,27 +161,28 @@ class AutoCalls(WholeCalls):
         told = f"{milliseconds(record.chosen)}, whole {milliseconds(record.whole)}"
         why = f"{way}, as an earlier process has measured: {told}"
         if way == WHOLE and record.spent:
-            calls.spent_before = calls.charged = record.spent
+            calls.earlier, calls.charged = record, record.spent
             told = f"as an earlier process did after {milliseconds(record.spent)}"
-            calls.wait_for(due_after(record.spent), told)
+            calls.wait_for(due_after(record.next_cost), told)
             return None
         if way == WHOLE:
             return AutoChoice(WHOLE, None, why)
         entry = self.entry_of(way)
-        refused = self._refused_record(way, entry, arrays)
+        refused = self.refused_record(way, entry, arrays)
         if refused:
             calls.unused = f"; an earlier process has chosen {way}, and {refused}"
             return None
         return AutoChoice(way, entry, why, record.whole - record.chosen)
 
-    def _refused_record(
+    def refused_record(
         self,
         way: RunWay,
         entry: CompiledCalls,
         arrays: Sequence[Array],
     ) -> str:
         """Return why the way of an earlier process is not taken here; "" if it is."""
-        if (way.kind == "mapped") != cuts_mapped(self.entry) or self.entry.options.chunk:
+        is_cut_by_hand = bool(self.entry.options.chunk) and way.width is not None
+        if (way.kind == "mapped") != cuts_mapped(self.entry) or is_cut_by_hand:
             return "it is not one of this function's"
         if way.carrier and not self.may_thread():
             return "one worker runs these calls"
@@ -273,16 +274,25 @@ class AutoCalls(WholeCalls):
         self,
         calls: CallsOfSize,
         search: Search,
-        due: float,
+        cost: float,
         why: str,
     ) -> None:
-        """Let the search rest until calls have taken so many seconds, and write down that it found
-        nothing so far.
+        """Let the search rest until its next step, which costs so many seconds, is little beside
+        the calls since now, and write down what it has found so far.
         """
-        calls.wait_for(due, why)
+        search.write_off(calls.times.taken)
+        calls.wait_for(search.due(cost), why)
         self._charge(calls)
-        least = calls.times.least or 0.0
-        calls.file.write(ChoiceRecord(WHOLE, least, least, search.spent))
+        least, usual = calls.times.least or 0.0, calls.times.usual
+        record = ChoiceRecord(
+            WHOLE,
+            least,
+            least,
+            search.spent,
+            cost,
+            search.records(usual) if usual else (),
+        )
+        calls.file.write(record)
 
     def _charge(self, calls: CallsOfSize) -> None:
         """Count what the search has spent since the last time."""

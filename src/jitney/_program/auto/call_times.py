@@ -27,6 +27,8 @@ from ..._jax.trees import attribute, tree_flatten
 T = TypeVar("T")
 clock = time.perf_counter
 """The clock of all that is measured here; tests have their own."""
+cpu_clock = time.process_time
+"""Seconds of all cores in this process; tests have their own."""
 
 
 class CallTimes:
@@ -38,6 +40,8 @@ class CallTimes:
         self.least: float | None = None
         # Of calls before which the device was idle.
         self._alone: list[float] = []
+        # The cores that they kept busy.
+        self._busy: list[float] = []
         self._next = 1
 
     @property
@@ -52,6 +56,11 @@ class CallTimes:
         """
         return statistics.median_low(self._alone) if self._alone else self.least
 
+    @property
+    def busy(self) -> float:
+        """Median of the cores that calls which began alone kept busy; 1 if there are none."""
+        return statistics.median_low(self._busy) if self._busy else 1.0
+
     def run(self, call: Callable[[], T], *, alone: bool = False) -> T:
         """Run a call. It is timed if its number is a power of two, or if the device was idle
         before it.
@@ -60,14 +69,21 @@ class CallTimes:
         if not alone and self.calls < self._next:
             return call()
         self._next = max(self._next, 2 * self.calls)
-        began = clock()
+        began = (clock(), cpu_clock())
         out = call()
         leaves = tree_flatten(out)[0]
         if all(map(_is_ready, leaves)):
-            self.add(clock() - began, alone=alone)
+            self._end(began, alone=alone)
         else:
             WATCHERS.submit(partial(self._await, leaves, began, alone=alone))
         return out
+
+    def _end(self, began: tuple[float, float], *, alone: bool) -> None:
+        """Take a call that has ended now."""
+        seconds, busy = clock() - began[0], cpu_clock() - began[1]
+        self.add(seconds, alone=alone)
+        if alone and seconds > 0:
+            self._busy.append(busy / seconds)
 
     def add(self, seconds: float, *, alone: bool = False) -> None:
         """Take the seconds of a call, before which the device was idle, if it began `alone`."""
@@ -79,7 +95,7 @@ class CallTimes:
     def _await(
         self,
         leaves: list[object],
-        began: float,
+        began: tuple[float, float],
         *,
         alone: bool,
     ) -> None:
@@ -88,7 +104,7 @@ class CallTimes:
         except (RuntimeError, ValueError):
             # The call failed, or its result was donated meanwhile: whoever reads it is told.
             return
-        self.add(clock() - began, alone=alone)
+        self._end(began, alone=alone)
 
 
 def _is_ready(leaf: object) -> bool:

@@ -9,7 +9,7 @@ from ..._jax.typed import Array
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from .call_times import CallTimes
-from .choice_record import RecordFile
+from .choice_record import ChoiceRecord, RecordFile
 from .cut_axes import CutAxis
 from .search import RunWay, Search
 
@@ -59,8 +59,8 @@ class CallsOfSize:
         self.choice: AutoChoice | None = None
         # Why the record of an earlier process is not used; "" if there is none.
         self.unused = ""
-        # Seconds that the search of an earlier process has spent, and found nothing.
-        self.spent_before = 0.0
+        # The record of an earlier process whose search had found nothing so far.
+        self.earlier: ChoiceRecord | None = None
         # Seconds of the search that `f.stats` knows of.
         self.charged = 0.0
         # Seconds that calls take before a search that was put off goes on, or 0; and why.

@@ -19,7 +19,7 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -37,9 +37,10 @@ from ..._signature.options import option_texts
 from ..._view.layout import aval_parts
 from ..compiled_calls import CompiledCalls
 from ..runners.workers.device_parts import cpu_devices
-from .search import LONG_WIDTHS, WHOLE, WIDTHS, Carrier, Kind, RunWay
+from .search import LONG_WIDTHS, WHOLE, WIDTHS, Carrier, Kind, RunWay, TrialRecord
 
-_FORMAT = 4
+_FORMAT = 5
+_CARRIERS: tuple[Carrier, ...] = ("", "threads", "devices")
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,16 @@ class ChoiceRecord:
         whole: Seconds of a whole call, when it was chosen.
         chosen: Seconds of a call in that way.
         spent: Seconds that a search has taken which found nothing so far; 0 if it has ended.
+        next_cost: Seconds that its next step takes.
+        trials: What it has tried.
     """
 
     way: RunWay
     whole: float
     chosen: float
     spent: float = 0.0
+    next_cost: float = 0.0
+    trials: tuple[TrialRecord, ...] = ()
 
 
 class RecordFile:
@@ -113,6 +118,8 @@ class RecordFile:
                 "whole": record.whole,
                 "chosen": record.chosen,
                 "spent": record.spent,
+                "next_cost": record.next_cost,
+                "trials": [asdict(trial) for trial in record.trials],
             }
             # This folder is not swept when a process starts.
             delete_unfinished(path)
@@ -201,10 +208,11 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
     width, carrier = known.get("width"), known.get("carrier")
     kind, axis = known.get("kind"), known.get("axis")
     whole, chosen, spent = known.get("whole"), known.get("chosen"), known.get("spent")
+    next_cost, trials = known.get("next_cost"), _trials_of(known.get("trials"))
     fits = (
         known.get("format") == _FORMAT
-        and (width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS}))
-        and carrier in ("", "threads", "devices")
+        and _is_width(width)
+        and carrier in _CARRIERS
         and kind in ("mapped", "directions", "memory")
         and isinstance(axis, str)
         and (kind != "directions" or axis in ("forward", "reverse"))
@@ -213,8 +221,10 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         and 0 < chosen <= whole
         and isinstance(spent, float)
         and 0 <= spent < math.inf
+        and isinstance(next_cost, float)
+        and 0 <= next_cost < math.inf
     )
-    if not fits:
+    if not fits or trials is None:
         return None
     way = RunWay(
         cast("int | None", width),
@@ -227,4 +237,40 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
         cast("float", whole),
         cast("float", chosen),
         cast("float", spent),
+        cast("float", next_cost),
+        trials,
     )
+
+
+def _trials_of(listed: object) -> tuple[TrialRecord, ...] | None:
+    """Return the trials of a file, if they are trials."""
+    if not isinstance(listed, list):
+        return None
+    trials: list[TrialRecord] = []
+    for each in cast("list[object]", listed):
+        if not isinstance(each, dict):
+            return None
+        known = cast("dict[str, object]", each)
+        width, carrier = known.get("width"), known.get("carrier")
+        share, has_lost = known.get("share"), known.get("has_lost")
+        fits = (
+            _is_width(width)
+            and carrier in _CARRIERS
+            and isinstance(share, float)
+            and share >= 0
+            and isinstance(has_lost, bool)
+        )
+        if not fits:
+            return None
+        trial = TrialRecord(
+            cast("int | None", width),
+            cast("Carrier", carrier),
+            cast("float", share),
+            cast("bool", has_lost),
+        )
+        trials.append(trial)
+    return tuple(trials)
+
+
+def _is_width(width: object) -> bool:
+    return width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS})

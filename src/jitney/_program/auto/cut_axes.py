@@ -1,5 +1,5 @@
 """Axes along which calls of a size can be cut: a mapped one, the directions of a Jacobian, or
-the axis that `memory` cuts.
+the axis that `memory` cuts; and the options with which nothing is cut (`obstacle`).
 
     vmap="fit"          elements of the axis, which are proven to be computed each alone
     f.jacobian          directions: columns forward, rows in reverse, each a pass of its own
@@ -20,12 +20,13 @@ from ... import _axes
 from ..._jax.programs.jaxprs import equations
 from ..._jax.typed import Array
 from ..._jax.xla.memory import budget_of, counted_bytes, text
-from ..._signature.options import AUTO, Options
+from ..._signature.options import AUTO, OPTIONAL, Options, is_measured, tolerance_of
 from ..._sparsity import PassMode
 from ..._stages import Chunk
 from ..._stages.chunking.cut import Cut
 from ..._stages.derivatives.decisions import decisions
 from ..._stages.derivatives.derive import JACOBIANS, Derived
+from ..._verify import is_verified
 from ..compiled_calls import CompiledCalls
 from ..runners.unsplit import Unsplit, effects_obstacle, joint_rules_obstacle
 from ..runners.workers.device_parts import DEVICES
@@ -174,7 +175,7 @@ def _chunks(
 
 def options_of(way: RunWay, options: Options) -> Options:
     """Return the options of calls that run in a way."""
-    # Calls over a mesh are not tried (`obstacles.py`): an optional one is not there.
+    # Calls over a mesh are not tried (`obstacle`): an optional one is not there.
     options = options.without("shard", "mesh")
     if way.kind == "memory" and way.width is not None:
         return replace(options, memory=None, chunk=((way.axis, way.width),))
@@ -212,3 +213,34 @@ def refused_memory(
     budget = budget_of(entry.core.where, entry.options.memory)
     taken = counted_bytes(of_way.ahead(arrays))
     return f"it takes {text(taken)}, and `memory` is {text(budget)}" if taken > budget else ""
+
+
+def obstacle(options: Options, fn: object) -> str | None:
+    """Return why nothing is tried of a function with these options; None if something may be."""
+    if not (options.vmap or options.memory is not None or is_jacobian(fn)):
+        return "no `vmap` axis, whose elements are proven to be computed each alone"
+    given = {
+        "donate": options.donate,
+        "pad": options.pad,
+        'remat="auto"': options.memory is not None and options.remat == AUTO,
+        "memory and workers": options.memory is not None and options.workers is not None,
+        "shard": options.shard is not None and options.mesh != OPTIONAL,
+        'precision="auto:..."': tolerance_of(options.precision) is not None,
+        "max_compiles": options.max_compiles is not None,
+        'runtime_checks="later"': options.runtime_checks == "later",
+        "jitney.accumulate": options.accumulate,
+        "progress": options.progress,
+        "on_compile_error": options.on_compile_error != "raise",
+        "on_memory_error": options.on_memory_error != "raise",
+        "JITNEY_DISABLE": options.disabled is not None,
+    }
+    named = next((name for name, is_given in given.items() if is_given), None)
+    if named is not None:
+        return f"not together with `{named}`"
+    if is_measured(options.chunk):
+        return '`chunk="fast"` measures by itself'
+    if options.chunk and options.chunk[0][0] not in {axis.name for axis in options.vmap}:
+        return f"`chunk` cuts {options.chunk[0][0]!r}, and one axis is cut at a time"
+    if options.chunk and options.workers is not None:
+        return "`chunk` and `workers` are given"
+    return "`verify` compares what it runs, and all at once" if is_verified(options) else None

@@ -6,7 +6,7 @@ threads is timed with one worker too, so that it tells of two ways. In this orde
 nothing better is left:
 
     64 at a time            in threads, and in one
-    the whole in threads
+    the whole in threads    last but for devices, where it keeps the cores busy by itself
     1                       where a `cond` or `while_loop` of the body goes on until the slowest
                             element ends; before the whole in threads, if 64 was quicker than the
                             whole
@@ -17,7 +17,9 @@ nothing better is left:
 
 What finding takes is bounded twice: at first by what calls may still save by the time that they
 have taken 20 first compiles, later by a tenth of what they have taken. So a search is given up for
-now, and goes on when the calls have taken long enough.
+now, and goes on when the calls have taken long enough. What it has spent beyond a tenth by then is
+written off, since waiting for it would save nothing: from then on the rest of the search takes a
+tenth of the calls, in this process or in a later one, which takes over the trials.
 
 Nothing here runs anything, so the whole of it can be read, and tested, without a clock.
 """
@@ -40,6 +42,8 @@ START = 64
 _REPAID = 20
 # Later, all that the search spends is at most this part of what calls have taken.
 _SHARE = 0.1
+# Where the whole keeps this part of the cores busy by itself, threads that share it gain little.
+_BUSY = 0.8
 # Past a width that takes less than so many times the quickest, the next one is tried too.
 _NEAR = 1.6
 # A core that something else takes for a while doubles what threads take: a way that takes less than
@@ -97,6 +101,23 @@ WHOLE = RunWay()
 """The way of calls without `auto`."""
 
 
+@dataclass(frozen=True)
+class TrialRecord:
+    """Trial of a way, as a later search takes it over.
+
+    Args:
+        width: Elements at a time; None for all.
+        carrier: What shares them.
+        share: Seconds of a call by those of the whole; infinite where the way cannot run.
+        has_lost: Whether it was no quicker than the whole in a call.
+    """
+
+    width: int | None
+    carrier: Carrier
+    share: float
+    has_lost: bool
+
+
 def due_after(spent: float) -> float:
     """Return the seconds that calls have to take before what was spent is little beside them."""
     return spent / _SHARE
@@ -133,6 +154,8 @@ class Search:
         self.joined = joined
         self.compile_seconds = compile_seconds
         self.spent = 0.0
+        # The part of it that need not be little beside what calls take.
+        self._written_off = 0.0
         self._like = like
         # Seconds an element, by the ways that were tried; infinite where one cannot run.
         self._rates: dict[RunWay, float] = {}
@@ -156,24 +179,30 @@ class Search:
         """Seconds of an element in the quickest way that was tried."""
         return min(self._rates.values(), default=math.inf)
 
-    def next_way(self, whole: float) -> RunWay | None:
+    def next_way(self, whole: float, busy: float = 1.0) -> RunWay | None:
         """Return the way to try next, if the whole takes so many seconds; None if no way is
         left.
         """
-        return next(iter(self.next_ways(whole)), None)
+        return next(iter(self.next_ways(whole, busy)), None)
 
-    def next_ways(self, whole: float) -> list[RunWay]:
-        """Return the ways that were not tried, the next one first."""
+    def next_ways(self, whole: float, busy: float = 1.0) -> list[RunWay]:
+        """Return the ways that were not tried, the next one first.
+
+        Args:
+            whole: Seconds of a call of the whole.
+            busy: Cores that it keeps busy.
+        """
         start = self._start
         first = self._seconds(start, whole) * self.size
         is_hopeless = _HOPELESS * whole < first < math.inf
         joined = self.widths[:1] if self.joined and not is_hopeless else []
         # Where 64 wait for each other less than all do, 1 waits for none.
         sooner = joined if first < whole else []
+        is_busy = busy > _BUSY * self.threads
         left = [
-            *map(self._open, (start, *sooner, None)),
+            *map(self._open, (start, *sooner, *([] if is_busy else [None]))),
             *self._narrower(start),
-            *map(self._open, (*joined, *self._around(whole))),
+            *map(self._open, (*joined, *self._around(whole), None)),
             *([] if self.again(whole) else self._over_devices(whole)),
         ]
         return [*dict.fromkeys(way for way in left if way is not None and way not in self._rates)]
@@ -378,18 +407,63 @@ class Search:
         rate = whole / self.size
         hope = max(_HOPE, 1.0 - self.quickest / rate)
         left = _REPAID * max(self.compile_seconds, whole) - taken
-        return self._needed(compiles, cost) <= max(hope * left, _SHARE * taken)
+        needed = self.spent + self.cost_of(compiles) + cost
+        return needed <= max(hope * left, self._written_off + _SHARE * taken)
 
-    def due(self, compiles: int, cost: float) -> float:
+    def due(self, cost: float) -> float:
         """Return the seconds that calls have to take before so much more is little beside them."""
-        return due_after(self._needed(compiles, cost))
+        return due_after(self.spent + cost - self._written_off)
 
-    def _needed(self, compiles: int, cost: float) -> float:
-        """Return what is spent with so much more: compiles take as long as those of the ways that
+    def write_off(self, taken: float) -> None:
+        """Let what was spent, beyond a tenth of what calls have taken, hold up no further trial."""
+        if not self._written_off:
+            self._written_off = max(0.0, self.spent - _SHARE * taken)
+
+    def records(self, whole: float) -> tuple[TrialRecord, ...]:
+        """Return the trials for a later search, if the whole takes so many seconds."""
+        return tuple(
+            TrialRecord(
+                way.width,
+                way.carrier,
+                self._lost.get(way, rate) * self.size / whole,
+                way in self._lost_before,
+            )
+            for way, rate in self._rates.items()
+        )
+
+    def take_over(
+        self,
+        records: Iterable[TrialRecord],
+        whole: float,
+        spent: float,
+    ) -> list[RunWay]:
+        """Take the trials of an earlier search, if the whole now takes so many seconds, and what
+        that search has spent. Return their ways, whose programs are to be compiled anew.
+        """
+        self.spent += spent
+        self.write_off(0.0)
+        taken: list[RunWay] = []
+        for record in records:
+            way = self._way(record.width, record.carrier)
+            # A file may say anything, and a shorter axis of the same bucket has fewer ways.
+            if way == WHOLE or record.width not in (None, *self.widths):
+                continue
+            if record.carrier and record.width is not None and not self._is_shared(record.width):
+                continue
+            taken.append(way)
+            self._rates[way] = record.share * whole / self.size
+            if record.has_lost:
+                self._lost_before.add(way)
+            told = f"{record.share * whole * 1e3:.3g}" if record.share < math.inf else "left out"
+            self._notes.append(f"{way} {told} earlier")
+        return taken
+
+    def cost_of(self, compiles: int) -> float:
+        """Return the seconds of so many compiles, if they take as long as those of the ways that
         were tried.
         """
         each = statistics.fmean(self._compiles) if self._compiles else self.compile_seconds
-        return self.spent + compiles * each + cost
+        return compiles * each
 
     @property
     def tried(self) -> str:

@@ -23,6 +23,7 @@ from ..runners.workers.device_parts import cpu_devices
 from ..runners.workers.parts import Spread
 from . import call_times
 from .calls_of_size import CallsOfSize, milliseconds
+from .choice_record import ChoiceRecord
 from .cut_axes import CutAxis, axis_of
 from .result_bits import are_equal
 from .search import WHOLE, RunWay, Search
@@ -53,11 +54,11 @@ class Unaffordable:
 
     Args:
         way: The way.
-        due: Seconds that calls have to take before the cheapest of them can.
+        cost: Seconds that the cheapest of them takes, compiles included.
     """
 
     way: RunWay
-    due: float
+    cost: float
 
 
 class Trials:
@@ -91,10 +92,25 @@ class Trials:
             joined=axis.joined,
             like=axis.like,
         )
-        if calls.search is None:
-            search.spent = calls.spent_before
+        if calls.search is None and calls.earlier is not None:
+            self._take_over(calls.earlier, search, calls.times.usual or 0.0, arrays)
         calls.axis, calls.search = axis, search
         return axis, search
+
+    def _take_over(
+        self,
+        earlier: ChoiceRecord,
+        search: Search,
+        whole: float,
+        arrays: Sequence[Array],
+    ) -> None:
+        """Go on where an earlier process has ended its search, but for what is refused here."""
+        # Each way would have to be compiled to know whether it fits.
+        trials = () if self._entry.options.memory is not None else earlier.trials
+        for way in search.take_over(trials, whole, earlier.spent):
+            refused = self._calls.refused_record(way, self._calls.entry_of(way), arrays)
+            if refused:
+                search.drop(way, refused)
 
     def try_next(self, calls: CallsOfSize, arrays: Sequence[Array]) -> object:
         """Run a call, and before it a slice of it in one more way; or let the choice fall."""
@@ -121,7 +137,7 @@ class Trials:
             self._calls.put_off(
                 calls,
                 search,
-                trial.due,
+                trial.cost,
                 given_up,
             )
             return calls.times.run(lambda: self._calls.run_way(WHOLE, arrays))
@@ -147,8 +163,9 @@ class Trials:
         """
         whole, taken = calls.times.least or 0.0, calls.times.taken
         usual = calls.times.usual or 0.0
-        first, due = None, math.inf
-        ways = [search.had_one_core(usual), *search.next_ways(usual), search.again(usual)]
+        first, cheapest = None, math.inf
+        left = search.next_ways(usual, calls.times.busy)
+        ways = [search.had_one_core(usual), *left, search.again(usual)]
         for way in filter(None, ways):
             spread = self._spread(calls, axis, way, search)
             cost = trial_cost(whole, spread, way, search)
@@ -162,8 +179,8 @@ class Trials:
             ):
                 return Trial(way, spread)
             first = first or way
-            due = min(due, search.due(compiles, cost))
-        return None if first is None else Unaffordable(first, due)
+            cheapest = min(cheapest, search.cost_of(compiles) + cost)
+        return None if first is None else Unaffordable(first, cheapest)
 
     def _is_changed(
         self,
@@ -326,7 +343,7 @@ class Trials:
             self._calls.put_off(
                 calls,
                 search,
-                search.due(compiles, cost),
+                search.cost_of(compiles) + cost,
                 "as one more call to decide could not be repaid in time",
             )
 

@@ -23,10 +23,10 @@ from ..._body.body import CallPlanner
 from ..._body.call_key import trace_key
 from ..._body.function import FunctionInfo
 from ..._body.placed_calls import PlacedCalls
-from ..._jax.copies import CopyPool
 from ..._jax.mesh import automatic
 from ..._jax.programs.large_constants import (
     ConstantsChanged,
+    CopyPool,
     LargeConstant,
     has_content,
     large_constants,
