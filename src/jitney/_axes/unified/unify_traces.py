@@ -46,6 +46,9 @@ from .fitted_dims import Sample
 from .unify_bodies import HOLDERS
 from .unify_numbers import Differs, SampledNumbers, is_same
 
+# In place of a result that nothing reads, and whose operations may differ.
+_UNREAD: Value = None
+
 
 def unify(
     traces: Sequence[AnyJaxpr],
@@ -120,8 +123,8 @@ class Unifier:
         values: Sequence[Value],
         used: Used | None = None,
     ) -> Values:
-        """The results of the unified program at these values; None in place of those that are not
-        used, where it is given which are.
+        """The results of the unified program at these values; `_UNREAD` in place of those that are
+        not used, where it is given which are.
         """
         opened = [open_jaxpr(trace) for trace in traces]
         jaxprs = [jaxpr for jaxpr, _ in opened]
@@ -172,14 +175,14 @@ class Unifier:
                 results,
                 strict=True,
             ):
-                if value is None:
+                if value is _UNREAD:
                     continue
                 self._check(outvars, value)
                 self._note(outvars, value)
                 known.define(outvars, value)
         outs = zip(*(jaxpr.outvars for jaxpr in jaxprs), strict=True)
         return [
-            known.read(atoms) if is_needed else None
+            known.read(atoms) if is_needed else _UNREAD
             for atoms, is_needed in zip(outs, needed, strict=True)
         ]
 
