@@ -21,12 +21,14 @@ from tests._patience import patience
 from ._report import Report, shown
 
 HANGS_AFTER = 120.0  # seconds in one step, on an idle machine
-# XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and
-# most of a hunt's time is XLA's compiler.
+# Eight devices for `shard`; and most of a hunt's time is XLA's compiler. Without the fusions by which
+# XLA for CPUs changes numbers by itself, unless these are what is hunted for.
 FLAGS = (
-    "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8"
-    " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_llvm_disable_expensive_passes=true"
 )
+WITHOUT_FUSIONS = "--xla_cpu_experimental_ynn_fusion_type="
+FUSED = ("pad large",)  # options that are tried with these fusions
 # On a GPU products of float32 are rounded to 10 bits unless they are asked to be whole, and trying
 # kernels takes most of a compile.
 ON_GPU = {
@@ -54,7 +56,8 @@ def main() -> int:
     parser.add_argument(
         "--only",
         default="",
-        help="options, separated by commas: pad,chunk,stream,...; or derivatives, of its own lines",
+        help="options, separated by commas: pad,chunk,stream,...; derivatives, of its own lines;"
+        " pad large, in arrays of thousands of elements, with XLA's fusions of such",
     )
     parser.add_argument(
         "--among",
@@ -110,8 +113,14 @@ def _bound(options: argparse.Namespace) -> str:
     return ", at most ".join(filter(None, (minutes, cases)))
 
 
-def _environment(folder: str | None, *, gpu: bool) -> dict[str, str]:
-    platform = ON_GPU if gpu else {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu"}
+def _environment(
+    folder: str | None,
+    *,
+    gpu: bool,
+    fuses: bool = False,
+) -> dict[str, str]:
+    flags = FLAGS if fuses else f"{WITHOUT_FUSIONS} {FLAGS}"
+    platform = ON_GPU if gpu else {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     made = {**os.environ, **platform, "PYTHONWARNINGS": "ignore"}
     if folder is not None:
         made |= {"JITNEY_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
@@ -160,7 +169,11 @@ class _Crew:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=_environment(self.folder, gpu=self.options.gpu),
+            env=_environment(
+                self.folder,
+                gpu=self.options.gpu,
+                fuses=bool(set(self.options.only.split(",")) & {*FUSED}),
+            ),
         )
         self.doing, self.at, self.current = "start", time.time(), -1
 

@@ -19,6 +19,7 @@ from . import (
     _combined,
     _derivatives,
     _held,
+    _large,
     _options,
     _ragged,
     _settings,
@@ -50,8 +51,9 @@ OPTIONS = {
     **_auto.AUTO,
     **_ragged.OPTIONS,
     **_derivatives.DERIVATIVES,
+    **_large.LARGE,
 }
-ALONE = ("derivatives",)  # options that are tried only where they are named, of lines of their own
+ALONE = ("derivatives", *_large.LARGE)  # options that are tried only where they are named
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
 
 

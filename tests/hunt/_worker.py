@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from ._draw import ALL, AMONG, drawn
-from ._hunt import ALONE, Finding, Score, hunt
+from ._hunt import Finding, Score, hunt
 from ._recipe import Recipe
 from ._shrink import script, shrunk
 
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--sizes", type=int, default=1)
     options = parser.parse_args(argv)
     # An option with lines of its own has their name.
-    named = options.among or (options.only if options.only in ALONE else "")
+    named = options.among or (options.only if options.only in AMONG else "")
     among = AMONG[named] if named else ALL
     # One update that overlaps has all of a program written in another way.
     many = 1 if named == "overlaps" else 8

@@ -26,6 +26,7 @@ from ..interpreter import Op, PaddedInterpreter, Ranges, ragged_axes
 from ..monoids import MONOIDS, Monoid
 from ..rule import Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import lax
+from ..xla_faults.lost_nans import EXTREMES, has_nan, with_nans
 from .reduce import monoid_of_program, refuse_unordered, starts_from_identity
 
 _BEGINS_WITH = {
@@ -175,7 +176,25 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
         shifted = shift_into(walk, x, axis, low, span, first)
         x = lax.slice_in_dim(shifted, 0, seen, axis=axis)
         padding.append((0, more))
-    return walk.bind(op, [x, *init], padding=tuple(padding))
+    changed = op.replace_params(padding=tuple(padding))
+    return _with_nans(walk, changed, [x, *init], monoid)
+
+
+def _with_nans(walk: PaddedInterpreter, op: Op, values: Values, monoid: Monoid) -> Values:
+    """Evaluate windows. An extreme is NaN where its window has one (`xla_faults/lost_nans.py`)."""
+    (out,) = walk.bind(op, values)
+    x = values[0]
+    if monoid not in EXTREMES or not has_nan(x.dtype):
+        return [out]
+    names = ("base_dilation", "window_dilation")
+    counts = lax.reduce_window(
+        lax.convert_element_type(lax.ne(x, x), np.int32),
+        np.int32(0),
+        lax.add,
+        *(op.params[name] for name in _PARAMETERS[:3]),
+        *(op.params.get(name) for name in names),
+    )
+    return [with_nans(out, lax.gt(counts, lax.full(counts.shape, np.int32(0))))]
 
 
 def sizes_of_windows(walk: PaddedInterpreter, op: Op) -> dict[str, object]:
