@@ -14,9 +14,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +24,7 @@ from jaxtyping import Array, Float
 from examples._figures import record
 from jitney import configure, optimize
 
-from .coverage.libraries import MODELS, Params, Vector
+from .coverage.libraries import MODELS, Loss, Params, Vector
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "3"))
 ROWS = (
@@ -74,7 +73,7 @@ class Compiles:
 
 
 def _spent(
-    loss: Callable[..., Any], transform: Callable[[Any], Any], given: Any, compiles: Compiles
+    loss: Loss, transform: Callable[[Loss], Loss], given: Mapping[str, Array], compiles: Compiles
 ) -> tuple[Spent, float]:
     """What a first call takes, and its result."""
     spent = Spent()
@@ -97,7 +96,7 @@ def _spent(
     return spent, out
 
 
-def _padded(fn: Any) -> Any:
+def _padded(fn: Loss) -> Loss:
     return optimize(pad={"points": "pow2"})(fn)
 
 
