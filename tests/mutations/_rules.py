@@ -317,8 +317,8 @@ MOVES = [
     Mutation(
         "a matrix is padded with zeros and no identity",
         "src/jitney/_axes/rules/matrices.py",
-        "return lax.select(behind, ones, x)",
-        "return x",
+        "return lax.select(walk.inside_all(dims, [rows, rows + 1]), x, identity)",
+        "return lax.select(walk.inside_all(dims, [rows, rows + 1]), x, lax.full_like(x, 0))",
         (
             f"{_PADDED}padded_equals_exact[solve along it]",
             f"{_PADDED}padded_equals_exact[cholesky along it]",

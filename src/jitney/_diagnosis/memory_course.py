@@ -330,7 +330,8 @@ def warn_budget(
     budget: int,
 ) -> None:
     """Warn that the process holds more than a budget, at the user's line of that time."""
-    file, line, _ = next((each for each in peak.frames if is_users(each[0])), ("<unknown>", 1, ""))
+    of_user = (frame for frame in peak.frames if is_users(frame[0]))
+    file, line, _ = next(of_user, ("<unknown>", 1, ""))
     message = format_error(
         where,
         f"the process holds {text(peak.bytes)}, at {place_of_frames(peak.frames)}.",

@@ -115,8 +115,10 @@ def trace_error(
     line = user_line(error)
     what = f"{line or 'a line'} needs a concrete value"
     what += f", which depends on {_listing(arguments)}." if arguments else "."
-    scalars = [paths[n] for n in need.arguments if n < len(paths) and np.ndim(arrays[n]) == 0]
-    fix = _KEEP.get(need.kind) or _fix(need.kind, scalars if len(scalars) == len(arguments) else ())
+    known = [number for number in need.arguments if number < len(paths)]
+    scalars = [paths[number] for number in known if np.ndim(arrays[number]) == 0]
+    are_all = len(scalars) == len(arguments)
+    fix = _KEEP.get(need.kind) or _fix(need.kind, scalars if are_all else ())
     if eager:
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
     # A key fails un-jitted too: arrays are not hashable.
@@ -135,7 +137,8 @@ def _fix(kind: Kind, scalars: Sequence[str]) -> str:
     """Fix for a kind of need; values computed from larger arrays, or from no argument, are data."""
     if not scalars:
         return _DATA[kind].removeprefix("if it is data, ")
-    return " ".join([*map(_static, scalars), _DATA[kind][0].upper() + _DATA[kind][1:]])
+    as_data = _DATA[kind]
+    return " ".join([*map(_static, scalars), as_data[0].upper() + as_data[1:]])
 
 
 def _static(path: str) -> str:

@@ -316,7 +316,8 @@ def _is_tree(tree: Tree, count: int) -> bool:
     if tree["is"] in ("tuple", "list"):
         return all(_is_tree(part, count) for part in items)
     is_class = tree["is"] in ("module", "named", "record")
-    if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
+    of_class = {"class": _Row((str, str)), "static": [_Row((str, list))]}
+    if is_class and not _is(tree, of_class):
         return False
     if not is_class and tree["is"] not in ("dict", "ordered"):
         return False

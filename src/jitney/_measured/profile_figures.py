@@ -206,7 +206,8 @@ def _functions(trace: ProfilerTrace, spans: Sequence[Span]) -> dict[tuple[object
 
 def _function(program: HloProgram) -> str:
     paths = [parts_of(operation.path) for operation in program.operations.values()]
-    names = Counter(match[1] for path in paths if len(path) > 1 and (match := _JIT.match(path[0])))
+    first = [_JIT.match(path[0]) for path in paths if len(path) > 1]
+    names = Counter(match[1] for match in first if match)
     return names.most_common(1)[0][0] if names else program.name.removeprefix("jit_")
 
 

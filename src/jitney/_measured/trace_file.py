@@ -138,7 +138,9 @@ def _common_properties(name: str, operations: list[HloOperation]) -> HloOperatio
     shared = 0
     while all(len(each) > shared + 1 and each[shared] == parts[0][shared] for each in parts):
         shared += 1
-    return HloOperation(name, "/".join([*parts[0][:shared], re.sub(r"\.\d+$", "", name)]), place)
+    own = re.sub(r"\.\d+$", "", name)
+    path = "/".join([*parts[0][:shared], own])
+    return HloOperation(name, path, place)
 
 
 def parts_of(path: str) -> list[str]:

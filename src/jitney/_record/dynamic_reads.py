@@ -131,6 +131,7 @@ class LookedUp:
         Raises:
             NotDeterministic: A value has changed since it was looked up.
         """
-        if any(self._key(self.reads[:count]).text != text for count, text in self._texts.items()):
-            raise NotDeterministic("the trace changes what it reads")
+        for count, text in self._texts.items():
+            if self._key(self.reads[:count]).text != text:
+                raise NotDeterministic("the trace changes what it reads")
         return self._key(self.reads).text if self.reads else ""

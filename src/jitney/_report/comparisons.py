@@ -104,7 +104,8 @@ class Frontier(Shown):
                 ]
             )
         for mark, note in self._legend():
-            rows.append([(mark, "dim"), ("", ""), ("", ""), ("", ""), (note, "dim")])
+            empty = ("", "")
+            rows.append([(mark, "dim"), empty, empty, empty, (note, "dim")])
         kept = f" in {text(self.memory)}" if self.memory is not None else ""
         return table(f"what the gradient of {self.function} saves{kept}", rows)
 

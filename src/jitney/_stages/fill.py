@@ -105,7 +105,8 @@ class Fill(Stage):
         tops: dict[str, int] = {}
         for axis in self.axes:
             # The largest: if a comparison before it is in the way, it comes next.
-            ends = [end for end in refusal.ends.get(axis.name, ()) if axis.low <= end < axis.high]
+            known = refusal.ends.get(axis.name, ())
+            ends = [end for end in known if axis.low <= end < axis.high]
             if ends and max(ends) % request.divisor(axis.name) == 0:
                 tops[axis.name] = max(ends)
         return tops

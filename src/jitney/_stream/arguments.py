@@ -215,7 +215,8 @@ def _at(
         return act(hint, value, path)
     if isinstance(hint, TreeHint):
         leaves, treedef = flatten_to(hint.leaf, value)
-        new = [_at(hint.leaf, leaf, path + jax.tree_util.keystr(at), act) for at, leaf in leaves]
+        named = ((path + jax.tree_util.keystr(at), leaf) for at, leaf in leaves)
+        new = [_at(hint.leaf, leaf, name, act) for name, leaf in named]
         return jax.tree.unflatten(treedef, new)
 
     # An instance of a class is read field by field.

@@ -132,7 +132,8 @@ class PassSchedule:
     def chunk(self, n: int, length: int) -> jax.ShapeDtypeStruct:
         """Return the abstract value of a chunk with `length` elements of the axis."""
         shape, axis = self.shapes[n], self.axes[n]
-        return jax.ShapeDtypeStruct((*shape[:axis], length, *shape[axis + 1 :]), self.dtypes[n])
+        part = (*shape[:axis], length, *shape[axis + 1 :])
+        return jax.ShapeDtypeStruct(part, self.dtypes[n])
 
     def whole(self, n: int) -> jax.ShapeDtypeStruct:
         """Return the abstract value of all chunks together."""

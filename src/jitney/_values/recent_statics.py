@@ -74,7 +74,8 @@ def is_alike(a: Any, b: Any) -> bool:
 
     # Dicts are compared in order, since a body can observe it.
     if kind is dict:
-        return _are_alike([*a], [*b]) and _are_alike([*a.values()], [*b.values()])
+        keys_are = _are_alike([*a], [*b])
+        return keys_are and _are_alike([*a.values()], [*b.values()])
     if kind is np.ndarray:
         alike = (
             a.dtype == b.dtype

@@ -99,7 +99,8 @@ def _static(chunk: ChunkStep, axis: int) -> tuple[jax.Array, jax.Array]:
                 stride,
                 i,
             )
-    steps = jnp.arange(op.outs[0][axis], dtype=np.int32) * np.int32(strides[axis])
+    count = op.outs[0][axis]
+    steps = jnp.arange(count, dtype=np.int32) * np.int32(strides[axis])
     return begin + steps, x
 
 

@@ -207,7 +207,8 @@ class Chunked:
         nodes = ChunkEvaluator(self.passes, work, walk, iter(state), kept or {}, start, here)
         for node in work.nodes:
             out = nodes.outputs(node, known.read(node.reads, made))
-            made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
+            results = zip(node.makes, out, strict=True)
+            made.update((n, x) for n, x in results if x is not None)
         return nodes.after, known.read(self.passes.outputs(work), made)
 
     def combine_states(

@@ -126,9 +126,14 @@ def _in_turn(
 ) -> tuple[int, int]:
     """The two of these sizes next to a pair that, with the size, are odd and even in turn."""
     near = [sorted(inside, key=lambda other: abs(other - each))[:5] for each in pair]
-    found = [(one, two) for one, two in product(*near) if one != two and _alternate(size, one, two)]
+    pairs = ((one, two) for one, two in product(*near) if one != two)
+    found = [(one, two) for one, two in pairs if _alternate(size, one, two)]
     first, last = pair
-    return min(found, key=lambda each: abs(each[0] - first) + abs(each[1] - last), default=pair)
+
+    def distance(each: tuple[int, int]) -> int:
+        return abs(each[0] - first) + abs(each[1] - last)
+
+    return min(found, key=distance, default=pair)
 
 
 def _alternate(*sizes: int) -> bool:

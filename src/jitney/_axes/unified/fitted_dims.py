@@ -115,7 +115,8 @@ def _polynomial(
     rows = [[1, *(_product(sample, names) for names in monomials)] for sample in samples]
     matrix = np.asarray(rows, np.float64)
     scale = np.abs(matrix).max(axis=0)
-    found, _, rank, _ = np.linalg.lstsq(matrix / scale, np.asarray(values, np.float64), rcond=None)
+    exact = np.asarray(values, np.float64)
+    found, _, rank, _ = np.linalg.lstsq(matrix / scale, exact, rcond=None)
     if rank < matrix.shape[1]:
         return
     first, *others = (round(each) for each in found / scale)

@@ -261,7 +261,9 @@ class Witness:
 
         # `buffer.at[:n].set(x)` has no position where n is the length of the buffer.
         if is_whole_scatter(a, self._known) and is_whole_scatter(b, self._known):
-            self._pairs(a, b, [a.reads[0], a.reads[2]], [b.reads[0], b.reads[2]])
+            array, _, update = a.reads
+            other_array, _, other_update = b.reads
+            self._pairs(a, b, [array, update], [other_array, other_update])
             return
 
         param = differing_parameter(a, b)

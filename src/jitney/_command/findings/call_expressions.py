@@ -30,7 +30,8 @@ class SourceCall:
         # `f(*xs, y)`: positions behind a star are unknown.
         if any(isinstance(node, ast.Starred) for node in given):
             return ()
-        names = [(node.id, str(i)) for i, node in enumerate(given) if isinstance(node, ast.Name)]
+        numbered = enumerate(given)
+        names = [(node.id, str(i)) for i, node in numbered if isinstance(node, ast.Name)]
         names += [
             (word.value.id, word.arg)
             for word in self.call.keywords

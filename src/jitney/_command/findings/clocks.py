@@ -159,7 +159,8 @@ class _SourceFile:
                 and isinstance(first.targets[0], ast.Name)
             ):
                 continue
-            end = next((j for j in range(i + 1, len(block)) if self._looks(block[j])), None)
+            later = range(i + 1, len(block))
+            end = next((j for j in later if self._looks(block[j])), None)
             if end is None or not self._subtracts(block[end:], first.targets[0].id):
                 continue
             calls = self._unwaited_calls(block[i + 1 : end])

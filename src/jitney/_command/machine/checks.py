@@ -122,12 +122,14 @@ def fusion() -> Check:
     wide = h.astype(np.float64)
     # The reference in NumPy and float64. A product with a matrix of ones sums each row of `sin(h)`,
     # which XLA may fuse with the mean behind it.
-    want = float(np.mean((np.sin(wide) @ np.ones(h.shape)) * np.cos(wide)))
+    sums = np.sin(wide) @ np.ones(h.shape)
+    want = float(np.mean(sums * np.cos(wide)))
     device = jax.default_backend()
 
     @jax.jit
     def mean(h: jax.Array) -> jax.Array:
-        product = jnp.matmul(jnp.sin(h), jnp.ones((_ROWS, _ROWS), np.float32), precision="highest")
+        ones = jnp.ones((_ROWS, _ROWS), np.float32)
+        product = jnp.matmul(jnp.sin(h), ones, precision="highest")
         return jnp.mean(product * jnp.cos(h))
 
     got = float(mean(h))

@@ -47,10 +47,8 @@ class AxisSizes:
         if not self.buckets:
             return None
         asked = sum(size * n for size, n in self.times.items())
-        return (
-            sum(self.buckets.get(size, size) * n for size, n in self.times.items()) / max(1, asked)
-            - 1
-        )
+        computed = sum(self.buckets.get(size, size) * n for size, n in self.times.items())
+        return computed / max(1, asked) - 1
 
 
 def axis_sizes(told: Record) -> list[AxisSizes]:

@@ -259,4 +259,8 @@ def total(several: Sequence[Counters]) -> Stats:
         whole.sentences += each.sentences
     # Remedies stay lazy: proving them traces the bodies.
     advise = [each.stats().advise for each in several]
-    return replace(whole.stats(), advise=lambda: sum((ask() for ask in advise), start=Advised()))
+
+    def of_all() -> Advised:
+        return sum((ask() for ask in advise), start=Advised())
+
+    return replace(whole.stats(), advise=of_all)

@@ -103,7 +103,8 @@ class Loop:
         # Alternate: run compiled until the next such iteration, then interpret it to find the
         # operation.
         carry, i = self.carry, 0
-        ys: list[dict[Kind, Mark]] = [{} for _ in open_jaxpr(self.body)[0].outvars[len(carry) :]]
+        body, _ = open_jaxpr(self.body)
+        ys: list[dict[Kind, Mark]] = [{} for _ in body.outvars[len(carry) :]]
         stride = self.stride(kinds)
         for _ in range(_VISITS):
             # Slots whose maker is known do not stop the run again.

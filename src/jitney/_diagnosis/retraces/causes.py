@@ -211,7 +211,8 @@ def _of_shape(
     asked: AuthorContext,
 ) -> Iterator[Cause]:
     names, names_before = new.axes.get(leaf.path, ()), old.axes.get(leaf.path, ())
-    changed = [i for i, (a, b) in enumerate(zip(was.shape, leaf.shape, strict=False)) if a != b]
+    dims = zip(was.shape, leaf.shape, strict=False)
+    changed = [i for i, (before, now) in enumerate(dims) if before != now]
     named = (
         len(was.shape) == len(leaf.shape) == len(names)
         and names == names_before

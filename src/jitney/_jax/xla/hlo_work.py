@@ -201,11 +201,8 @@ class ProgramCost:
         left, right = (self._operand(computation, row, i).arrays[0][1] for i in (0, 1))
         if row.op == "dot":
             axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", row.rest)
-            return (
-                2
-                * row.elements
-                * math.prod(left[int(i)] for i in (axes[1].split(",") if axes and axes[1] else ()))
-            )
+            contracted = axes[1].split(",") if axes and axes[1] else ()
+            return 2 * row.elements * math.prod(left[int(i)] for i in contracted)
 
         # A convolution: each output element takes one multiply-add per kernel element, without the
         # output feature dimension "o".

@@ -144,7 +144,9 @@ def _is_joined(out: NumPyArray, rows: Sequence[NumPyArray]) -> bool:
         return False
     length, (row, element, *_) = out.shape[1], out.strides
     is_short = length <= _SHORT and element <= _LINE and row <= _SHORT_BYTES
-    return is_short and (out.ndim == 2 or {row.shape[1:] for row in rows} == {out.shape[2:]})
+    if not is_short:
+        return False
+    return out.ndim == 2 or {row.shape[1:] for row in rows} == {out.shape[2:]}
 
 
 def _join(
@@ -217,7 +219,8 @@ def fill_windows(
         bytes_of = whole.reshape(-1).view(np.uint8)
         count = len(whole) - length + 1
         windows = np.ndarray((count,), f"V{length * step}", bytes_of, strides=(step,))
-        out[at] = windows[starts[at]].view(whole.dtype).reshape(-1, *out.shape[1:])
+        found = windows[starts[at]].view(whole.dtype)
+        out[at] = found.reshape(-1, *out.shape[1:])
     outside = [] if at is not is_inside else np.flatnonzero(~is_inside).tolist()
     for row in outside:
         begin, own = int(starts[row]), int(lengths[row])

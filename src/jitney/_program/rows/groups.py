@@ -306,7 +306,9 @@ class RowGroups:
             return False
         arrays = recipe.abstract([column.abstract(0) for column in columns])
         axes = recipe.fill.axes
-        for others in ({a.name: a.high for a in axes}, {a.name: a.low for a in axes}):
+        highest = {axis.name: axis.high for axis in axes}
+        lowest = {axis.name: axis.low for axis in axes}
+        for others in (highest, lowest):
             counts = replace_sizes(
                 recipe.counts,
                 {**sizes, **others},

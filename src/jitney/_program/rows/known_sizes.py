@@ -183,7 +183,8 @@ class _SizeTable:
             return None
         places = self._place[lengths]
         each = enumerate(places_of(groups, len(self._members)))
-        found = [(int(lengths[at].min()), number, at) for number, at in each if len(at)]
+        filled = ((number, at) for number, at in each if len(at))
+        found = [(int(lengths[at].min()), number, at) for number, at in filled]
         # In the order of the shortest rows of this call, whatever is known of others.
         found.sort(key=lambda lot: lot[0])
         return [

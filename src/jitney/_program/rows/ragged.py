@@ -318,7 +318,8 @@ def ragged(
     ends = _whole("offsets", offsets)
     total = array.shape[0] if array.ndim else 0
     sizes = np.diff(ends)
-    if array.ndim < 1 or not ends.size or (sizes < 0).any() or ends[0] < 0 or ends[-1] > total:
+    is_empty = array.ndim < 1 or not ends.size
+    if is_empty or (sizes < 0).any() or ends[0] < 0 or ends[-1] > total:
         raise _misfit(f"the offsets do not ascend from 0 to {total}, the elements of the array")
     return Ragged(
         array,

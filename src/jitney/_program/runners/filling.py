@@ -419,7 +419,8 @@ def _edges(
     for axis, (size, length) in enumerate(zip(old, new, strict=True)):
         if size < length:
             before = (slice(None),) * axis
-            edges.append(((*before, slice(size, None)), (*before, slice(size - 1, size))))
+            padding, last = slice(size, None), slice(size - 1, size)
+            edges.append(((*before, padding), (*before, last)))
     return tuple(slice(0, size) for size in old), tuple(edges)
 
 

@@ -78,7 +78,10 @@ class ChunkFiles:
         self._row = math.prod(chunks[1:])
         # Number of a chunk along each other axis, and the part of the axis that it has.
         self._beside = [
-            [(k, slice(k * size, min(k * size + size, length))) for k in range(-(-length // size))]
+            [
+                (number, slice(begin, min(begin + size, length)))
+                for number, begin in enumerate(range(0, length, size))
+            ]
             for size, length in zip(self._chunks[1:], self.shape[1:], strict=True)
         ]
 
