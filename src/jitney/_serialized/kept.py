@@ -6,7 +6,7 @@ JAX's as ever. JAX's program then holds either the body, or one call of the prog
 exported from it:
 
     jit(mean) -> SerializedPrograms.__call__
-        -> CacheRequest.found()           a hit: the exported program is called
+        -> CacheRequest.lookup()          a hit: the exported program is called
         -> CacheRequest.record_trace()    a miss: trace, export, save, and call that
 
 An exported program has no derivative and no batching rule. So under an outer transform, an entry of

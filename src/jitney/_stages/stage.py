@@ -31,7 +31,9 @@ S = TypeVar("S", bound="Stage")
 class Stage:
     """Decision with its reason. Compared fields change the compiled code; `why` does not.
 
-    The defaults are the identity; `Skip` is the stage that keeps them all.
+    The defaults are the identity; `Skip` is the stage that keeps them all. Four stages decide and
+    wrap nothing: Fill (the call pads), Place and Jit (the compiled function has them), MappedChunks
+    (Vmap takes them).
     """
 
     name: str

@@ -267,6 +267,11 @@ def _reason(
     dims: Dims,
     request: Request,
 ) -> str:
+    """Return the line of the plan on a mapped axis.
+
+    Raises:
+        ContractError: The arrays along it have two sizes.
+    """
     positions = list(zip(view.leaves, dims, strict=True))
     mapped = [(leaf, leaf.shape[dim]) for leaf, dim in positions if dim is not None]
     first, size = mapped[0]

@@ -2,7 +2,7 @@
 
 The file holds the carry of the pass under way with a SHA-256 checksum, and is replaced atomically.
 `start_position` returns the first chunk of the data, or the first chunk that the checkpoint does
-not have once the rows before it are found unchanged. `StreamRun.__call__` in `stream_run.py` loops
+not have once the rows before it are found unchanged. `_PassLoop` in `stream_run.py` loops
 over the remaining chunks (`remaining_pieces`).
 """
 

@@ -1,7 +1,7 @@
 """Schedule of a stream as plain data: its passes over the chunks, with values named by their
 numbers.
 
-The loop in `stream.py` follows the schedule. The functions that it calls are compiled in
+The loop in `stream_run.py` follows the schedule. The functions that it calls are compiled in
 `steps.py`, or come from another process (`chosen_steps.py`), where the program that was planned
 does not exist.
 """

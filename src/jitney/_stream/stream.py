@@ -1,8 +1,8 @@
 """`jitney.stream`: run a function over data that do not fit into memory, chunk by chunk.
 
-The passes are those of `chunk=`. The loop is on the host (`StreamRun.__call__`): each chunk goes
-through one compiled step, the carry stays on the device, and the next chunk is read meanwhile.
-Given
+The passes are those of `chunk=`. The loop is on the host (`_PassLoop` in `stream_run.py`): each
+chunk goes through one compiled step, the carry stays on the device, and the next chunk is read
+meanwhile. Given
 
     @jitney.optimize
     def variance(x: Float[Array, "n"]):

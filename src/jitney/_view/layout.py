@@ -57,6 +57,9 @@ MAX_ENTRIES = 4096
 class Layout:
     """Split of calls of one tree structure, with one type for each leaf, into arrays and static
     values.
+
+    Traced is what `is_traced` calls so (arrays, keys, numbers whose annotation says so), and the
+    numbers that `data_numbers` takes for data; a number of `held` is static though it is data.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ def run_chunked(
         # Passes that count iterations are repeated as often as they need.
         counted = sum(not turn.counts for turn in passes.passes)
         work.ticks = Ticks(progress, counted * -(-size // chunk), "chunks")
-    with passes.width:
+    with passes.x64:
         return _run(
             work,
             arrays,
@@ -115,7 +115,7 @@ def run_chunked_differentiable(
         _: None,
         tangents: Sequence[jax.Array],
     ) -> list[jax.Array]:
-        with passes.width:
+        with passes.x64:
             work = Chunked(
                 passes,
                 size,

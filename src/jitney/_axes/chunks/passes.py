@@ -171,7 +171,7 @@ class Passes:
         return [node.op for node in nodes if node.counts]
 
     @property
-    def width(self) -> AbstractContextManager[object]:
+    def x64(self) -> AbstractContextManager[object]:
         """Context manager that enables 64-bit types if the program has such values."""
         return x64_scope(*(node.op.eqn for node in self.flat.steps))
 
