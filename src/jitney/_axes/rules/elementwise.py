@@ -23,7 +23,11 @@ _OTHERS = (
 )
 
 
-def _outside_fusions(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
+def _outside_fusions(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+) -> Values:
     # JAX transposes conversions of tangents, and choosing by a NaN is not linear.
     if op.name == CONVERSION and any(map(walk.may_be_linear, op.eqn.invars)):
         return walk.bind(op, values)

@@ -180,7 +180,12 @@ def _pad(walk: PaddedInterpreter, op: Op, values: Values) -> Values:
     return _with_nans(walk, changed, [x, *init], monoid)
 
 
-def _with_nans(walk: PaddedInterpreter, op: Op, values: Values, monoid: Monoid) -> Values:
+def _with_nans(
+    walk: PaddedInterpreter,
+    op: Op,
+    values: Values,
+    monoid: Monoid,
+) -> Values:
     """Evaluate windows. An extreme is NaN where its window has one (`xla_faults/lost_nans.py`)."""
     (out,) = walk.bind(op, values)
     x = values[0]

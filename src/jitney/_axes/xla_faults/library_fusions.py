@@ -29,9 +29,25 @@ from .lost_nans import has_nan, with_nans
 
 _EXTREMES = ("max", "min")
 _EXPONENTIALS = ("exp", "exp2")
-_OF_BYTES = ("abs", "add", "div", "integer_pow", "mul", "neg", "pow", "sign", "square", "sub")
+_OF_BYTES = (
+    "abs",
+    "add",
+    "div",
+    "integer_pow",
+    "mul",
+    "neg",
+    "pow",
+    "sign",
+    "square",
+    "sub",
+)
 CONVERSION = "convert_element_type"
-CHANGED = (*_EXTREMES, *_EXPONENTIALS, *_OF_BYTES, CONVERSION)
+CHANGED = (
+    *_EXTREMES,
+    *_EXPONENTIALS,
+    *_OF_BYTES,
+    CONVERSION,
+)
 """Primitives that are computed in another way in some dtype."""
 
 _BFLOAT16 = np.dtype(jax.numpy.bfloat16)
@@ -60,7 +76,12 @@ def outside_fusions(
         fenced = [_fence(jax.numpy.asarray(x)) for x in values]
         return [_fence(x) for x in bind(fenced)]
     if name == CONVERSION and dtype == _BFLOAT16 and _is_wider(eqn.invars[0].aval.dtype):
-        return bind([lax.reduce_precision(values[0], exponent_bits=8, mantissa_bits=7)])
+        rounded = lax.reduce_precision(
+            values[0],
+            exponent_bits=8,
+            mantissa_bits=7,
+        )
+        return bind([rounded])
     return bind(values)
 
 
@@ -68,7 +89,11 @@ def _is_wider(dtype: DType) -> bool:
     return dtype in _WIDER
 
 
-def _with_nan(eqn: JaxprEqn, values: Sequence[Value], extreme: jax.Array) -> jax.Array:
+def _with_nan(
+    eqn: JaxprEqn,
+    values: Sequence[Value],
+    extreme: jax.Array,
+) -> jax.Array:
     """An extreme that is NaN where an operand is."""
     for x, atom in zip(values, eqn.invars, strict=True):
         # The bound of a `relu` or of a clip is a number.
@@ -83,5 +108,11 @@ def _fence(x: jax.Array) -> jax.Array:
     """The same array, by an operation that the library does not have."""
     if dtypes.issubdtype(x.dtype, np.integer):
         info = dtypes.iinfo(x.dtype)
-        return lax.clamp(np.asarray(info.min, x.dtype), x, np.asarray(info.max, x.dtype))
+        least = np.asarray(info.min, x.dtype)
+        most = np.asarray(info.max, x.dtype)
+        return lax.clamp(
+            least,
+            x,
+            most,
+        )
     return with_nans(x, lax.ne(x, x)) if has_nan(x.dtype) else x
