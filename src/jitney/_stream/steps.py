@@ -256,7 +256,7 @@ class CompiledSteps(StreamProgram):
         """Peak bytes of a step on one device by the compiler's count, plus the chunk that is read
         meanwhile.
         """
-        with self.passes.width:
+        with self.passes.x64:
             return self._bytes()
 
     def _bytes(self) -> int:
