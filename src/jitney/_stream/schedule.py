@@ -121,7 +121,7 @@ class PassSchedule:
             shapes={n: tuple(evaluate(dim, sizes) for dim in flat.dims[n]) for n in cut},
             dtypes={n: flat.dtypes[n] for n in cut},
             turns=turns,
-            is_wide=type(passes.width) is not nullcontext,
+            is_wide=type(passes.x64) is not nullcontext,
         )
 
     @property
