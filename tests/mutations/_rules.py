@@ -325,6 +325,27 @@ MOVES = [
         ),
     ),
     Mutation(
+        "a padded maximum drops a NaN where XLA's library does",
+        "src/jitney/_axes/xla_faults/lost_nans.py",
+        'return [with_nans(out, _meets_nan(x, eqn.params["axes"]))]',
+        "return [out]",
+        ("tests/axes/test_lost_nans.py::test_lax_reduce_to_a_maximum_keeps_a_nan",),
+    ),
+    Mutation(
+        "a maximum beside a sum drops a NaN where XLA's library does",
+        "src/jitney/_axes/xla_faults/library_fusions.py",
+        "return [_with_nan(eqn, values, bind(values)[0])]",
+        "return bind(values)",
+        ("tests/axes/test_library_fusions.py::test_a_nan_is_kept[relu_then_sum]",),
+    ),
+    Mutation(
+        "a conversion to bytes is fused with the sum behind it",
+        "src/jitney/_axes/xla_faults/library_fusions.py",
+        "is_of_bytes = name in (*_OF_BYTES, CONVERSION) and dtype in _BYTES",
+        "is_of_bytes = name in _OF_BYTES and dtype in _BYTES",
+        ("tests/axes/test_library_fusions.py::test_a_conversion_to_int8_truncates",),
+    ),
+    Mutation(
         "pivots are counted from the identity block",
         "src/jitney/_axes/rules/matrices.py",
         "lax.sub(_rotate(each, rows, front), lax.broadcast(front, each.shape))",
