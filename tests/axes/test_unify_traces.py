@@ -483,3 +483,12 @@ def test_the_plan_says_from_which_size_a_program_begins():
     lines = f.plan(np.zeros(20, np.float32)).to_dict()["decisions"]
     (why,) = (line["why"] for line in lines if line["name"] == "mask")
     assert why.startswith("one program for n from 3 to 32;")
+
+
+def test_more_results_at_another_size_are_another_program():
+    """A refusal, and exact sizes; no error of the comparison."""
+
+    def fn(x):
+        return [x * k for k in range(len(x) % 4 + 1)]
+
+    assert check(padded(fn), fn, (5, 6, 7, 8))

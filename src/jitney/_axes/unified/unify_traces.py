@@ -128,15 +128,15 @@ class Unifier:
         """
         opened = [open_jaxpr(trace) for trace in traces]
         jaxprs = [jaxpr for jaxpr, _ in opened]
-        needed = (True,) * len(jaxprs[0].outvars) if used is None else used
-        live = [_live(jaxpr, needed, is_one=self.numbers.is_one) for jaxpr in jaxprs]
-        bodies = [[eqn for eqn, _ in body] for body in live]
-        used_of = {id(eqn): results for body in live for eqn, results in body}
         lengths = [
             tuple(map(len, (jaxpr.invars, jaxpr.constvars, jaxpr.outvars))) for jaxpr in jaxprs
         ]
         if not is_same(lengths):
             raise Differs("does other operations at each size")
+        needed = (True,) * len(jaxprs[0].outvars) if used is None else used
+        live = [_live(jaxpr, needed, is_one=self.numbers.is_one) for jaxpr in jaxprs]
+        bodies = [[eqn for eqn, _ in body] for body in live]
+        used_of = {id(eqn): results for body in live for eqn, results in body}
 
         known = _Slots(self)
         # A constant has the line of the operation that reads it first.
