@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
@@ -43,6 +43,8 @@ def numbers(seed, *shape):
     more=st.integers(0, 3),
     at=st.integers(0, 19),
 )
+@example(n=3, length=8, stride=1, apart=1, dilation=1, low=0, more=0, at=2)
+@example(n=2, length=5, stride=2, apart=2, dilation=3, low=1, more=2, at=4)
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_a_kernel_with_the_axis_reads_its_true_windows(
     n, length, stride, apart, dilation, low, more, at

@@ -216,7 +216,7 @@ def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
     subprocess.run(
         [sys.executable, "-c", text],
         check=True,
-        env=_environment(None),
+        env=_environment(None, gpu=False),
         capture_output=True,
         timeout=patience(120),
     )
