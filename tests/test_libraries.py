@@ -15,7 +15,7 @@ import optimistix as optx
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import JitneyWarning, optimize
+from jitney import optimize
 
 pytestmark = pytest.mark.rest
 SWEEPS = (Path(__file__).parents[1] / "docs" / "with" / "sweeps.md").read_text()
@@ -36,12 +36,13 @@ def root(
     return optx.root_find(gradient, optx.Newton(1e-3, 1e-3), start).value
 
 
-def test_an_axis_inside_a_linear_solver_of_lineax_is_refused_by_name():
-    """Its primitive holds a program without its constants: a warning and exact sizes, no crash."""
+def test_an_axis_inside_a_linear_solver_of_lineax_is_padded():
+    """Its primitive holds a program without its constants, so it is traced at known sizes."""
     f = optimize(pad={"points": "pow2"})(root)
-    with pytest.warns(JitneyWarning, match="without its constants .`linear_solve`"):
-        line = f(jnp.zeros(2), X, 2 * X + 1)
-    np.testing.assert_allclose(line, [2, 1], rtol=1e-4)
+    for points in (20, 17, 30):
+        x = np.linspace(0, 3, points, dtype=np.float32)
+        np.testing.assert_allclose(f(jnp.zeros(2), x, 2 * x + 1), [2, 1], rtol=1e-4)
+    assert f.stats.compiles == 1
 
 
 def test_the_script_for_slurm_runs_as_a_task_of_an_array(tmp_path):
