@@ -327,7 +327,7 @@ MOVES = [
     Mutation(
         "a padded maximum drops a NaN where XLA's library does",
         "src/jitney/_axes/xla_faults/lost_nans.py",
-        'return [with_nans(out, _meets_nan(x, eqn.params["axes"]))]',
+        'return [with_nans(out, meets_nan(x, eqn.params["axes"]))]',
         "return [out]",
         ("tests/axes/test_lost_nans.py::test_lax_reduce_to_a_maximum_keeps_a_nan",),
     ),

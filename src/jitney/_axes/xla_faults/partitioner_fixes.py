@@ -30,7 +30,7 @@ from ..._jax.programs.primitives import HOLDERS
 from ..._jax.typed import JaxprEqn
 from ..monoids import MONOIDS, SCATTERS
 from ..typed_jax import dtypes, lax, make_jaxpr
-from .lost_nans import EXTREMES, bind_extreme, has_nan, is_extreme, with_nans
+from .lost_nans import EXTREMES, bind_extreme, has_nan, is_extreme, meets_nan, with_nans
 
 _OVER_MAPPED = [monoid.collective for monoid in EXTREMES]
 _SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in EXTREMES]
@@ -64,7 +64,7 @@ def bind_partition_safe(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.
         return bind_extreme(eqn, values)
     if _may_lose(eqn):
         (out,) = rebind(eqn, values)
-        return [with_nans(out, _meets_nan(eqn, values))]
+        return [with_nans(out, _depends_on_nan(eqn, values))]
 
     # Sub-jaxprs are rebuilt only if an equation in them needs a rewrite.
     if eqn.primitive.name in HOLDERS and any(map(_is_changed, inside(eqn))):
@@ -99,11 +99,11 @@ def _may_lose(eqn: JaxprEqn) -> bool:
     return (is_over_mapped or name in _SCATTERS) and has_nan(eqn.outvars[0].aval.dtype)
 
 
-def _meets_nan(eqn: JaxprEqn, values: Sequence[jax.Array]) -> jax.Array:
+def _depends_on_nan(eqn: JaxprEqn, values: Sequence[jax.Array]) -> jax.Array:
     """Mask of the results that depend on a NaN."""
     x, *rest = values
     if not rest:
-        return lax.reduce_or(lax.ne(x, x), axes=eqn.params["axes"])
+        return meets_nan(x, eqn.params["axes"])
 
     # A scatter: count the NaN updates that reach each element, by a scatter of integers.
     indices, updates = rest

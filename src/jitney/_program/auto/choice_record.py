@@ -211,8 +211,7 @@ def _record_of(content: bytes) -> ChoiceRecord | None:
     next_cost, trials = known.get("next_cost"), _trials_of(known.get("trials"))
     fits = (
         known.get("format") == _FORMAT
-        and _is_width(width)
-        and carrier in _CARRIERS
+        and _is_way(width, carrier)
         and kind in ("mapped", "directions", "memory")
         and isinstance(axis, str)
         and (kind != "directions" or axis in ("forward", "reverse"))
@@ -254,8 +253,7 @@ def _trials_of(listed: object) -> tuple[TrialRecord, ...] | None:
         width, carrier = known.get("width"), known.get("carrier")
         share, has_lost = known.get("share"), known.get("has_lost")
         fits = (
-            _is_width(width)
-            and carrier in _CARRIERS
+            _is_way(width, carrier)
             and isinstance(share, float)
             and share >= 0
             and isinstance(has_lost, bool)
@@ -272,5 +270,6 @@ def _trials_of(listed: object) -> tuple[TrialRecord, ...] | None:
     return tuple(trials)
 
 
-def _is_width(width: object) -> bool:
-    return width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS})
+def _is_way(width: object, carrier: object) -> bool:
+    is_width = width is None or (type(width) is int and width in {*WIDTHS, *LONG_WIDTHS})
+    return is_width and carrier in _CARRIERS
